@@ -93,7 +93,7 @@ class Container:
         """What is done before the first question, as soon as the store answers."""
         return (
             self.calibration.load, self.models.load, self.finish_erasures, self.recover_running,
-            self.discard_unfinished, self.recover_documents,
+            self.discard_unfinished, self.recover_documents, self.sweep_images,
         )  # fmt: skip
 
     def store_id(self) -> str:
@@ -148,6 +148,11 @@ class Container:
         """What a crash left of imports is removed; beside other workers only what is long given up."""
         shared = self.settings.store.qdrant_url is not None
         return await self.sessions.discard_unfinished_imports(ABANDONED_S if shared else 0)
+
+    async def sweep_images(self) -> int:
+        """What a crash left of images whose turn was never stored; beside other workers only old ones."""
+        shared = self.settings.store.qdrant_url is not None
+        return await self.conversations.sweep_images(ABANDONED_S if shared else 0)
 
     async def recover_documents(self) -> None:
         """What a crash left of documents is read in to the end or taken back; then it is known how many there

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 
+from api.messages import say_image
 from api.turn.answer import known_documents
 from api.turn.gathering import Pipeline, TurnModels
 from api.turn.run import RunningTurns, StreamSeats, TurnPlan, TurnRun
@@ -26,6 +27,7 @@ from core.conversation.turns import UNSET, Turn, TurnRequest, TurnStatus, repeat
 from core.errors import (
     BadRequestError,
     EmptyQuestionError,
+    ImageRefusedError,
     InvalidParentError,
     QuestionTooLongError,
     StoreUnavailableError,
@@ -34,11 +36,13 @@ from core.errors import (
     UnknownTurnError,
 )
 from core.failpoints import failpoint
+from core.images import ONLY_IMAGE, ImageData, ImageFault
 from core.knowledge import NO_LIMITS
 from core.prompt.exchange import CallOptions
-from core.text import preprocess_question
+from core.text import Language, is_mostly_chinese, preprocess_question
+from services.conversation.images import QuestionImages
 from services.conversation.sessions import SessionStore
-from services.llm_service import LLMService
+from services.llm_service import LLMService, ModelEntry
 from services.store.clock import Clock, utc_now_us
 
 
@@ -54,8 +58,10 @@ class KnowledgeHandler:
         server: ServerSettings,
         conversation: ConversationSettings,
         readers: StreamSeats,
+        images: QuestionImages,
         clock: Clock = utc_now_us,
     ) -> None:
+        self._images = images
         self._pipeline = pipeline
         self._sessions = sessions
         self._llms = llms
@@ -79,7 +85,7 @@ class KnowledgeHandler:
         Raises BadRequestError, NotFoundError, ConflictError, TooManyStreamsError or
         StoreUnavailableError; then nothing has been stored and no model was called.
         """
-        original = request
+        request = original = await self.with_images(request)
         request, command = self._checked(request)
         self._check_names(request)
         turn_id = request.turn_id or str(uuid.uuid4())
@@ -104,6 +110,22 @@ class KnowledgeHandler:
         """What of `begin_turn` needs no store. Raises BadRequestError or UnknownModelError."""
         self._checked(request)
         self._check_names(request)
+
+    async def with_images(self, request: TurnRequest) -> TurnRequest:
+        """The same with its images drawn anew, once. Raises BadRequestError, UnavailableError."""
+        if not request.sent_images:
+            return request
+        self.check(request)
+        try:
+            images = await self._images.accept(request.sent_images, request.owner)
+        except ImageRefusedError as error:
+            sentence = say_image(error.fault, language_of(request), error.number)
+            raise ImageRefusedError(error.fault, sentence) from None
+        return replace(request, sent_images=(), images=images)
+
+    async def image(self, turn_id: str, number: int, owner: str) -> ImageData:
+        """One of a stored turn, numbers from 1. Raises UnknownTurnError."""
+        return await self._images.stored(turn_id, number, owner)
 
     async def _attachable(self, turn_id: str, owner: str) -> TurnRun | None:
         """The turn's run, when it goes on; one that was cut is waited for, since it is to be run again.
@@ -183,7 +205,9 @@ class KnowledgeHandler:
             command = parse_command(question) or plain_request(question)
         if command is not None:
             self._pipeline.commands.check(command)
-            request = replace(request, filters=NO_LIMITS)  # they limit nothing here
+            request = replace(request, filters=NO_LIMITS, sent_images=(), images=())  # they are for models
+        if not question and (request.sent_images or request.images):
+            question = ONLY_IMAGE[language_of(request)]
         if not question:
             raise EmptyQuestionError("question: must not be empty.")
         limit = self._conversation.max_question_chars
@@ -196,6 +220,15 @@ class KnowledgeHandler:
         for model_id in filter(None, (request.model_id, request.how.insert_block_llm_id)):
             self._llms.get(model_id)
         self._pipeline.tools.check(request.how.tools)
+        if "model_id" not in request.left_open:
+            self._check_sight(request, self._llms.get(request.model_id))
+
+    @staticmethod
+    def _check_sight(request: TurnRequest, model: ModelEntry) -> None:
+        """Raises ImageRefusedError where there are images and the model cannot see them."""
+        if (request.sent_images or request.images) and not model.takes_images:
+            fault = ImageFault.NO_VISION
+            raise ImageRefusedError(fault, say_image(fault, language_of(request), model=model.model_id))
 
     def _settled(self, request: TurnRequest, session: Session) -> TurnRequest:
         """As the session chooses, as far as that is still configured."""
@@ -215,6 +248,7 @@ class KnowledgeHandler:
         answer, how = self._llms.get(request.model_id, request.owner), request.how
         if how.tools and not answer.takes_tools:
             raise BadRequestError(f"tools: model {request.model_id!r} cannot call tools.")
+        self._check_sight(request, answer)
         thinking = how.thinking if request.switches_thinking else None
         options = CallOptions(thinking, how.temperature, how.max_tokens)
         answer = answer.asked_with(options)
@@ -257,12 +291,15 @@ class KnowledgeHandler:
                 filters=request.filters,
                 request=request.how,
                 tool_calls=unfinished(stored),
+                images=tuple([each.image for each in request.images]),
             )
+            await self._images.files.keep(turn_id, request.images)
             if command is None and request.how.knowledge != "never":
                 self._pipeline.queries.begin(request.question, request.how.date)
             if stored is not None:  # what was summed up of its first run is no longer what it says
                 await self._pipeline.summaries.forget(session_id, request.owner, [turn_id])
             await self._pipeline.conversations.add_conversation_turn(turn)
+            await self._images.files.settle(turn_id, turn.images)
             failpoint("turn.begun")
             try:
                 await self._sessions.touch(session, request.question, turn_id)
@@ -311,6 +348,13 @@ class KnowledgeHandler:
         if stored is not None or (begins and self._conversation.client_session_ids):
             return await self._sessions.get_or_new(session_id, request.owner)
         return await self._sessions.get(session_id, request.owner)
+
+
+def language_of(request: TurnRequest) -> Language:
+    """That of the question, or where it has no words the reader's."""
+    if preprocess_question(request.question):
+        return "zh" if is_mostly_chinese(request.question) else "en"
+    return request.language or "en"
 
 
 def _parent(request: TurnRequest, stored: Turn | None, command: Command | None) -> str | None:

@@ -18,6 +18,7 @@ from core.errors import (
     UnavailableError,
     WenmaiError,
 )
+from core.images import MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS, MAX_IMAGES
 from core.text import Language, is_mostly_chinese
 
 PROMPTS = Path(__file__).parents[1] / "config" / "prompts"
@@ -218,6 +219,56 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
 }
 
+# Why an image is refused, by `image_` and the fault (core.images).
+_TEXTS |= {
+    "image_fetched": (
+        "{which}是一个网址。问脉从不去网上取图：请把图片本身发来（data: URL）。",
+        "{which} is an address. Wenmai never fetches images: send the image itself, as a data: URL.",
+    ),
+    "image_not_data": (
+        "{which}不是 data:image/…;base64 形式的内容。",
+        "{which} is not of the form data:image/…;base64.",
+    ),
+    "image_base64": ("{which}的 base64 不完整或有错。", "{which} is not valid base64."),
+    "image_too_many": (
+        f"一个问题最多带 {MAX_IMAGES} 张图片。",
+        f"A question takes {MAX_IMAGES} images at most.",
+    ),
+    "image_too_large": (
+        f"{{which}}太大：最多 {MAX_IMAGE_BYTES // 1_000_000} MB。请缩小后再发。",
+        f"{{which}} is too large: at most {MAX_IMAGE_BYTES // 1_000_000} MB. Send a smaller one.",
+    ),
+    "image_too_many_pixels": (
+        f"{{which}}的像素太多：最多 {MAX_IMAGE_PIXELS // 10_000} 万像素。请缩小后再发。",
+        f"{{which}} has too many pixels: at most {MAX_IMAGE_PIXELS // 1_000_000} million. Make it smaller.",
+    ),
+    "image_kind": (
+        "{which}的格式不支持：请用 PNG、JPEG、WebP 或不动的 GIF。",
+        "{which} is of a kind that is not supported: use PNG, JPEG, WebP, or a GIF that does not move.",
+    ),
+    "image_other_kind": (
+        "{which}的内容和它所说的类型不符。",
+        "{which} is not of the type that it is said to be.",
+    ),
+    "image_animated": (
+        "{which}是动图：请发其中的一帧。",
+        "{which} is animated: send one frame of it.",
+    ),
+    "image_mixed": (
+        "{which}里除了图片还有别的内容：请另存为新图片再发。",
+        "{which} holds something else beside the image: save it anew and send that.",
+    ),
+    "image_unreadable": ("{which}不完整或已损坏。", "{which} is incomplete or damaged."),
+    "image_unknown": (
+        "{which}已经没有了：它所在的那一轮不存在，或没有这张图片。",
+        "{which} is gone: there is no such turn, or it has no such image.",
+    ),
+    "image_no_vision": (
+        "模型 {model} 看不了图片。请去掉图片，或换一个能看图的模型。",
+        "Model {model} cannot see images. Take them away, or choose a model that can.",
+    ),
+}
+
 # Why a model gave no answer, by its cause; and what to do, by its cause or its HTTP status. `{part}` is one
 # of three, the other fields are names of settings.
 _PARTS = {
@@ -276,6 +327,12 @@ _HINTS: dict[Cause | int, tuple[str, str]] = {
 def say(key: str, language: Language) -> str:
     """The sentence for `key`. Raises KeyError when there is none."""
     return _in(language, _TEXTS[key])
+
+
+def say_image(fault: str, language: Language, number: int = 0, model: str = "") -> str:
+    """Why the `number`th image of a question is refused, or (0) all of them."""
+    which = f"第 {number} 张图片" if language == "zh" else f"Image {number}"
+    return say(f"image_{fault}", language).format(which=which, model=model)
 
 
 def say_failure(part: str, failure: ModelFailure, reason: str, language: Language, **names: str) -> str:

@@ -347,6 +347,7 @@ class LLMSettings(Section):
     temperature: float = Field(0.2, ge=0, le=2, allow_inf_nan=False)
     layout: Literal["auto", "one_system", "many_system", "system_field", "flat"] | None = None
     begins_thinking: Literal["auto", "always", "never"] = "auto"
+    vision: bool = False
     options: dict[str, Any] = Field(default_factory=dict, repr=False)
     thinking_on: dict[str, Any] | None = Field(None, repr=False)
     thinking_off: dict[str, Any] | None = Field(None, repr=False)
@@ -358,6 +359,12 @@ class LLMSettings(Section):
         secret = next((name for name in sent if is_secret_name(name)), None)
         if secret is not None and self.provider in ("openai", "anthropic", "gguf"):
             raise ValueError(f"options go into the request's body, but not {secret}: set api_key beside them")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_sent_images(self) -> Self:
+        if self.vision and (self.provider not in ("openai", "anthropic") or self.layout == "flat"):
+            raise ValueError("vision is for provider openai or anthropic, and not for layout flat")
         return self
 
     @model_validator(mode="after")

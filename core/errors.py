@@ -13,6 +13,7 @@ WenmaiError
 │   ├── UnsupportedMediaError
 │   ├── EmptyFileError
 │   ├── UnreadableDocumentError
+│   ├── ImageRefusedError            `fault` says why
 │   └── MemoryRefusedError           a secret, nothing, or too long
 ├── NotFoundError                    unknown, or another owner's: the reply is the same
 │   ├── UnknownSessionError
@@ -111,6 +112,18 @@ class UnreadableDocumentError(BadRequestError):
     def __init__(self, message: str, code: str = "unreadable_document") -> None:
         super().__init__(message)
         self.code = code
+
+
+class ImageRefusedError(BadRequestError):
+    """An image of a question is not taken; `fault` is one of core.images.ImageFault, `number` which it is,
+    from 1, or 0."""
+
+    code = "image_refused"
+
+    def __init__(self, fault: str, message: str = "", number: int = 0) -> None:
+        super().__init__(message or f"images: one is refused ({fault}).")
+        self.fault = fault
+        self.number = number
 
 
 class MemoryRefusedError(BadRequestError):

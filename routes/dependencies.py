@@ -7,6 +7,7 @@ Dependencies are coroutines because FastAPI hands plain functions to a thread, t
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -152,6 +153,7 @@ def proof_of(erased: Erased) -> Proof | None:
 
 
 M = TypeVar("M", bound=BaseModel)
+LARGE_BYTES = 500_000
 _LONGEST_INTEGER = 18  # digits; longer ones are no number of ours, and cost quadratic time to parse
 
 
@@ -169,7 +171,10 @@ def json_body(model: type[M]) -> Callable[[Request], Awaitable[M]]:
 
     async def read(request: Request) -> M:
         check_headers(request)
-        return read_model(model, await request.body())
+        body = await request.body()
+        if len(body) > LARGE_BYTES:  # images: others go on meanwhile
+            return await asyncio.to_thread(read_model, model, body)
+        return read_model(model, body)
 
     return read
 

@@ -118,7 +118,8 @@ def request_id(request: Request) -> str:
 def describe(error: ValidationError) -> tuple[str, str]:
     """Code and message for the first thing pydantic refused; the message names the field."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or "body"
+    named = [str(part) for part in first["loc"]]
+    field = ".".join(part for part in named if part[:1] != "~") or "body"  # the mark of a form is no name
     if first["type"] == "missing":
         return EdgeCode.MISSING_FIELD, f"missing: {field}"
     if first["type"] == "extra_forbidden":
@@ -188,9 +189,13 @@ LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOST = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{0,5})?", re.ASCII)
 UPLOADS = frozenset({"/documents", "/sessions/import", "/sessions/import/file", "/memories/import"})
 AGENTS = "/mcp"  # whose protocol wants the Origin checked with every method
-MAX_HISTORY_BYTES = 8_000_000  # below /v1: clients send the whole conversation
+MAX_HISTORY_BYTES = 32_000_000  # below /v1: clients send the whole conversation, with its images
 MAX_DISCARDED_BYTES = 64_000_000
-MAX_BODY_BYTES = 1_000_000  # a question of the most characters that can be allowed takes 400,000
+QUESTIONS = "/knowledge_chat_conversation"
+MAX_QUESTION_BYTES = 32_000_000  # with images; base64 adds a third
+MAX_BODY_BYTES = (
+    1_000_000  # a question without images, of the most characters that can be allowed takes 400,000
+)
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 PREFLIGHT_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
@@ -232,7 +237,7 @@ class EdgeMiddleware:
             _check_length(headers, limit)
         except WenmaiError as error:
             request = Request(scope)
-            if isinstance(error, BodyTooLargeError) and path.startswith(PREFIX):
+            if isinstance(error, BodyTooLargeError) and (path == QUESTIONS or path.startswith(PREFIX)):
                 await _read_on(receive)
             response = error_response(request, status_of(error), error.code, str(error))
             await response(scope, receive, send)
@@ -269,6 +274,8 @@ class EdgeMiddleware:
     def _limit(self, path: str) -> int:
         if path in UPLOADS:
             return self._settings.max_upload_bytes
+        if path == QUESTIONS:
+            return MAX_QUESTION_BYTES
         return MAX_HISTORY_BYTES if path.startswith(PREFIX) else MAX_BODY_BYTES
 
 

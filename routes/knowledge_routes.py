@@ -131,7 +131,8 @@ def _language_of(accepted: str) -> Language | None:
 def _turn_request(body: ChatBody, owner: str, request_id: str, language: Language | None) -> TurnRequest:
     names_parent = "parent_turn_id" in body.model_fields_set
     return TurnRequest(
-        question=body.question,
+        question=body.text,
+        sent_images=body.images,
         owner=owner,
         request_id=request_id,
         session_id=text_of(body.session_id),

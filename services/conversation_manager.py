@@ -33,6 +33,7 @@ log = structlog.get_logger()
 
 IMPORTED_AT_ONCE = 100
 MOST_UNSTORED_BYTES = 50 << 20
+ABANDONED_IMAGES_S = 3_600.0  # no turn takes so long to begin
 _WITH_ANSWER = (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED)
 
 
@@ -186,7 +187,12 @@ class ConversationManager:
         # Afterwards: a clock that is not believed takes no prompts either.
         await self._retention.forget_prompts(self._settings.prompt_keep_days)
         await self._retention.forget_memories(self._settings.memory_expire_days)
+        await self.sweep_images(ABANDONED_IMAGES_S)
         return report
+
+    async def sweep_images(self, min_age_s: float = 0) -> int:
+        """Images that a crash left before their turn was stored; with other workers only old ones."""
+        return await self._retention.sweep_images(min_age_s)
 
     async def recover_running(self, min_age_s: float = 0) -> list[Turn]:
         """At start: turns that a crash left running become interrupted. Returns those that can be read.

@@ -92,7 +92,8 @@ class ModelEntry:
     `max_tokens` is what is kept free for the answer; `count_tokens` counts as the model does, where known.
     `asked_by` is the owner whose calls these are, "" for the server's own. `table_tokens` is the longest
     answer as the table says, `answer_share` the share of the window that is kept for it at most. `ask_window`
-    is None where the window is configured, or nobody can be asked.
+    is None where the window is configured, or nobody can be asked. `vision`: it was
+    configured as one that sees images.
     """
 
     model_id: str
@@ -103,6 +104,7 @@ class ModelEntry:
     context_window: int
     max_tokens: int
     generative: bool = True
+    vision: bool = False
     count_tokens: Callable[[str], int] = estimate_prompt_tokens
     begins_thinking: BeginsThinking = "auto"
     learned: Learned = field(default_factory=Learned, compare=False)
@@ -141,6 +143,10 @@ class ModelEntry:
     def takes_tools(self) -> bool:
         """Whether calls of tools can be offered in its provider's form."""
         return self.provider in ("openai", "anthropic") and not self.completes_now
+
+    @property
+    def takes_images(self) -> bool:
+        return self.vision and not self.completes_now
 
     def learn_beginning(self, *, in_thinking: bool) -> None:
         """What an answer showed of how this model's answers begin; a lesson counts until the next start.
@@ -215,8 +221,8 @@ class ModelEntry:
         self, lay: Lay, refusal: LLMRefusedError, exchange: Exchange, report: Report | None
     ) -> AsyncGenerator[LLMDelta, None]:
         form, refused = self._other_form(refusal, exchange), exchange.snapshot()
-        if form is None:
-            raise refusal
+        if form is None or (form[1] and any(message.images for message in lay(form[0]))):
+            raise refusal  # to complete a text takes no images
         try:
             async with aclosing(self._attempt(lay, form, exchange, report)) as deltas:
                 async for delta in deltas:

@@ -111,7 +111,13 @@ class ConversationDoor:
 
         Raises what KnowledgeHandler.begin_turn does.
         """
-        request = replace(request, question=conversation.question, persona=conversation.persona)
+        request = replace(
+            request,
+            question=conversation.question,
+            persona=conversation.persona,
+            sent_images=conversation.sent_images,
+        )
+        request = await self._chat.with_images(request)  # before anything of the history is stored
         if request.parent_turn_id != UNSET or (request.session_id and not conversation.past):
             return await self._chat.begin_turn(request)
         self._chat.check(request)

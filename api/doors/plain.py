@@ -12,6 +12,7 @@ from api.turn.stream import DoneEvent, ErrorEvent, Event, StatusEvent
 from core.conversation.lineage import Conversation
 from core.conversation.turns import TurnStage, Usage
 from core.errors import LLMUnavailableError, UnknownModelError, WenmaiError
+from core.images import ImageData
 from core.prompt.layouts import lay_out
 from core.prompt.messages import Message, Part, Role
 from core.text import Language, is_mostly_chinese
@@ -32,7 +33,7 @@ class PlainDoor:
         return model
 
     async def events(
-        self, conversation: Conversation, model: ModelEntry
+        self, conversation: Conversation, model: ModelEntry, images: tuple[ImageData, ...] = ()
     ) -> AsyncGenerator[Sequence[Event], None]:
         """Texts, then the last status and DONE; a failure is an ERROR, as in a turn. A model that only quotes
         documents says nothing here."""
@@ -43,7 +44,7 @@ class PlainDoor:
         )
         try:
             if model.generative:
-                async with aclosing(self._texts(conversation, model, answer)) as texts:
+                async with aclosing(self._texts(_messages(conversation, images), model, answer)) as texts:
                     async for batch in texts:
                         yield batch
         except WenmaiError as error:
@@ -60,9 +61,8 @@ class PlainDoor:
         yield [StatusEvent(TurnStage.FINISHED, "", finished), DoneEvent()]
 
     async def _texts(
-        self, conversation: Conversation, model: ModelEntry, answer: Answer
+        self, messages: Sequence[Message], model: ModelEntry, answer: Answer
     ) -> AsyncGenerator[Sequence[Event], None]:
-        messages = _messages(conversation)
         deltas = model.stream_laid(lambda layout: lay_out(messages, layout, NO_TEXTS))
         async with aclosing(answer.events(deltas)) as batches:
             async for batch in batches:
@@ -75,7 +75,7 @@ def _estimated(conversation: Conversation, model: ModelEntry) -> int:
     return sum(model.count_tokens(message.content) for message in _messages(conversation))
 
 
-def _messages(conversation: Conversation) -> list[Message]:
+def _messages(conversation: Conversation, images: tuple[ImageData, ...] = ()) -> list[Message]:
     system = [Message(Role.SYSTEM, conversation.persona, Part.SYSTEM)] if conversation.persona else []
     past = [
         message
@@ -85,4 +85,4 @@ def _messages(conversation: Conversation) -> list[Message]:
             Message(Role.ASSISTANT, turn.answer, Part.RECENT),
         )
     ]
-    return [*system, *past, Message(Role.USER, conversation.question, Part.QUESTION)]
+    return [*system, *past, Message(Role.USER, conversation.question, Part.QUESTION, images=images)]

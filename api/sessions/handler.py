@@ -18,6 +18,7 @@ from core.conversation.turns import Feedback, Turn
 from core.errors import ConflictError, UnknownTurnError
 from core.memory.record import Memory
 from services.conversation.episodes import Episodes
+from services.conversation.images import QuestionImages
 from services.conversation.sessions import SessionStore, find_titled, read_questions
 from services.conversation.turns import TurnStore, feedback_payload
 from services.memory.records import MemoryRecords
@@ -57,6 +58,7 @@ class SessionsHandler:
         memories: MemoryRecords,
         episodes: Episodes,
         erasure: ErasureHandler,
+        images: QuestionImages,
         personas: PersonaRules | None = None,
         index: Index = leave_for_later,
         check_origin: CheckOrigin = trust_origin,
@@ -66,9 +68,10 @@ class SessionsHandler:
         self._turns = turns
         self._memories, self._episodes = memories, episodes
         self.erasure = erasure
+        self._images = images.files
         self._personas = personas or PersonaRules()
         self._check_origin, self._check_choices = check_origin, check_choices
-        self._importer = SessionImporter(sessions, turns, self._personas, index)
+        self._importer = SessionImporter(sessions, turns, images, self._personas, index)
 
     async def newest(self, owner: str, limit: int, before_us: int | None, title: str = "") -> SessionPage:
         """Sessions with their number of turns; with `title`, those that have it in theirs."""
@@ -127,7 +130,7 @@ class SessionsHandler:
 
     async def copy(self, session_id: str, owner: str) -> SessionCopy:
         """The whole session, to be read out in pieces."""
-        return await copy_session(self._sessions, self._turns, session_id, owner)
+        return await copy_session(self._sessions, self._turns, self._images, session_id, owner)
 
     async def branch(self, session_id: str, owner: str, leaf: str | None) -> list[Turn]:
         """The turns from the root to `leaf` (the newest turn when absent), in order."""
@@ -180,7 +183,8 @@ class SessionsHandler:
     async def prompt(self, turn_id: str, owner: str) -> ShownPrompt:
         """What was sent to the model for a turn. Raises UnknownTurnError."""
         turn = await self.turn(turn_id, owner)
-        return await show_prompt(self._turns, turn, await self._recalled(turn))
+        images = await self._images.read(turn_id, turn.images)
+        return await show_prompt(self._turns, turn, await self._recalled(turn), images)
 
     async def recalled(self, turn_id: str, owner: str) -> list[Memory]:
         """What its prompt was told of other conversations, as far as it exists. Raises UnknownTurnError."""

@@ -12,6 +12,7 @@ import structlog
 
 from api.turn.prompt import memory_lines
 from core.conversation.turns import ManifestPart, PromptManifest, Turn
+from core.images import ImageData
 from core.knowledge import Candidate, Chunk, Citation
 from core.memory.record import Memory
 from core.prompt.exchange import MESSAGES, PROMPT, is_fielded, rebuild_body, rebuild_fielded, wire_messages
@@ -25,6 +26,7 @@ from core.prompt.messages import (
     Role,
     ToolCall,
     answer_in_history,
+    question_in_history,
     render_knowledge,
     step_messages,
     tool_messages,
@@ -55,8 +57,13 @@ class ShownPrompt:
     exact: bool = False
 
 
-async def show_prompt(turns: TurnStore, turn: Turn, memories: Sequence[Memory]) -> ShownPrompt:
-    """`memories` are those that it was told and that exist. Raises StoreUnavailableError."""
+async def show_prompt(
+    turns: TurnStore, turn: Turn, memories: Sequence[Memory], images: Sequence[ImageData] = ()
+) -> ShownPrompt:
+    """`memories` are those that it was told and that exist, `images` those of its question.
+
+    Raises StoreUnavailableError.
+    """
     manifest = turn.prompt
     if manifest is None:
         return ShownPrompt(turn, None)
@@ -64,7 +71,7 @@ async def show_prompt(turns: TurnStore, turn: Turn, memories: Sequence[Memory]) 
     read = await turns.get_many(sorted(filter(None, named)))
     by_id = {each.turn_id: each for each in read if each.owner == turn.owner}
     lines = memory_lines(memories) if len(memories) == len(manifest.memory_ids) else None
-    stored = _Stored(turn, by_id, lines)
+    stored = _Stored(turn, by_id, lines, tuple(images))
     shown = _put_together(manifest, stored)
     if shown.body is None or shown.exact:
         return shown
@@ -75,11 +82,12 @@ async def show_prompt(turns: TurnStore, turn: Turn, memories: Sequence[Memory]) 
 @dataclass(frozen=True, slots=True)
 class _Stored:
     """What the parts' texts are taken from: the turn, those it names, the lines of its memories (None where
-    one is gone). `with_marks`: as versions sent it that left the marks in earlier answers."""
+    one is gone), its images. `with_marks`: as versions sent it that left the marks in earlier answers."""
 
     turn: Turn
     named: Mapping[str, Turn]
     lines: str | None
+    images: tuple[ImageData, ...] = ()
     with_marks: bool = False
 
 
@@ -88,12 +96,15 @@ def _put_together(manifest: PromptManifest, stored: _Stored) -> ShownPrompt:
     parts = tuple(_shown(part, stored) for part in manifest.parts)
     if not manifest.request_sha256 or any(part.removed for part in parts):
         return ShownPrompt(turn, manifest, parts)
-    body = _body(manifest, parts, turn, stored.named)
+    body = _body(manifest, parts, stored)
     if body is None:
         log.warning("prompt_unreadable", turn_id=turn.turn_id)
         return ShownPrompt(turn, manifest, parts)
     exact = hashlib.sha256(body).hexdigest() == manifest.request_sha256
-    return ShownPrompt(turn, manifest, parts, body.decode(), exact)
+    shown = body.decode()
+    for each in stored.images:  # megabytes that nobody reads
+        shown = shown.replace(each.base64, f"[{each.image.size_bytes} bytes]")
+    return ShownPrompt(turn, manifest, parts, shown, exact)
 
 
 def _shown(part: ManifestPart, stored: _Stored) -> ShownPart:
@@ -102,7 +113,8 @@ def _shown(part: ManifestPart, stored: _Stored) -> ShownPart:
         text = _tool_text(part, stored.named.get(part.turn_id or ""))
     elif part.kept:
         text = stored.lines if part.memory_ids else _text(part, stored)
-    return ShownPart(part, text, removed=part.kept and text is None)
+    is_whole = part.images in (0, len(stored.images))
+    return ShownPart(part, text, removed=part.kept and (text is None or not is_whole))
 
 
 def _tool_text(part: ManifestPart, named: Turn | None) -> str | None:
@@ -130,7 +142,7 @@ def _text(part: ManifestPart, stored: _Stored) -> str | None:
         case Part.SUMMARY:
             return named.summary.text if named and named.summary else None
         case Part.RELEVANT | Part.RECENT if named and part.role == Role.USER:
-            return named.question
+            return question_in_history(named)
         case Part.RELEVANT | Part.RECENT if named:
             return named.answer if stored.with_marks else answer_in_history(named)
         case _:
@@ -149,12 +161,11 @@ def _candidate(citation: Citation) -> Candidate:
     return Candidate(chunk, probability=citation.score)
 
 
-def _body(
-    manifest: PromptManifest, parts: tuple[ShownPart, ...], turn: Turn, turns: Mapping[str, Turn]
-) -> bytes | None:
+def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...], stored: _Stored) -> bytes | None:
     """None when the record cannot be read: it names no part or layout of ours, or no parameters."""
+    turn = stored.turn
     try:
-        messages = [_message(shown, turns) for shown in parts if shown.part.kept]
+        messages = [_message(shown, stored) for shown in parts if shown.part.kept]
         layout, params = Layout(manifest.layout), json.loads(manifest.params)
         if not messages or not isinstance(params, dict):
             return None
@@ -174,15 +185,16 @@ def _body(
         return None
 
 
-def _message(shown: ShownPart, turns: Mapping[str, Turn]) -> Message:
+def _message(shown: ShownPart, stored: _Stored) -> Message:
     """Raises ValueError for a role or a part that is not one of ours."""
     part = shown.part
-    message = Message(Role(part.role), shown.text or "", Part(part.part), part.turn_id)
+    images = stored.images if part.images else ()
+    message = Message(Role(part.role), shown.text or "", Part(part.part), part.turn_id, images=images)
     if not part.call_ids:
         return message
     if message.role is Role.TOOL:
         return replace(message, tool_call_id=part.call_ids[0])
-    uses = {use.id: use for use in turns[part.turn_id or ""].tool_calls}
+    uses = {use.id: use for use in stored.named[part.turn_id or ""].tool_calls}
     called = [uses[call_id] for call_id in part.call_ids]
     calls = tuple(ToolCall(use.id, use.function.name, use.function.arguments) for use in called)
     return replace(message, tool_calls=calls)

@@ -16,7 +16,9 @@ from core.conversation.importing import ImportedPersona, ImportedSession, plan_t
 from core.conversation.sessions import Persona, PersonaDraft, PersonaRules, Session
 from core.conversation.transcript import readable_parents
 from core.conversation.turns import Turn, TurnStatus
-from core.errors import ConflictError, StoreUnavailableError, TurnConflictError
+from core.errors import ConflictError, ImageRefusedError, StoreUnavailableError, TurnConflictError
+from core.images import ImageData
+from services.conversation.images import ImageFiles, QuestionImages
 from services.conversation.recall import words_of
 from services.conversation.sessions import SessionStore, title_from
 from services.conversation.turns import TurnStore, TurnVectors
@@ -53,12 +55,14 @@ class SessionImporter:
         self,
         sessions: SessionStore,
         turns: TurnStore,
+        images: QuestionImages,
         personas: PersonaRules | None = None,
         index: Index = leave_for_later,
         clock: Clock = utc_now_us,
     ) -> None:
         self._sessions = sessions
         self._turns = turns
+        self._images = images
         self._personas = personas or PersonaRules()
         self._index = index
         self._clock = clock
@@ -73,10 +77,17 @@ class SessionImporter:
         session = _session(imported, session_id, turns, persona)
         async with self._one_at_a_time:
             await self._refuse_known(imported, turns, session)
+            images = await self._accepted(imported, turns)
+            turns = tuple([_with_images(turn, images.get(turn.turn_id, ())) for turn in turns])
             try:
+                for turn_id, each in images.items():
+                    await self._images.files.keep(turn_id, each)
                 await self._write(session, turns)
+                for turn_id, each in images.items():
+                    await self._images.files.settle(turn_id, each)
             except BaseException:
                 with anyio.CancelScope(shield=True):
+                    await self._images.files.erase(images)
                     await self._take_back(session)
                 raise
         recallable = [turn for turn in turns if turn.status is TurnStatus.COMPLETED and not turn.command]
@@ -90,6 +101,18 @@ class SessionImporter:
         for session_id, owner in unfinished:
             await self._remove(session_id, owner)
         return len(unfinished)
+
+    async def _accepted(
+        self, imported: ImportedSession, turns: Sequence[Turn]
+    ) -> dict[str, tuple[ImageData, ...]]:
+        """By turn. Raises ImageRefusedError, which names the turn by its place."""
+        images: dict[str, tuple[ImageData, ...]] = {}
+        for at, sent in imported.sent_images.items():
+            try:
+                images[turns[at].turn_id] = await self._images.accept(sent, imported.owner)
+            except ImageRefusedError as error:
+                raise ImageRefusedError(error.fault, f"turns.{at}.images: refused ({error.fault}).") from None
+        return images
 
     def _persona(self, imported: ImportedPersona | None) -> Persona | None:
         if imported is None:
@@ -135,6 +158,10 @@ class SessionImporter:
         await self._sessions.delete(session_id)
 
 
+def _with_images(turn: Turn, images: Sequence[ImageData]) -> Turn:
+    return replace(turn, images=tuple([each.image for each in images]))
+
+
 def _new_id() -> str:
     return str(uuid.uuid4())
 
@@ -168,12 +195,18 @@ class SessionCopy:
     """`nodes` are every turn of the session in time order, `parents` theirs as branches are read."""
 
     def __init__(
-        self, session: Session, nodes: dict[str, TurnNode], parents: dict[str, str | None], turns: TurnStore
+        self,
+        session: Session,
+        nodes: dict[str, TurnNode],
+        parents: dict[str, str | None],
+        turns: TurnStore,
+        images: ImageFiles,
     ) -> None:
         self.session = session
         self.nodes = nodes
         self.parents = parents
         self._turns = turns
+        self._images = images
         self._lost: dict[str, str | None] = {}  # with the parent that their children hang on instead
 
     async def turns(self, turn_ids: Sequence[str]) -> AsyncIterator[list[Turn]]:
@@ -193,14 +226,19 @@ class SessionCopy:
                     self._lost[turn_id] = parent
             yield batch
 
+    async def images(self, turn: Turn) -> list[ImageData]:
+        return await self._images.read(turn.turn_id, turn.images) if turn.images else []
+
     def has(self, turn_id: str) -> bool:
         """Whether the turn is one of those read so far, or still to be read."""
         return turn_id in self.nodes and turn_id not in self._lost
 
 
-async def copy_session(sessions: SessionStore, turns: TurnStore, session_id: str, owner: str) -> SessionCopy:
+async def copy_session(
+    sessions: SessionStore, turns: TurnStore, images: ImageFiles, session_id: str, owner: str
+) -> SessionCopy:
     """Raises UnknownSessionError."""
     session = await sessions.get(session_id, owner)
     tree = await turns.tree(session_id, owner)
     nodes = {node.turn_id: node for node in sorted(tree.nodes.values(), key=lambda node: node.order)}
-    return SessionCopy(session, nodes, readable_parents(nodes, tree.gaps), turns)
+    return SessionCopy(session, nodes, readable_parents(nodes, tree.gaps), turns, images)

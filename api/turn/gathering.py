@@ -15,6 +15,7 @@ from api.turn.tools import LookedUp, ToolBox
 from core.conversation.branch import Branch
 from core.conversation.turns import KnowledgeUse, Turn, TurnStage, TurnStatus, WarnCode
 from core.errors import WenmaiError
+from core.images import ONLY_IMAGE
 from core.knowledge import Candidate
 from core.memory.episodes import EpisodeAsked
 from core.relevance.probability import apply_threshold
@@ -169,6 +170,8 @@ class Gathering:
         return query, apply_threshold(reranked.candidates, self._pipeline.threshold, top_n)
 
     def _use(self) -> KnowledgeUse:
+        if self._turn.images and self._turn.question in ONLY_IMAGE.values():
+            return "never"  # there are no words to search with
         request = self._turn.request
         if request is None or request.knowledge != "auto":
             return request.knowledge if request else self._pipeline.knowledge

@@ -18,6 +18,7 @@ from core.conversation.summaries import AppliedSummary
 from core.conversation.turns import ManifestPart, PromptManifest, Turn, TurnRequest
 from core.dates import moment_at
 from core.errors import BadRequestError, QuestionTooLongError
+from core.images import image_tokens
 from core.knowledge import Candidate
 from core.memory.record import Memory
 from core.prompt.budget import (
@@ -166,13 +167,14 @@ class PromptBuilder:
 
     def check_fits(self, request: TurnRequest, model: ModelEntry, session: Session) -> None:
         """Raises QuestionTooLongError when what never goes exceeds the model's window by itself."""
-        budget = self._budget(model)
+        budget = self._budget(model, request)
         each = [self._texts(request, session, role, ANY_CODE) for role in get_args(PromptRole)]
         if not all(fits_alone(budget, texts, request.question) for texts in each):
             beside = "with the persona and the system prompt" if session.persona else "with the system prompt"
+            beside += f" and its images ({budget.images} tokens)" if budget.images else ""
             raise QuestionTooLongError(
                 f"question: {budget.count(request.question)} tokens; {beside} that is more than the "
-                f"{budget.prompt_tokens} that model {model.model_id!r} has room for."
+                f"{budget.prompt_tokens + budget.images} that model {model.model_id!r} has room for."
             )
 
     def check_persona(self, text: str, model: ModelEntry) -> None:
@@ -194,7 +196,7 @@ class PromptBuilder:
         offer: ToolOffer | None = None,
     ) -> Prompt:
         """Fit what was gathered into the model's window and put it in order, in fences with a new code."""
-        budget, code = self._budget(model), new_code()
+        budget, code = self._budget(model, request), new_code()
         budget = replace(budget, tools=tool_tokens(budget, offer))
         searches = offer is not None and any(tool.name == SEARCH_TOOL for tool in offer.tools)
         role: PromptRole = "searching" if searches and not gathered.candidates else gathered.role
@@ -213,7 +215,9 @@ class PromptBuilder:
             fitted = replace(fitted, dropped=(*fitted.dropped, *lost))
         memories = memories if fitted.has_memory else ()
         texts = fitted.texts(texts)
-        assembled = assemble(texts, fitted.history(history), fitted.candidates, request.question)
+        assembled = assemble(
+            texts, fitted.history(history), fitted.candidates, request.question, request.images
+        )
         _log_steps(request, assembled)
         candidates = gathered.candidates[: len(fitted.candidates)]
         parts = (
@@ -227,8 +231,13 @@ class PromptBuilder:
         messages = tuple(assembled.messages)
         return Prompt(messages, texts, candidates, fitted.candidates, parts, fitted.dropped, budget, memories)
 
-    def _budget(self, model: ModelEntry) -> Budget:
-        return Budget(model.context_window, model.answer_tokens, self._shares, model.count_tokens)
+    def _budget(self, model: ModelEntry, request: TurnRequest | None = None) -> Budget:
+        anthropic = model.provider == "anthropic"
+        asked = request.images if request else ()
+        images = sum(image_tokens(each.image, anthropic=anthropic) for each in asked)
+        return Budget(
+            model.context_window, model.answer_tokens, self._shares, model.count_tokens, images=images
+        )
 
     def _with_nearest(self, texts: PromptTexts, request: TurnRequest, gathered: Gathered) -> PromptTexts:
         """Where the search brought nothing that may be shown, the headings that came nearest."""
@@ -336,12 +345,13 @@ def _included(
         yield ManifestPart(
             part=message.part.value,
             role=message.role.value,
-            tokens=budget.count(message.content),
+            tokens=budget.count(message.content) + (budget.images if message.images else 0),
             reason=_WHY[message.part],
             turn_id=message.turn_id,
             text=message.content if message.part in stored_here else None,
             memory_ids=recalled if message.part is Part.MEMORY else (),
             call_ids=_call_ids(message),
+            images=len(message.images),
         )
 
 

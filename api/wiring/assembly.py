@@ -47,6 +47,7 @@ from api.wiring.parts import (
     configured_llms,
     folders_of,
     make_parser,
+    make_question_images,
     mark_sample_loaded,
     now_in,
     open_embedding,
@@ -68,6 +69,7 @@ from core.knowledge import SHARED_OWNER
 from core.relevance.talk_model import load_talk_model
 from core.tools import ToolSource
 from services.conversation.episodes import Episodes
+from services.conversation.images import QuestionImages
 from services.conversation.sessions import SessionStore
 from services.conversation.summaries import Rewordings, SummaryService
 from services.conversation.turns import HISTORY_CACHE_S, TurnStore
@@ -340,10 +342,11 @@ def _put_together(
     memories = _memories(history, metrics)
     prompts, personas = _prompts(history)
     pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics, memories, tools)
-    search, chat = _search(history, knowledge, pipeline), _chat(history, pipeline, running)
+    images = make_question_images(settings, history.conversations.turns)
+    search, chat = _search(history, knowledge, pipeline), _chat(history, pipeline, running, images)
     disk, readiness = DiskWatch(store, names.low_disk_mb << 20), Readiness(store, names, history.embedding)
     sync = _folder_sync(history, knowledge)
-    sessions = _sessions(history, knowledge, running, pipeline, personas)
+    sessions = _sessions(history, knowledge, running, pipeline, personas, images)
     return Container(
         settings=settings,
         chat=chat,
@@ -386,12 +389,15 @@ def _prompts(history: History) -> tuple[PromptBuilder, PersonaRules]:
     return prompts, PersonaRules(lambda text: prompts.check_persona(text, history.llms.get(DEFAULT_MODEL_ID)))
 
 
-def _chat(history: History, pipeline: Pipeline, running: RunningTurns) -> KnowledgeHandler:
+def _chat(
+    history: History, pipeline: Pipeline, running: RunningTurns, images: QuestionImages
+) -> KnowledgeHandler:
     server = history.settings.server
     readers = _seats(server, 2)  # who asked and who came back: a lost connection may not have been missed yet
     return KnowledgeHandler(
-        pipeline, history.sessions, history.llms, running, server, history.settings.conversation, readers
-    )
+        pipeline, history.sessions, history.llms, running, server, history.settings.conversation, readers,
+        images,
+    )  # fmt: skip
 
 
 def _sample(history: History, knowledge: KnowledgeBase, sessions: SessionsHandler) -> SampleHandler:
@@ -405,14 +411,15 @@ def _sessions(
     running: RunningTurns,
     pipeline: Pipeline,
     personas: PersonaRules,
+    images: QuestionImages,
 ) -> SessionsHandler:
     turns, index_later = history.conversations.turns, history.conversations.index_later
     erase, memories = history.make_erasure(knowledge, running), history.recall.records
     erasure = ErasureHandler(erase, history.sessions, turns, knowledge, memories)
     check_origin = partial(_check_origin, pipeline, knowledge)
     return SessionsHandler(
-        history.sessions, turns, memories, pipeline.episodes, erasure, personas, index_later,
-        check_origin, partial(_check_choices, history.llms, pipeline.tools),
+        history.sessions, turns, memories, pipeline.episodes, erasure, images, personas,
+        index_later, check_origin, partial(_check_choices, history.llms, pipeline.tools),
     )  # fmt: skip
 
 

@@ -40,6 +40,8 @@ from core.tools import ToolSource
 from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
 from services.adapters.readers.documents import parse_document
 from services.adapters.schedule import open_schedule, open_sync_schedule, slots_of, sync_slots, zone_named
+from services.conversation.images import FOLDER, ImageFiles, QuestionImages
+from services.conversation.turns import TurnStore
 from services.knowledge.chunking.splitter import StructureSplitter
 from services.knowledge.jobs.lanes import CpuHours
 from services.knowledge.parsing.process import ParserProcess
@@ -388,6 +390,7 @@ class LLMOpener:
             ask_window=await self._asks_window(model_id, table),
             generative=table.provider != MODEL_NAME,
             begins_thinking=table.begins_thinking,
+            vision=table.vision,
             calls=GuardedCalls(model_id),
             count_tokens=counting_once(await _open_counter(table)),
         )
@@ -464,6 +467,12 @@ def make_parser(settings: Settings, cpu: CpuHours | None = None) -> ParserProces
     if settings.models.embedding == "bundled":
         splitter = splitter.model_copy(update={"count_tokens": count_tokens, "window_tokens": WINDOW_TOKENS})
     return ParserProcess(parse_document, splitter, cpu=cpu)
+
+
+def make_question_images(settings: Settings, turns: TurnStore) -> QuestionImages:
+    from services.adapters.images import Redrawing
+
+    return QuestionImages(ImageFiles(settings.store.data_dir / FOLDER), Redrawing(), turns)
 
 
 def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +11,7 @@ from core.conversation.branch import AHEAD_US
 from core.conversation.sessions import PersonaDraft
 from core.conversation.turns import RewrittenQuestion, Summary, Turn, TurnStatus
 from core.errors import BadRequestError
+from core.images import SentImage
 from core.text import preprocess_question, scrub
 
 FOLLOWS = "follows"
@@ -36,7 +37,8 @@ class ImportedPersona:
 
 @dataclass(frozen=True, slots=True)
 class ImportedSession:
-    """`title` None: taken from the first question. Absent times: those of the first and the last turn."""
+    """`title` None: taken from the first question. Absent times: those of the first and the last turn.
+    `sent_images` by the place of their turn in the list."""
 
     owner: str
     turns: Sequence[Turn]
@@ -47,6 +49,7 @@ class ImportedSession:
     created_us: int | None = None
     updated_us: int | None = None
     persona: ImportedPersona | None = None
+    sent_images: Mapping[int, tuple[SentImage, ...]] = field(default_factory=dict)
 
 
 def plan_turns(

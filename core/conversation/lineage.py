@@ -19,6 +19,7 @@ from operator import itemgetter
 from core.conversation.sessions import CommandName, parse_command
 from core.conversation.turns import TurnStatus
 from core.errors import BadRequestError
+from core.images import ONLY_IMAGE, SentImage
 from core.text import Language, preprocess_question, scrub
 
 NOTHING = "…"  # a question without text, such as an image alone
@@ -45,11 +46,13 @@ class PastTurn:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A request's messages: `persona` is what its system messages say, `past` goes from the oldest on."""
+    """A request's messages: `persona` is what its system messages say, `past` goes from the oldest on.
+    `sent_images` are those of the question."""
 
     persona: str
     past: tuple[PastTurn, ...]
     question: str
+    sent_images: tuple[SentImage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +76,11 @@ class Continued:
 
 
 def normalised(text: str) -> str:
-    """NFC, without reasoning that a client puts into the text and without the footer of sources, every run of
-    white space one blank."""
+    """NFC, without reasoning that a client puts into the text, without the footer of sources and without what
+    stands for an image, every run of white space one blank."""
     text = _REASONING.sub("", without_footer(scrub(text)))
+    for note in ONLY_IMAGE.values():
+        text = text.replace(note, " ")
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 

@@ -13,6 +13,7 @@ from core.conversation.branch import TurnNode
 from core.conversation.sessions import Persona
 from core.conversation.turns import Turn, TurnStatus
 from core.dates import rfc3339
+from core.images import images_note
 from core.knowledge import Citation, scope_of
 from core.text import Language, scrub
 
@@ -148,6 +149,8 @@ class MarkdownTranscript:
         status = "" if turn.status is TurnStatus.COMPLETED else f" · {self._word(turn.status.value)}"
         parts = [f"### {number} · {_when(turn.created_us)}{status}"]
         parts += self._part("question", turn.question)
+        if turn.images:
+            parts.append(f"*{images_note(turn.images, self._language)}*")
         if scope := scope_of(turn.filters, self._language):
             parts.append(f"**{self._word('scope')}** {escaped(scope)}")
         parts += self._part("thinking", turn.thinking)

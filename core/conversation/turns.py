@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
 from core.dates import rfc3339
+from core.images import Image, ImageData, SentImage
 from core.knowledge import NO_LIMITS, Citation, KnowledgeFilter
 from core.text import Language, preprocess_question
 from core.tools import ToolState, ToolUse
@@ -54,8 +56,9 @@ class ManifestPart:
 
     `part` and `role` are values of core.prompt.messages.Part and Role. `turn_id` names the turn it repeats,
     or that holds the summary; `chunk_id` the passage, for parts left out of the knowledge context;
-    `memory_ids` the memories, a line each; `call_ids` the calls of tools of its turn. `text` is kept only for
-    what is stored nowhere else. `reason` says why it is included, or why it is not.
+    `memory_ids` the memories, a line each; `call_ids` the calls of tools of its turn; `images` how many of
+    the turn's images went along. `text` is kept only for what is stored nowhere else. `reason` says why it is
+    included, or why it is not.
     """
 
     part: str
@@ -68,6 +71,7 @@ class ManifestPart:
     text: str | None = None
     memory_ids: tuple[str, ...] = ()
     call_ids: tuple[str, ...] = ()
+    images: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +227,7 @@ class Turn:
     not known: earlier versions did not keep it. `feedback` is of this answer: one that is given anew has
     none. `warnings`, in the order sent, and `rewritten` are what its stream carried beside the answer,
     MAX_WARNINGS at most. `tool_calls` in the order made; those of a run that was cut stand first, without a
-    result.
+    result. `images` came with the question; their bytes are files beside the store.
     """
 
     turn_id: str
@@ -253,6 +257,7 @@ class Turn:
     warnings: tuple[TurnWarning, ...] = ()
     rewritten: RewrittenQuestion | None = None
     tool_calls: tuple[ToolUse, ...] = ()
+    images: tuple[Image, ...] = ()
 
     @property
     def timestamp(self) -> str:
@@ -283,6 +288,7 @@ class TurnRequest:
     that the client chose, where the deployment lets it. `left_open`: what the session chooses
     (core.conversation.sessions.CHOICES), since the request does not say it. `switches_thinking`: whether
     `how.thinking` is the model's switch, too, and without it none is shown; else the model does as it does.
+    `sent_images` as they came; once they have been looked at, `images` are in their place.
     """
 
     question: str
@@ -300,11 +306,14 @@ class TurnRequest:
     begins_session: bool = True
     left_open: frozenset[str] = frozenset()
     switches_thinking: bool = False
+    sent_images: tuple[SentImage, ...] = ()
+    images: tuple[ImageData, ...] = ()
 
     @property
     def fingerprint(self) -> str:
         """Tells a retry from another request under the same turn id; ids are compared apart from it."""
-        return _fingerprint(self.question, self.model_id, self.how, self.filters)
+        images = [each.image for each in self.images]
+        return _fingerprint(self.question, self.model_id, self.how, self.filters, images)
 
 
 def repeats(request: TurnRequest, stored: Turn) -> bool:
@@ -313,13 +322,17 @@ def repeats(request: TurnRequest, stored: Turn) -> bool:
     if stored.request is None:
         return False
     filters = NO_LIMITS if stored.command else request.filters
-    requested = _fingerprint(preprocess_question(request.question), request.model_id, request.how, filters)
+    images = [each.image for each in request.images]
+    question = preprocess_question(request.question)
+    requested = _fingerprint(question, request.model_id, request.how, filters, images)
     return requested == _fingerprint(
-        stored.question, stored.model_id, stored.request, stored.filters.in_order()
+        stored.question, stored.model_id, stored.request, stored.filters.in_order(), stored.images
     )
 
 
-def _fingerprint(question: str, model_id: str, how: AskedWith, filters: KnowledgeFilter) -> str:
+def _fingerprint(
+    question: str, model_id: str, how: AskedWith, filters: KnowledgeFilter, images: Sequence[Image]
+) -> str:
     asked: list[object] = [
         question,
         how.thinking,
@@ -341,4 +354,6 @@ def _fingerprint(question: str, model_id: str, how: AskedWith, filters: Knowledg
         asked.append(["tools", *how.tools])
     if (how.temperature, how.max_tokens) != (None, None):
         asked.append([how.temperature, how.max_tokens])
+    if images:
+        asked.append(["images", *(each.sent_sha256 for each in images)])
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]

@@ -1,8 +1,8 @@
 """The backup archive: which members it has, what the manifest says of them, how a point is written.
 
 A zip whose members have fixed names: `<role>.points` (or `<role>.snapshot`, a Qdrant server's own) for each
-collection, and `manifest.json` last. Points are frames, a length as big-endian u32 and a msgpack record.
-Nothing in it is code, and no name in it is ever a path.
+collection, `images.points` where questions have images, and `manifest.json` last. Points are frames, a length
+as big-endian u32 and a msgpack record. Nothing in it is code, and no name in it is ever a path.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BadArchiveError(StartRefusedError):
 
 
 class Role(StrEnum):
-    """What a collection is for, whatever it is called."""
+    """What a collection is for, whatever it is called. `IMAGES` are files beside the store."""
 
     CONVERSATIONS = "conversations"
     KNOWLEDGE = "knowledge"
@@ -42,6 +42,7 @@ class Role(StrEnum):
     SESSIONS = "sessions"
     MEMORIES = "memories"
     OPERATIONS = "operations"
+    IMAGES = "images"
 
 
 class Kind(StrEnum):

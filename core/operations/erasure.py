@@ -197,7 +197,7 @@ def is_of(payload: Mapping[str, Any], owner: str) -> bool:
 _NO_WORDS = frozenset(
     (
         "owner", "command", "request_hash", "finish_reason", "filters", "warnings", "request.date",
-        "request.tools", "tool_calls.function.name",
+        "request.tools", "tool_calls.function.name", "images",
     )
 )  # fmt: skip
 _COPIED = frozenset(("sources", "prompt", "summary"))  # what documents, or the turns before it, say

@@ -25,7 +25,15 @@ from core.conversation.turns import Turn
 from core.knowledge import Candidate
 from core.prompt.fence import ANY_CODE, Kind, fenced, neutral
 from core.prompt.layouts import RULE, defused
-from core.prompt.messages import History, Part, PromptTexts, answer_in_history, render_block, tool_messages
+from core.prompt.messages import (
+    History,
+    Part,
+    PromptTexts,
+    answer_in_history,
+    question_in_history,
+    render_block,
+    tool_messages,
+)
 
 # Hundredths of a token per character.
 _LETTER = 25
@@ -188,19 +196,20 @@ def shares_of(*, knowledge: float, answer: float) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`window`, `answer` (kept free for the answer) and `tools` (for what is offered and their results) in
-    tokens, as `count` counts them."""
+    """`window`, `answer` (kept free for the answer), `tools` (for what is offered and their results) and
+    `images` (of the question) in tokens, as `count` counts them."""
 
     window: int
     answer: int
     shares: Shares
     count: Count
     tools: int = 0
+    images: int = 0
 
     @property
     def prompt_tokens(self) -> int:
-        """What the whole prompt may take."""
-        return self.window - self.answer - self.tools
+        """What the texts of the whole prompt may take."""
+        return self.window - self.answer - self.tools - self.images
 
     @property
     def persona_tokens(self) -> int:
@@ -275,7 +284,7 @@ def fit(
 
 
 def turn_tokens(count: Count, turn: Turn) -> int:
-    tokens = _text_tokens(count, defused(turn.question)) + _text_tokens(
+    tokens = _text_tokens(count, defused(question_in_history(turn))) + _text_tokens(
         count, defused(answer_in_history(turn))
     )
     for message in tool_messages(turn.tool_calls, Part.RECENT):

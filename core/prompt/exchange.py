@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, NoReturn
 
+from core.images import data_url
 from core.prompt.messages import GAP, Layout, Message, Role, ToolCall
 from core.tools import ToolOffer
 
@@ -128,9 +129,13 @@ class Exchange:
 
 
 def wire_message(message: Message) -> WireMessage:
-    """One message in OpenAI's form; an assistant that only calls tools has null for its content."""
+    """One message in OpenAI's form; an assistant that only calls tools has null for its content. Images make
+    it a list of parts."""
     extras = wire_extras(message)
-    content = None if "tool_calls" in extras and not message.content else message.content
+    content: Any = None if "tool_calls" in extras and not message.content else message.content
+    if message.images:
+        parts = [{"type": "image_url", "image_url": {"url": data_url(image)}} for image in message.images]
+        content = [*parts, *_words(message)]
     return {"role": message.role.value, "content": content, **extras}
 
 
@@ -253,11 +258,29 @@ def _message(message: Message) -> WireMessage:
     if message.role is Role.TOOL:
         return {"role": Role.USER.value, "content": [_result(message)]}
     if message.role is not Role.ASSISTANT:
-        return {"role": Role.USER.value, "content": message.content}
+        return {"role": Role.USER.value, "content": _asked(message)}
     if not message.tool_calls:
         return {"role": Role.ASSISTANT.value, "content": message.content}
     blocks = [{"type": "text", "text": message.content}] if message.content.strip() else []
     return {"role": Role.ASSISTANT.value, "content": [*blocks, *map(_use, message.tool_calls)]}
+
+
+def _asked(message: Message) -> str | list[dict[str, Any]]:
+    if not message.images:
+        return message.content
+    blocks = [
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": each.image.media_type, "data": each.base64},
+        }
+        for each in message.images
+    ]
+    return [*blocks, *_words(message)]
+
+
+def _words(message: Message) -> list[dict[str, Any]]:
+    """A text beside images, in both forms; an empty one is refused by some."""
+    return [{"type": "text", "text": message.content}] if message.content.strip() else []
 
 
 def _result(message: Message) -> dict[str, Any]:

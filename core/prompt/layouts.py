@@ -48,7 +48,7 @@ def lay_out(messages: Sequence[Message], layout: Layout, texts: PromptTexts) -> 
     if layout is Layout.MANY_SYSTEM:
         return _many_system(messages, texts)
     if layout is Layout.FLAT:
-        return [Message(Role.USER, _flat(messages, texts), Part.QUESTION)]
+        return [Message(Role.USER, _flat(messages, texts), Part.QUESTION, images=messages[-1].images)]
     return _one_system(messages, texts)
 
 

@@ -21,9 +21,10 @@ from itertools import groupby
 from core.citing.citations import without_marks
 from core.conversation.turns import Turn
 from core.errors import WenmaiError
+from core.images import ImageData, images_note
 from core.knowledge import Candidate, KnowledgeFilter, scope_of
 from core.prompt.fence import CODE_DIGITS, Kind, neutral, restored, tag
-from core.text import Language
+from core.text import Language, is_mostly_chinese
 from core.tools import SEARCH_TOOL, ToolUse, cut_result
 
 
@@ -82,7 +83,8 @@ class ToolCall:
 class Message:
     """One message; `turn_id` names the turn it repeats, for history, or that holds it, for the summary.
 
-    `tool_calls` are an assistant's; a tool message's `tool_call_id` names the call it answers.
+    `tool_calls` are an assistant's; a tool message's `tool_call_id` names the call it answers. `images` are
+    the question's, and stand before its text.
     """
 
     role: Role
@@ -91,6 +93,7 @@ class Message:
     turn_id: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    images: tuple[ImageData, ...] = ()
 
 
 INTRODUCTIONS = (
@@ -163,14 +166,19 @@ class Assembled:
 
 
 def assemble(
-    texts: PromptTexts, history: History, candidates: Sequence[Candidate], question: str
+    texts: PromptTexts,
+    history: History,
+    candidates: Sequence[Candidate],
+    question: str,
+    images: tuple[ImageData, ...] = (),
 ) -> Assembled:
     """Lay the parts into the logical order and take them through the five steps.
 
     Raises MessagesInvalidError, which a question that is not blank and a system text never cause.
     """
     history = history.in_order()
-    messages = _gather(history, candidates, question, texts.code)
+    asked = Message(Role.USER, question, Part.QUESTION, images=images)
+    messages = _gather(history, candidates, asked, texts.code)
     steps: list[StepCount] = []
     for name, step in (
         ("compress", partial(_compress, history=history)),
@@ -268,23 +276,29 @@ def _is_covered(message: Message, covered: Set[str]) -> bool:
     return message.part is Part.RECENT and message.turn_id in covered
 
 
-def _gather(history: History, candidates: Sequence[Candidate], question: str, code: str) -> list[Message]:
+def _gather(history: History, candidates: Sequence[Candidate], question: Message, code: str) -> list[Message]:
     messages = [
         *_history_messages(history.relevant, Part.RELEVANT),
         *_history_messages(history.recent, Part.RECENT),
     ]
     if candidates:
         messages.append(Message(Role.USER, render_knowledge(candidates, code), Part.KNOWLEDGE))
-    messages.append(Message(Role.USER, question, Part.QUESTION))
+    messages.append(question)
     return messages
 
 
 def _history_messages(turns: Iterable[Turn], part: Part) -> Iterator[Message]:
     for turn in turns:
-        yield Message(Role.USER, turn.question, part, turn.turn_id)
+        yield Message(Role.USER, question_in_history(turn), part, turn.turn_id)
         if part is Part.RECENT:
             yield from tool_messages(turn.tool_calls, part, turn.turn_id)
         yield Message(Role.ASSISTANT, answer_in_history(turn), part, turn.turn_id)
+
+
+def question_in_history(turn: Turn) -> str:
+    """A turn's question, with a note in the place of its images."""
+    note = images_note(turn.images, "zh" if is_mostly_chinese(turn.question) else "en")
+    return f"{turn.question}\n{note}" if note else turn.question
 
 
 def answer_in_history(turn: Turn) -> str:

@@ -77,7 +77,13 @@ async def openapi(request: Request, owner: Owner) -> JSONResponse:
 async def list_models(container: ContainerDep, owner: Owner) -> ModelList:
     """The models a question may be sent to; `default` answers when none is named."""
     models = [
-        Model(id=entry.model_id, label=entry.label, provider=entry.provider, generative=entry.generative)
+        Model(
+            id=entry.model_id,
+            label=entry.label,
+            provider=entry.provider,
+            generative=entry.generative,
+            vision=entry.takes_images,
+        )
         for entry in container.llms.entries()
     ]
     return ModelList(models=models, default="default")

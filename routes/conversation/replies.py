@@ -34,6 +34,7 @@ def turn_reply(turn: Turn, documents: KnownDocuments) -> turns.Turn:
         "rewritten_question": turn.rewritten.text if turn.rewritten else None,
         "memory_ids": list(turn.prompt.memory_ids) if turn.prompt else None,
         "tool_calls": [turns.ToolUse.model_validate(use) for use in settled_calls(turn)],
+        "images": [turns.QuestionImage.model_validate(image) for image in turn.images],
     }
     body = {
         name: value
@@ -49,8 +50,8 @@ def _summary(summary: Summary) -> turns.Summary:
 
 def _part_reply(shown: ShownPart) -> turns.PromptPart:
     fields = {**asdict(shown.part), "text": shown.text}
-    for name in ("memory_ids", "call_ids"):
-        fields[name] = list(fields[name])
+    fields |= {name: list(fields[name]) for name in ("memory_ids", "call_ids")}
+    for name in ("memory_ids", "call_ids", "images"):
         if not fields[name]:
             del fields[name]
     return turns.PromptPart(**fields, removed=shown.removed)

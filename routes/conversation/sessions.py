@@ -7,11 +7,12 @@ from dataclasses import asdict
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Path, Query, Response
 
 from api.turn.answer import known_documents
 from core.conversation.sessions import CHOICES, KEEP, SessionChange
 from core.dates import rfc3339
+from core.images import ENDINGS, MAX_IMAGES
 from core.operations.erasure import ErasedKind
 from routes.conversation.replies import prompt_reply, session_reply, turn_reply
 from routes.dependencies import (
@@ -44,6 +45,14 @@ from routes.wire.turns import (
     TreeNode,
     Turn,
 )
+
+# Nobody else's, also from a cache; where a browser opens it by itself, it runs nothing.
+IMAGE_HEADERS = {
+    "Cache-Control": "private, no-store",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Disposition": "inline",
+}
 
 router = APIRouter(tags=["sessions"], responses=errors(401, 404, 422, 503), route_class=WireRoute)
 
@@ -179,6 +188,27 @@ async def get_prompt(turn_id: UUID, container: ContainerDep, owner: Owner) -> Pr
     """The request sent for this turn, part by part and byte for byte, and what the provider said of its
     answer. Parts that were erased since are named and empty."""
     return prompt_reply(await container.sessions.prompt(str(turn_id), owner))
+
+
+@router.get(
+    "/turns/{turn_id}/images/{number}",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The image.",
+            "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in sorted(ENDINGS)},
+        }
+    },
+)
+async def get_image(
+    turn_id: UUID,
+    number: Annotated[int, Path(ge=1, le=MAX_IMAGES, description="Which of the question's images, from 1.")],
+    container: ContainerDep,
+    owner: Owner,
+) -> Response:
+    """An image that came with the question, as it was drawn anew."""
+    image = await container.chat.image(str(turn_id), number, owner)
+    return Response(image.content, headers=IMAGE_HEADERS, media_type=image.image.media_type)
 
 
 @router.put(

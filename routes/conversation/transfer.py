@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -20,6 +20,7 @@ from core.conversation.sessions import CHOICES, Session
 from core.conversation.transcript import MarkdownTranscript, parents_first, stretches
 from core.conversation.turns import RewrittenQuestion, Summary, Turn, TurnStatus, settled_calls
 from core.dates import is_moment, rfc3339
+from core.images import ImageData, data_url
 from core.text import is_mostly_chinese
 from routes.conversation.replies import limits_reply, session_reply
 from routes.dependencies import ContainerDep, Owner, body_schema, check_headers, read_model
@@ -128,7 +129,8 @@ async def _json(copy: SessionCopy) -> AsyncIterator[str]:
     between = "\n"
     async for turns in copy.turns(parents_first(copy.nodes, copy.parents)):
         for turn in turns:
-            yield between + json.dumps(exported_turn(turn, copy.has), ensure_ascii=False)
+            images = await copy.images(turn)
+            yield between + json.dumps(exported_turn(turn, copy.has, images), ensure_ascii=False)
             between = ",\n"
     yield "\n]}\n"
 
@@ -144,7 +146,9 @@ def exported_session(session: Session) -> dict[str, Any]:
     return {name: value for name, value in body.items() if is_moment(times.get(name, 1))}
 
 
-def exported_turn(turn: Turn, exported: Callable[[str], bool]) -> dict[str, Any]:
+def exported_turn(
+    turn: Turn, exported: Callable[[str], bool], images: Sequence[ImageData] = ()
+) -> dict[str, Any]:
     """A turn as POST /sessions/import takes it; `exported` tells which turns are brought along.
 
     Its sources as they are stored: whether their documents are still there is no part of a copy.
@@ -165,6 +169,7 @@ def exported_turn(turn: Turn, exported: Callable[[str], bool]) -> dict[str, Any]
         "warnings": [_dumped(warning_reply(warning)) for warning in turn.warnings],
         "rewritten_question": _exported_rewritten(turn.rewritten, exported),
         "tool_calls": [asdict(use) for use in settled_calls(turn)],
+        "images": [data_url(image) for image in images],
     }
 
 

@@ -16,6 +16,7 @@ from api.doors.conversations import turn_of_key
 from core.conversation.lineage import Conversation, is_housekeeping, read_messages
 from core.conversation.turns import UNSET, AskedWith, TurnRequest
 from core.errors import BadRequestError, ForbiddenError, UnknownModelError
+from core.images import ImageData
 from core.text import Language, is_mostly_chinese
 from routes.dependencies import VISITOR, Asker, ContainerDep, Owner, body_schema, json_body
 from routes.errors import request_id
@@ -69,7 +70,9 @@ async def create_chat_completion(
     if not with_knowledge or is_housekeeping(conversation.persona, conversation.question):
         model = container.plain_door.model(model_id, owner, by_name=not with_knowledge)
         seat = container.chat.checked_seat(owner)
-        return await respond(container.plain_door.events(conversation, model), form, uuid4().hex, seat)
+        images = await _plain_images(container, conversation, owner, model_id) if not with_knowledge else ()
+        events = container.plain_door.events(conversation, model, images)
+        return await respond(events, form, uuid4().hex, seat)
     asked = _turn_request(body, owner, request_id(request), model_id)
     asked = replace(asked, session_id=asked.session_id or text_of(x_session_id))
     keyed = turn_of_key(owner, idempotency_key) if idempotency_key else asked.turn_id
@@ -115,13 +118,23 @@ def _model(name: str) -> tuple[str, bool]:
 
 
 def _conversation(body: CompletionBody) -> Conversation:
-    """Raises BadRequestError for a question with an image: the models here read text."""
+    """Raises BadRequestError for a question with a part that is neither text nor image."""
     spoken = [message for message in body.messages if message.is_spoken]
-    if spoken and spoken[-1].has_image:
-        raise BadRequestError(
-            "messages: the question has a part that is no text; this model reads text only."
-        )
-    return read_messages((message.role, message.text) for message in spoken)
+    last = spoken[-1] if spoken else None
+    if last is None or last.role != "user":
+        return read_messages((message.role, message.text) for message in spoken)
+    if last.has_other_parts:
+        raise BadRequestError("messages: the question has a part that is neither text nor image.")
+    before = ((message.role, message.text) for message in spoken[:-1])
+    return replace(read_messages([*before, (last.role, last.words)]), sent_images=last.images)
+
+
+async def _plain_images(
+    container: Container, conversation: Conversation, owner: str, model_id: str
+) -> tuple[ImageData, ...]:
+    """Nothing of them is kept."""
+    asked = TurnRequest(conversation.question, owner, model_id=model_id, sent_images=conversation.sent_images)
+    return (await container.chat.with_images(asked)).images
 
 
 def _turn_request(body: CompletionBody, owner: str, request_id: str, model_id: str) -> TurnRequest:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, fi
 from pydantic_core import PydanticCustomError
 
 from core.conversation.turns import KnowledgeUse
+from core.images import SentImage
 from core.text import scrub
 from routes.wire.chat import DEFAULT_TOP_N, MAX_TOP_N
 from routes.wire.fields import AskedDate, FiltersBody, Reply, Uuid, absent, example
@@ -28,13 +29,22 @@ _POSSIBLE: dict[str, tuple[Any, ...]] = {
 }
 
 
+class MessageImage(BaseModel):
+    """An image."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    url: str = Field(description="data:image/png;base64,… (or jpeg, webp, gif); no address is fetched.")
+
+
 class ContentPart(BaseModel):
-    """A part of a message; of those that are no text, the type alone counts."""
+    """A part of a message; of those that are neither text nor image, the type alone counts."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
     type: str = Field(description="text, image_url, …")
     text: str = Field("", description="The text of a part of the type text.")
+    image_url: MessageImage | None = Field(None, description="The image of a part of the type image_url.")
 
 
 class ChatMessage(BaseModel):
@@ -60,8 +70,22 @@ class ChatMessage(BaseModel):
         return self.content or ""
 
     @property
-    def has_image(self) -> bool:
-        return isinstance(self.content, list) and any(part.type != "text" for part in self.content)
+    def words(self) -> str:
+        """Without a note for each image."""
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content if part.type == "text")
+        return self.content or ""
+
+    @property
+    def images(self) -> tuple[SentImage, ...]:
+        parts = self.content if isinstance(self.content, list) else []
+        return tuple([SentImage(part.image_url.url) for part in parts if part.image_url is not None])
+
+    @property
+    def has_other_parts(self) -> bool:
+        """What is neither text nor image."""
+        parts = self.content if isinstance(self.content, list) else []
+        return any(part.type != "text" and part.image_url is None for part in parts)
 
 
 class StreamOptions(BaseModel):

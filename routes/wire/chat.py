@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, RootModel
+from pydantic import ConfigDict, Discriminator, Field, RootModel, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
 from core.conversation.turns import KnowledgeUse, TurnStage, TurnStatus
+from core.images import MAX_IMAGES, SentImage
 from routes.wire.fields import (
     MAX_NAMES,
     AskedDate,
@@ -28,14 +30,70 @@ MAX_TOP_N = 50
 StreamFormat = Literal["prefix", "json"]
 
 
+class ImageUrl(WireModel):
+    """An image, as OpenAI's API takes one."""
+
+    url: str = Field(description="data:image/png;base64,… (or jpeg, webp, gif); no address is fetched.")
+    detail: Literal["auto", "low", "high"] = Field("auto", description="Taken, and not used.")
+
+
+class ImageSource(WireModel):
+    """An image, as Claude's API takes one."""
+
+    type: Literal["base64"] = Field("base64", description="Always base64.")
+    media_type: str = Field(max_length=40, description="image/png, image/jpeg, image/webp or image/gif.")
+    data: str = Field(description="The bytes as base64.")
+
+
+class QuestionPart(WireModel):
+    """A part of a question: a text, or an image, which comes along or is kept with an earlier turn."""
+
+    type: Literal["text", "image_url", "image"] = Field(description="Which of the other fields counts.")
+    text: PlainText = Field("", description="Of the type text.")
+    image_url: ImageUrl | None = Field(None, description="Of the type image_url.")
+    source: ImageSource | None = Field(None, description="Of the type image.")
+    turn_id: Uuid | None = Field(None, description="Of the type image: the turn that has it.")
+    number: int = Field(1, ge=1, le=MAX_IMAGES, description="Which of that turn's images, from 1.")
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> QuestionPart:
+        is_kept, has_source = self.turn_id is not None, self.source is not None
+        if self.type == "image_url" and self.image_url is None:
+            raise PydanticCustomError("part", "a part of the type image_url needs image_url")
+        if self.type == "image" and is_kept == has_source:
+            raise PydanticCustomError("part", "a part of the type image needs either source or turn_id")
+        return self
+
+    @property
+    def image(self) -> SentImage | None:
+        if self.type == "image_url" and self.image_url:
+            return SentImage(self.image_url.url)
+        if self.type == "image" and self.source:
+            return SentImage(f"data:{self.source.media_type};base64,{self.source.data}")
+        return SentImage(turn_id=str(self.turn_id), number=self.number) if self.type == "image" else None
+
+
+def _form_of(question: object) -> str:
+    return "~parts" if isinstance(question, list) else "~text"
+
+
+MAX_PARTS = 100
+Question = Annotated[
+    Annotated[PlainText, Tag("~text")]
+    | Annotated[list[QuestionPart], Tag("~parts"), Field(min_length=1, max_length=MAX_PARTS)],
+    Discriminator(_form_of),
+]
+
+
 class ChatBody(WireModel):
     """What POST /knowledge_chat_conversation takes. Where it does not say them, `model_id`, `temperature`,
     `max_tokens`, `thinking`, `tools` and `knowledge` are as the session chooses, if it does."""
 
     model_config = example({"question": "父子链是什么？", "stream_format": "json"})
 
-    question: PlainText = Field(
-        description="What is asked; 1 to MAX_QUESTION_CHARS characters after trimming."
+    question: Question = Field(
+        description="What is asked; 1 to MAX_QUESTION_CHARS characters after trimming. Or a list of parts: "
+        "texts, and images for a model with vision."
     )
     session_id: Uuid | None = Field(None, description="The session to continue; absent: a new one.")
     begin_session: bool = Field(
@@ -80,6 +138,17 @@ class ChatBody(WireModel):
     stream_format: StreamFormat = Field(
         "prefix", description="How the stream is written: data with prefixes, or named events with JSON."
     )
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.question, str):
+            return self.question
+        return "\n\n".join(part.text for part in self.question if part.type == "text")
+
+    @property
+    def images(self) -> tuple[SentImage, ...]:
+        parts = [] if isinstance(self.question, str) else self.question
+        return tuple([part.image for part in parts if part.image is not None])
 
 
 class TurnError(Reply):

@@ -41,6 +41,7 @@ class Model(Reply):
     label: str = Field(description="What people call it.")
     provider: str = Field(description="Who answers.")
     generative: bool = Field(description="false: it quotes, and does not write.")
+    vision: bool = Field(False, description="Whether a question may have images.")
 
 
 class ModelList(Reply):

@@ -29,6 +29,7 @@ from core.conversation.turns import (
 )
 from core.dates import LATEST_ZONE, MAX_EXPIRE_DAYS, parse_time
 from core.errors import BadRequestError
+from core.images import MAX_IMAGES, SentImage
 from core.knowledge import Citation, KnowledgeFilter
 from core.text import preprocess_question
 from core.tools import MAX_ARGUMENT_CHARS, CalledFunction, ToolState, ToolUse, cut_result
@@ -287,6 +288,9 @@ class ImportTurn(WireModel):
     tool_calls: list[ImportToolUse] = Field(
         default_factory=list, max_length=MAX_TOOL_CALLS, description="The tools that the model called."
     )
+    images: list[str] = Field(
+        default_factory=list, max_length=MAX_IMAGES, description="Those of the question, as data: URLs."
+    )
 
     def to_turn(self, at: int) -> Turn:
         """Raises BadRequestError, which names the turn by its place."""
@@ -432,6 +436,11 @@ class ImportBody(WireModel):
             created_us=moment(self.created_at, "created_at"),
             updated_us=moment(self.updated_at, "updated_at"),
             persona=_persona(self.persona),
+            sent_images={
+                at: tuple([SentImage(url) for url in turn.images])
+                for at, turn in enumerate(self.turns or ())
+                if turn.images
+            },
         )
         return _with_messages(imported, self.messages) if self.messages else imported
 

@@ -188,6 +188,15 @@ class Feedback(Reply):
     comment: str = Field(description='Free text; "" for none.')
 
 
+class QuestionImage(Reply):
+    """An image as it is kept: GET /turns/{turn_id}/images/{number}, numbers from 1."""
+
+    media_type: str = Field(description="image/png or image/jpeg.")
+    width: int = Field(description="In pixels.")
+    height: int = Field(description="In pixels.")
+    size_bytes: int = Field(description="Of its file.")
+
+
 class Turn(Reply):
     """One question and its answer."""
 
@@ -234,6 +243,7 @@ class Turn(Reply):
     rewritten_question: str | None = absent("The wording that the documents were searched with once more.")
     memory_ids: list[str] | None = absent("What its prompt was told of other conversations.")
     tool_calls: list[ToolUse] | None = absent("The tools that the model called, in order.")
+    images: list[QuestionImage] | None = absent("The images of the question, in their order.")
 
 
 class Branch(Reply):
@@ -333,6 +343,7 @@ class PromptPart(Reply):
     chunk_id: str | None = Field(description="The passage that was left out.")
     memory_ids: list[str] | None = absent("The memories in it, in the order of its lines.")
     call_ids: list[str] | None = absent("The calls of tools that it asks for, or the one that it answers.")
+    images: int = absent("How many images of the question went along; their tokens are counted in.")
     text: str | None = Field(description="null for what was left out, and for what was erased since.")
     removed: bool = Field(description="true: it was sent, and erased since.")
 

@@ -6,6 +6,7 @@ What the server says of a failure goes into the error's `failure` and never into
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import math
 import re
@@ -74,6 +75,7 @@ MAX_REFUSAL_BYTES = 65_536
 REFUSAL_PATIENCE_S = 5.0
 MAX_REPLY_BYTES = 8_000_000  # a list of all models there are is a tenth of that
 REPLY_S = 10.0
+LARGE_BYTES = 1 << 18  # images make a body so large
 DRAIN_S = 0.25  # for the end of the body after the end of the answer, so that the connection can be kept
 REASON_CHARS = 500  # of a refusal that are looked at: a server may repeat the whole request after its reason
 
@@ -144,7 +146,7 @@ async def post_stream(
     try:
         response = await client.post(
             to.url,
-            data=body,
+            data=body if len(body) < LARGE_BYTES else io.BytesIO(body),  # in pieces: others go on meanwhile
             headers=to.headers,
             allow_redirects=False,
             proxy=to.proxy,

@@ -3,10 +3,10 @@ reading. Every read is limited to one owner."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from math import isfinite
 from typing import Annotated, Any, TypeVar, cast
 
 import structlog
@@ -29,6 +29,7 @@ from core.conversation.turns import (
     TurnWarning,
     Usage,
 )
+from core.images import Image
 from core.knowledge import Citation, KnowledgeFilter
 from core.relevance.sparse import SparseTerms
 from core.tools import ToolUse
@@ -54,7 +55,9 @@ _PARTS: Mapping[str, TypeAdapter[Any]] = {
     "rewritten": TypeAdapter(RewrittenQuestion),
 }
 _TOOL_USE = TypeAdapter(ToolUse)
-_PLAIN = frozenset(each.name for each in fields(Turn)) - {*_PARTS, "sources", "warnings", "tool_calls"}
+_IMAGE = TypeAdapter(Image)
+_LISTS = ("sources", "warnings", "tool_calls", "images")
+_PLAIN = frozenset(each.name for each in fields(Turn)) - {*_PARTS, *_LISTS}
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -93,6 +96,7 @@ class TurnPayload(BaseModel):
     warnings: list[Any] = Field(default_factory=list)
     rewritten: Any = Field(None, alias="rewritten_question")
     tool_calls: list[Any] = Field(default_factory=list)
+    images: list[Any] = Field(default_factory=list)
     schema_version: int = Field(TURN_SCHEMA, alias="schema")
 
 
@@ -145,9 +149,10 @@ def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
     return Turn(
         **{name: value for name, value in payload if name in _PLAIN},
         **{name: part for name, part in read.items() if part is not None},
-        sources=_sources(payload.sources, turn_id),
-        warnings=_warnings(payload.warnings, turn_id),
-        tool_calls=_tool_calls(payload.tool_calls, turn_id),
+        sources=tuple(each for each in _each(_CITATION, payload.sources, turn_id) if isfinite(each.score)),
+        warnings=_each(_WARNING, payload.warnings[:MAX_WARNINGS], turn_id),
+        tool_calls=_each(_TOOL_USE, payload.tool_calls, turn_id),
+        images=_each(_IMAGE, payload.images, turn_id),
     )
 
 
@@ -162,19 +167,10 @@ def _read(form: TypeAdapter[T], stored: Any, turn_id: str) -> T | None:
         return None
 
 
-def _sources(stored: Sequence[Any], turn_id: str) -> tuple[Citation, ...]:
-    read = [_read(_CITATION, source, turn_id) for source in stored]
-    return tuple([source for source in read if source is not None and math.isfinite(source.score)])
-
-
-def _warnings(stored: Sequence[Any], turn_id: str) -> tuple[TurnWarning, ...]:
-    read = [_read(_WARNING, warning, turn_id) for warning in stored[:MAX_WARNINGS]]
-    return tuple([warning for warning in read if warning is not None])
-
-
-def _tool_calls(stored: Sequence[Any], turn_id: str) -> tuple[ToolUse, ...]:
-    read = [_read(_TOOL_USE, use, turn_id) for use in stored]
-    return tuple([use for use in read if use is not None])
+def _each(form: TypeAdapter[T], stored: Sequence[Any], turn_id: str) -> tuple[T, ...]:
+    """Those that can be read."""
+    read = [_read(form, one, turn_id) for one in stored]
+    return tuple([one for one in read if one is not None])
 
 
 def tool_calls_payload(uses: Sequence[ToolUse]) -> dict[str, Any]:

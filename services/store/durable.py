@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from core.errors import StartRefusedError, StoreLockedError
+from core.errors import DiskFullError, StartRefusedError, StoreLockedError, StoreUnavailableError
 
 LOCK_FILE = "lock"
 """In an embedded store's folder: held by the process that has the store open."""
@@ -162,6 +163,16 @@ def write_durably(path: Path, content: bytes) -> None:
         os.close(descriptor)
     partial.rename(path)
     sync_folder(path.parent)
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def unwritable(what: str, error: OSError) -> StoreUnavailableError:
+    """Of something that was sent and cannot be kept."""
+    if error.errno in FULL:
+        return DiskFullError(f"The disk is full: the {what} was not accepted. What is stored can be read.")
+    return StoreUnavailableError(f"The {what} cannot be kept on the disk: {error.strerror}.")
 
 
 def make_folder(folder: Path) -> None:

@@ -11,8 +11,9 @@ from tests.house.measure import Figure, cheap
 # the number when it shrinks, and drop the line at the goal. The goal is for what the first edition does; what
 # has been added since is counted, too.
 AT_MOST = {
-    "source lines": 66_950,
-    "settings": 111,
+    "source modules": 368,  # tools, episodes, models, the library and images added some fifteen
+    "source lines": 68_150,
+    "settings": 112,
 }
 
 

@@ -177,6 +177,7 @@ ROWS: list[tuple[str, str, dict[str, Any] | None]] = [
     ("DELETE", "/sessions/{session_id}/persona", None),
     ("GET", "/turns/{turn_id}", None),
     ("GET", "/turns/{turn_id}/prompt", None),
+    ("GET", "/turns/{turn_id}/images/{number}", None),
     ("GET", "/turns/{turn_id}/memories", None),
     ("GET", "/turns/{turn_id}/stream", None),
     ("POST", "/turns/{turn_id}/stop", None),
@@ -212,7 +213,7 @@ async def test_a_strangers_busy_object_looks_like_an_unknown_one_on_every_route(
         seen = []
         for ids in (busy, Busy(str(uuid.uuid4()), str(uuid.uuid4()))):
             filled = filled_in(body, ids)
-            url = path.format(**vars(ids), share_id=ids.turn_id, call_id="c")
+            url = path.format(**vars(ids), share_id=ids.turn_id, call_id="c", number=1)
             response = await app.client.request(
                 method, url, json=filled if body is not None else None, headers=BOB
             )
@@ -249,7 +250,7 @@ async def test_a_strangers_busy_object_takes_as_long_as_an_unknown_one(app: App,
                 begun = time.perf_counter()
                 await app.client.request(
                     method,
-                    path.format(**vars(ids), share_id=ids.turn_id, call_id="c"),
+                    path.format(**vars(ids), share_id=ids.turn_id, call_id="c", number=1),
                     json=filled or None,
                     headers=BOB,
                 )

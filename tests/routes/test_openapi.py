@@ -22,7 +22,7 @@ from tests.support.servers.app import make_settings
 
 OPEN_TO_ALL = {"/health/live", "/health/ready"}
 ERROR = f"{SCHEMAS}ErrorResponse"
-NOT_JSON = {"text/event-stream", "text/markdown", "text/plain"}
+NOT_JSON = {"text/event-stream", "text/markdown", "text/plain", "image/jpeg", "image/png"}
 
 
 @pytest.fixture(scope="module")

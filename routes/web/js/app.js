@@ -48,9 +48,9 @@ const sessions = new SessionList(find("#sessions"), {
 });
 const head = new SessionHead(sessions, { main: find("main"), topbar: find("#topbar") });
 const search = new SessionSearch(find("#session-search"), (text) => sessions.search(text));
-const documents = new DocumentsPanel(find("#documents"), { onCount: showDocumentCount, onReading: showReading, announce });
+const documents = new DocumentsPanel(find("#documents"), { onCount: showDocumentCount, onReading: showReading, announce, takeImages: (files) => composer.images.add(files) });
 const memory = new MemoryPanel(find("#memories"));
-const composer = new Desk(find("#composer"), { ask: (question) => chat.ask(question), stop: () => chat.stop(), openSession });
+const composer = new Desk(find("#composer"), { ask: (question, images) => chat.ask(question, { images }), stop: () => chat.stop(), openSession });
 const chat = new Chat(find("#thread"), follower, {
   branchLine: find("#branches"),
   composer: find("#composer"),

@@ -7,7 +7,6 @@ a life left that is over is the next one's. Names are UUIDs, never those of the 
 from __future__ import annotations
 
 import asyncio
-import errno
 import hashlib
 import os
 import uuid
@@ -18,9 +17,9 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from core.errors import DiskFullError, StoreUnavailableError
+from core.errors import StoreUnavailableError
 from core.knowledge import Upload
-from services.store.durable import make_folder, sync_folder, try_lock
+from services.store.durable import make_folder, sync_folder, try_lock, unwritable
 
 FOLDER = "incoming"  # below DATA_DIR
 LOCK = "lock"
@@ -29,7 +28,6 @@ PARTIAL = ".partial"
 _SIZE_BYTES = 4
 _MAX_HEADER = 1 << 16
 log = structlog.get_logger()
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class UploadHeader(msgspec.Struct, frozen=True):
@@ -106,12 +104,6 @@ def locked(path: Path) -> int | None:
     return None
 
 
-def unwritable(error: OSError) -> StoreUnavailableError:
-    if error.errno in _FULL:
-        return DiskFullError("The disk is full: the upload was not accepted. What is stored can be read.")
-    return StoreUnavailableError(f"The upload cannot be kept on the disk: {error.strerror}.")
-
-
 class Spool:
     """`folder` is made when the first upload comes."""
 
@@ -130,7 +122,7 @@ class Spool:
             try:
                 path = await asyncio.to_thread(self._write, header, content)
             except OSError as error:
-                raise unwritable(error) from error
+                raise unwritable("upload", error) from error
         self._uploads_by_job[header.job_id] = path, header
 
     async def claim(self) -> list[UploadHeader]:

@@ -1,8 +1,8 @@
-"""The process that reads documents: one after the other, and able to do nothing else.
+"""The process that reads documents, or images: one after the other, and able to do nothing else.
 
 `python -P -m services.knowledge.parsing.child PACKAGE…`, with nothing in its environment but where Python
 looks for modules. Requests come on standard input, replies go to standard output, each as its length (8
-bytes) and its body. The first request is pickled: who parses, and with which limits. Replies never are:
+bytes) and its body. The first request is pickled: the work, and its limits. Replies never are:
 whoever reads them trusts nothing in them. It confines itself before it imports anything that knows a file
 format, since that starts threads. It ends when its standard input does.
 """
@@ -35,7 +35,7 @@ from services.knowledge.parsing.pieces import (
 if TYPE_CHECKING:
     from llama_index.core.schema import TransformComponent
 
-    from services.knowledge.parsing.process import ParseDocument
+    from services.knowledge.parsing.process import ParseDocument, Work
 
 ROOT = Path(__file__).parents[3]
 # What a bomb has taken is not all given back: the next file gets a process that has its memory still.
@@ -51,14 +51,14 @@ def main(packages: list[str]) -> None:
     memory = _open_memory()
     defer_llama_index()
     missing = confine_this_process(tuple(ROOT / name for name in packages))
-    parse, splitter, limits = pickle.loads(_receive(requests))  # noqa: S301 - from the server
+    work, limits = pickle.loads(_receive(requests))  # noqa: S301 - from the server
     _send(replies, Ready(list(missing)))
     while body := _receive(requests):
         # Should the server die while this process hangs, nobody else would end it.
         end_this_process_after(limits.wall_s + 1)
         limit_this_process(limits.cpu_s, limits.memory_bytes)
         began = _cpu_s()
-        reply = read_and_cut(parse, splitter, msgspec.msgpack.decode(body, type=Request))
+        reply = answer(work, msgspec.msgpack.decode(body, type=Request))
         reply.cpu_s = _cpu_s() - began
         _send(replies, reply)
         spent = _peak_memory_bytes(memory) > limits.memory_bytes * SPENT_SHARE
@@ -66,12 +66,17 @@ def main(packages: list[str]) -> None:
 
 
 def read_and_cut(parse: ParseDocument, splitter: TransformComponent, request: Request) -> Reply:
-    """What went wrong travels back in words."""
     from services.knowledge.chunking.splitter import cut  # starts threads: not before the walls stand
 
+    parsed = parse(request.file_name, request.content)
+    pieces = Pieces.pack(cut(parsed, splitter), parsed.date)
+    return Reply(count=len(pieces), packs=list(pieces.packs), date=pieces.date)
+
+
+def answer(work: Work, request: Request) -> Reply:
+    """What went wrong travels back in words."""
     try:
-        parsed = parse(request.file_name, request.content)
-        pieces = Pieces.pack(cut(parsed, splitter), parsed.date)
+        return work(request)
     except MemoryError:
         return _refusal(too_complex("takes too much memory to read"))
     except RecursionError:
@@ -82,7 +87,6 @@ def read_and_cut(parse: ParseDocument, splitter: TransformComponent, request: Re
         return _refusal(UnavailableError(f"The process that reads files failed: {type(error).__name__}."))
     except Exception as error:  # noqa: BLE001 - the server logs it: where it was, for its words may quote
         return Reply(CRASHED, message=f"{type(error).__name__} at {'; '.join(where(error))}")
-    return Reply(count=len(pieces), packs=list(pieces.packs), date=pieces.date)
 
 
 def _refusal(error: BadRequestError | UnavailableError) -> Reply:

@@ -87,6 +87,15 @@ class Request(msgspec.Struct):
     content: bytes
 
 
+class Drawn(msgspec.Struct, frozen=True):
+    """An image as it was drawn anew."""
+
+    media_type: str
+    width: int
+    height: int
+    content: bytes
+
+
 class Reply(msgspec.Struct):
     """`error` is the name of a class of `core.errors`, "" where the document was read; `cpu_s` what that
     took."""
@@ -98,6 +107,7 @@ class Reply(msgspec.Struct):
     packs: list[bytes] = []
     date: str = ""
     cpu_s: float = 0
+    drawn: Drawn | None = None
 
 
 def too_complex(why: str) -> UnreadableDocumentError:

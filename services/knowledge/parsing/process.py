@@ -9,15 +9,15 @@ import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 import structlog
 from anyio.lowlevel import RunVar
-from llama_index.core.schema import TransformComponent
 
 from core.errors import (
     BadRequestError,
@@ -29,7 +29,7 @@ from core.errors import (
 )
 from core.knowledge import ParsedDocument
 from services.knowledge.jobs.lanes import CpuHours, Shares
-from services.knowledge.parsing.child import ROOT
+from services.knowledge.parsing.child import ROOT, read_and_cut
 from services.knowledge.parsing.pieces import (
     CRASHED,
     LENGTH_BYTES,
@@ -41,10 +41,15 @@ from services.knowledge.parsing.pieces import (
     too_complex,
 )
 
+if TYPE_CHECKING:
+    from llama_index.core.schema import TransformComponent  # which takes a second to import
+
 log = structlog.get_logger()
 
+Work = Callable[[Request], Reply]
+"""Blocking; must be a top-level function, or a partial one of what can be sent over."""
 ParseDocument = Callable[[str, bytes], ParsedDocument]
-"""File name, content → document. Blocking; must be a top-level function, so that it can be sent over."""
+"""File name, content → document; the same holds of it."""
 
 _CHILD = "services.knowledge.parsing.child"
 _PACKAGES = ("core", "services", "config")
@@ -66,33 +71,33 @@ class DocumentParser(Protocol):
         ...
 
 
-class ParserProcess:
-    """Parses and cuts in a child, of each owner two at a time; a child that exceeds a limit is killed and
-    replaced. What it takes of the processor is charged to `cpu`."""
+class ConfinedWork:
+    """Work in a child, of each owner two at a time; a child that exceeds a limit is killed and replaced. What
+    it takes of the processor is charged to `cpu`. `packages` are those that the work needs of ours beside
+    the usual ones."""
 
     def __init__(
-        self,
-        parse: ParseDocument,
-        splitter: TransformComponent,
-        limits: ParseLimits | None = None,
-        cpu: CpuHours | None = None,
+        self, work: Work, limits: ParseLimits, cpu: CpuHours | None = None, packages: Collection[str] = ()
     ) -> None:
-        self._limits = limits or ParseLimits()
-        self._children = _Children(parse, splitter, self._limits)
+        self._limits = limits
+        self._children = _Children(work, limits, packages)
         self._cpu = cpu or CpuHours()
         self._places = Shares(PROCESSES, PROCESSES_PER_OWNER)
 
-    async def __call__(self, file_name: str, content: bytes, owner: str = "") -> Pieces:
-        request = msgspec.msgpack.encode(Request(file_name, content))
+    async def ask(self, request: Request, owner: str = "") -> Reply:
+        """Waits for its owner's turn. Raises the error that the reply names, and RuntimeError where the work
+        failed."""
+        body = msgspec.msgpack.encode(request)
         # waiting for a free process does not count against the time limit
-        async with self._places.hold(owner, size_bytes=len(content)):
+        async with self._places.hold(owner, size_bytes=len(request.content)):
             began, reply = time.monotonic(), None
             try:
-                reply = await self._asked(request)
+                reply = await self._asked(body)
             finally:  # one that was killed says nothing: it may have been busy all the time
                 taken_s = reply.cpu_s if reply else min(time.monotonic() - began, self._limits.cpu_s)
                 self._cpu.charge(owner, taken_s)
-        return _pieces(reply)
+        _check(reply)
+        return reply
 
     async def _asked(self, request: bytes) -> Reply:
         began = time.monotonic()
@@ -105,10 +110,30 @@ class ParserProcess:
         raise too_complex("takes too much time or memory to read")
 
 
-def _pieces(reply: Reply) -> Pieces:
+class ParserProcess:
+    """Parses and cuts so."""
+
+    def __init__(
+        self,
+        parse: ParseDocument,
+        splitter: TransformComponent,
+        limits: ParseLimits | None = None,
+        cpu: CpuHours | None = None,
+    ) -> None:
+        named = (parse.__module__, type(splitter).__module__)
+        packages = {name.partition(".")[0] for name in named}
+        work = partial(read_and_cut, parse, splitter)
+        self._confined = ConfinedWork(work, limits or ParseLimits(), cpu, packages)
+
+    async def __call__(self, file_name: str, content: bytes, owner: str = "") -> Pieces:
+        reply = await self._confined.ask(Request(file_name, content), owner)
+        return Pieces(reply.count, tuple(reply.packs), reply.date)
+
+
+def _check(reply: Reply) -> None:
     """Raises the error that the reply names; one of ours, whatever stands in it."""
     if not reply.error:
-        return Pieces(reply.count, tuple(reply.packs), reply.date)
+        return
     if reply.error == UnreadableDocumentError.__name__:
         raise UnreadableDocumentError(reply.message, reply.code)
     if reply.error == CRASHED:
@@ -125,10 +150,9 @@ class _Children:
     """Those that have nothing to do wait for the next document, of any parser that begins them with the same
     words; all end with the event loop."""
 
-    def __init__(self, parse: ParseDocument, splitter: TransformComponent, limits: ParseLimits) -> None:
-        self._first = pickle.dumps((parse, splitter, limits))
-        named = (parse.__module__, type(splitter).__module__)
-        self._packages = sorted({*_PACKAGES, *(name.partition(".")[0] for name in named)})
+    def __init__(self, work: Work, limits: ParseLimits, packages: Collection[str]) -> None:
+        self._first = pickle.dumps((work, limits))
+        self._packages = sorted({*_PACKAGES, *packages})
         self._limits = limits
         self._looked_at_walls = False
 

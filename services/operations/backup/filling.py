@@ -17,6 +17,7 @@ from core.errors import StartRefusedError, WenmaiError
 from core.failpoints import failpoint
 from core.operations.archive import BadArchiveError, Kind, Manifest, Member, Role, Shape
 from core.operations.receipts import Receipt, ReceiptKind
+from services.conversation.images import FOLDER, ImageFiles
 from services.operations.backup.making import Snapshots
 from services.operations.backup.reader import Archive
 from services.operations.backup.records import (
@@ -320,7 +321,11 @@ class Restore:
         """Raises StoreNotEmptyError, RestoreIncompleteError, BadArchiveError, StoreUnavailableError kinds."""
         members = {member.role: member for member in self._archive.manifest.members}
 
+        images = members.pop(Role.IMAGES, None)
+
         async def copy(role: Role) -> int:
+            if images is not None and role is Role.CONVERSATIONS:  # no turn is there before its images
+                await asyncio.to_thread(self._put_back, images, target)
             await self._restore(members[role], target, progress)
             return members[role].points
 
@@ -331,6 +336,13 @@ class Restore:
         receipt = Receipt("", ReceiptKind.RESTORE, "command", self._clock(), 0, details=details)
         shapes = {role: member.shape for role, member in members.items()}
         return await target.fill(self.what, shapes, copy, check, receipt, self._clock)
+
+    def _put_back(self, member: Member, target: Target) -> None:
+        files = ImageFiles(target.settings.data_dir / FOLDER)
+        for record in self._archive.records(member):
+            images = record.payload.get("images")
+            if isinstance(record.id, str) and isinstance(images, list):
+                files.put_back(record.id, [pair for each in images if (pair := _pair(each)) is not None])
 
     async def _restore(self, member: Member, target: Target, progress: Progress) -> None:
         if member.kind is Kind.SNAPSHOT:
@@ -348,6 +360,13 @@ class Restore:
             raise StartRefusedError("this archive holds a Qdrant server's snapshots: set QDRANT_URL")
         content = _in_steps(self._archive.chunks(member))
         await self._snapshots.upload(target.names[member.role], content, member.sha256)
+
+
+def _pair(value: object) -> tuple[str, bytes] | None:
+    match value:
+        case [str(kind), bytes(content)]:
+            return kind, content
+    return None
 
 
 def _take(points: Iterator[Point]) -> list[Point]:

@@ -11,13 +11,15 @@ from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 from config.settings import StoreSettings
-from core.operations.archive import FORMAT, Manifest, Role, Shape
+from core.operations.archive import FORMAT, Manifest, PointRecord, Role, Shape
 from core.operations.receipts import Receipt, ReceiptKind
-from services.operations.backup.records import CHUNK_BYTES, read_shape, stored_names
+from services.conversation.images import FOLDER, ImageFiles
+from services.operations.backup.records import CHUNK_BYTES, framed, read_shape, stored_names
 from services.operations.backup.writer import (
     ArchiveWriter,
     archive_name,
@@ -67,6 +69,7 @@ class Backups:
         self._snapshots = snapshots
         self._clock = clock
         self._receipts = ReceiptStore(store, settings.operations_collection)
+        self._images = ImageFiles(settings.data_dir / FOLDER)
 
     async def create(
         self, folder: Path, reason: str, *, name: str = "", keep: int | None = None
@@ -98,14 +101,14 @@ class Backups:
             if isinstance(self._store, StoreUpkeep):
                 copier = StoreCopier(self._store, names, path.parent, reserve_bytes, self._clock)
                 copied = await copier.copy(self._store, spools)
-                return await asyncio.to_thread(_write_points, path, copied)
+                return await asyncio.to_thread(_write_points, path, copied, self._images)
             if self._snapshots is None:
                 raise UnsupportedByStoreError("this store can neither be followed nor make snapshots")
             moment_us = self._clock()
             fetched = await fetch_snapshots(
                 self._store, self._snapshots, names, path.parent, reserve_bytes, spools
             )
-            return await asyncio.to_thread(_write_snapshots, path, fetched, moment_us)
+            return await asyncio.to_thread(_write_snapshots, path, fetched, moment_us, self._images)
 
     async def _note(self, report: BackupReport, reason: str, began_us: int) -> None:
         """An earlier version's store may have no collection for receipts yet."""
@@ -118,18 +121,34 @@ class Backups:
         )  # fmt: skip
 
 
-def _write_points(path: Path, copied: CopiedStore) -> Manifest:
+def _write_points(path: Path, copied: CopiedStore, images: ImageFiles) -> Manifest:
     def fill(archive: ArchiveWriter) -> None:
         for each in copied.collections:
             archive.add_points(each.role, each.name, each.shape, each.spool.frames())
+        _add_images(archive, images)
 
     return _write(path, fill, copied.moment_us, EMBEDDED)
 
 
-def _write_snapshots(path: Path, fetched: list[FetchedSnapshot], moment_us: int) -> Manifest:
+def _add_images(archive: ArchiveWriter, images: ImageFiles) -> None:
+    """Where there are none, earlier versions can read the archive."""
+    frames = (
+        framed(PointRecord(turn_id, {}, {"images": [list(each) for each in files]}))
+        for turn_id, files in images.kept()
+        if files
+    )
+    first = next(frames, None)
+    if first is not None:
+        archive.add_points(Role.IMAGES, FOLDER, Shape({}, {}, {}), chain([first], frames))
+
+
+def _write_snapshots(
+    path: Path, fetched: list[FetchedSnapshot], moment_us: int, images: ImageFiles
+) -> Manifest:
     def fill(archive: ArchiveWriter) -> None:
         for each in fetched:
             archive.add_snapshot(each.role, each.name, each.shape, each.chunks(), each.points)
+        _add_images(archive, images)
 
     return _write(path, fill, moment_us, SERVER)
 

@@ -28,10 +28,9 @@ from core.operations.archive import (
     encode_manifest,
 )
 from services.operations.backup.reader import open_archive
-from services.store.durable import make_folder, sync_folder, try_lock
+from services.store.durable import FULL, make_folder, sync_folder, try_lock
 
 PARTIAL = ".partial"
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FASTEST = 1
 _JOINED_BYTES = 1 << 18
 
@@ -147,7 +146,7 @@ def full_disk_as_error() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in FULL:
             raise
         raise DiskFullError(
             "the disk became full while the backup was written; no part of it was kept"

@@ -23,6 +23,8 @@ from core.operations.erasure import (
     total_hits,
     uuids_of,
 )
+from services.conversation.images import FOLDER as IMAGES
+from services.conversation.images import ImageFiles
 from services.conversation.turns import TurnStore
 from services.knowledge.base import KnowledgeBase
 from services.knowledge.jobs.spool import FOLDER, Spool
@@ -53,6 +55,7 @@ class References:
         self._knowledge, self._qa_log, self._answers = parts.knowledge, parts.qa_log, parts.answers
         self._reader = StoreReader(parts.store)
         self._uploads = Spool(parts.names.data_dir / FOLDER)
+        self._images = ImageFiles(parts.names.data_dir / IMAGES)
 
     async def search(self, traced: Traced) -> list[Searched]:
         """Raises StoreUnavailableError."""
@@ -62,7 +65,8 @@ class References:
     async def outside(self, traced: Traced) -> list[Searched]:
         """What is not in the store: the memory of this process, the question log, and files beside it."""
         in_memory = [each async for each in self._in_memory(traced)]
-        return [*in_memory, *await self._logged(traced), *await self._in_uploads(traced)]
+        files = [*await self._in_uploads(traced), *await self._in_images(traced)]
+        return [*in_memory, *await self._logged(traced), *files]
 
     async def _stored(self, traced: Traced) -> AsyncIterator[Searched]:
         places: list[Callable[[Traced], Awaitable[list[Searched]]]] = []
@@ -198,6 +202,11 @@ class References:
             return []
         files, hits = await self._uploads.find(traced.document_ids, owner)
         return [Searched("uploads waiting to be read", files, hits)]
+
+    async def _in_images(self, traced: Traced) -> list[Searched]:
+        if not traced.turn_ids:
+            return []
+        return [Searched("images of questions", *await self._images.find(traced.turn_ids))]
 
 
 def readers_of(traced: Traced) -> list[Condition]:

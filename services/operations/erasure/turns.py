@@ -25,7 +25,7 @@ from services.operations.erasure.proof import (
     readers_of,
 )
 from services.operations.erasure.reading import StoreReader, is_id, texts_at
-from services.operations.retention.traces import delete_undo_files
+from services.operations.retention.traces import ErasedTraces, delete_undo_files
 from services.store.dialect import Condition, Filter, Record, UnknownPointError
 from services.store.filters import any_of, by_ids, equals, has_id, is_empty, matching
 from services.store.pages import batches, retrieve_all
@@ -95,7 +95,7 @@ class TurnEraser:
         for turn_id in traced.turn_ids:
             await self._halt(turn_id)
         erased = await self._traces.erase_session(traced.name, traced.turn_ids)
-        done += Counter(summaries=erased.summaries, memories=erased.memories, log_lines=erased.log_lines)
+        done += _counted(erased)
         done += await self._forget_memories(equals("session_id", traced.name))
         done += await self._cut_off(traced)
         failpoint("erase.traces")
@@ -106,6 +106,7 @@ class TurnEraser:
             for turn_id in late.turn_ids:
                 await self._halt(turn_id)
             if late.turn_ids:
+                done["images"] += await self._traces.erase_images(late.turn_ids)
                 await self._turns.delete_matching(_of_session(traced.name, owner))
                 done["turns"] += len(late.turn_ids)
             failpoint("erase.points")
@@ -124,11 +125,12 @@ class TurnEraser:
         """Of a turn that is gone nobody knows the session: whatever names it is looked for."""
         sessions = await self._sessions(traced)
         erased = await self._traces.erase({session_id: list(traced.turn_ids) for session_id in sessions})
-        done = Counter(summaries=erased.summaries, memories=erased.memories, log_lines=erased.log_lines)
+        done = _counted(erased)
         done["rewritten_questions"] += erased.rewordings
         if not sessions:
             done["memories"] += (await self._remembered.forget_turns(traced.turn_ids)).deleted
             done["log_lines"] += await self._traces.erase_log(traced.turn_ids)
+            done["images"] += await self._traces.erase_images(traced.turn_ids)
         return done
 
     async def _sessions(self, traced: Traced) -> list[str]:
@@ -192,6 +194,15 @@ class TurnEraser:
         return Counter(memories=count)
 
 
+def _counted(erased: ErasedTraces) -> Counter[str]:
+    return Counter(
+        summaries=erased.summaries,
+        memories=erased.memories,
+        log_lines=erased.log_lines,
+        images=erased.images,
+    )
+
+
 def _of_session(session_id: str, owner: str | None) -> Filter:
     """Turns of an earlier version have no owner."""
     this = equals("session_id", session_id)
@@ -215,6 +226,7 @@ class OwnerEraser:
     def __init__(self, parts: ErasureParts, documents: DocumentEraser) -> None:
         self._store, self._names, self._turns = parts.store, parts.names, parts.turns
         self._documents, self._qa_log, self._halt = documents, parts.qa_log, parts.halt
+        self._traces = parts.traces
         self._reader = StoreReader(parts.store)
 
     async def trace(self, owner: str) -> Traced:
@@ -255,6 +267,7 @@ class OwnerEraser:
             done["log_lines"] += await self._qa_log.erase_owner(traced.owner)
         await delete_undo_files(self._names.data_dir)
         failpoint("erase.traces")
+        done["images"] += await self._traces.erase_images(traced.turn_ids)
         done["turns"] += await self._delete_turns(traced)
         failpoint("erase.points")
         sessions = self._names.session_collection
@@ -270,6 +283,8 @@ class OwnerEraser:
         """Whoever goes on asking meanwhile is stopped again."""
         name, deleted = self._names.conversation_collection, 0
         for _ in range(MOST_ROUNDS):
+            late = await self._ids(name, Filter(must=[equals("owner", traced.owner)]))
+            await self._traces.erase_images(late)
             owned = await self._delete(name, equals("owner", traced.owner))
             deleted += owned
             if not owned:

@@ -106,6 +106,10 @@ class Retention:
         limits = await self._records.limits(now_us, days) if self._records else None
         return await forget_old_prompts(self._turns, now_us, days, limits.held if limits else ())
 
+    async def sweep_images(self, min_age_s: float) -> int:
+        """Those that a crash left before their turn was stored. Returns of how many turns."""
+        return await self._traces.sweep_images(self._turns, min_age_s) if self._traces else 0
+
     async def forget_memories(self, days: int | None) -> int:
         """Those neither learned nor used for `days`; None keeps them. Returns how many."""
         if days is None or self._traces is None:

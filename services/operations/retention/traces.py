@@ -1,18 +1,24 @@
 """What else than a turn's own point remembers the turn: summaries and rewritten questions made of it,
-memories derived from it, the title of its session, the question log, files that undid a repair."""
+memories derived from it, the title of its session, the question log, its images, and files that undid a
+repair."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
+from services.conversation.images import FOLDER, ImageFiles
 from services.conversation.sessions import SessionStore
+from services.conversation.turns import TurnStore
 from services.memory.records import MemoryRecords
 from services.operations.qa_log import QALog
+from services.store.dialect import Filter
+from services.store.filters import has_id
 
 ForgetSummaries = Callable[[str, str | None, Collection[str]], Awaitable[int]]
 ForgetRewordings = Callable[[str, Collection[str]], Awaitable[int]]
@@ -20,12 +26,14 @@ ForgetRewordings = Callable[[str, Collection[str]], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class ErasedTraces:
-    """How many summaries, memories, lines of the question log and rewritten questions went."""
+    """How many summaries, memories, lines of the question log and rewritten questions went; of how many turns
+    the images."""
 
     summaries: int = 0
     memories: int = 0
     log_lines: int = 0
     rewordings: int = 0
+    images: int = 0
 
     def __add__(self, other: ErasedTraces) -> ErasedTraces:
         return ErasedTraces(
@@ -33,12 +41,13 @@ class ErasedTraces:
             self.memories + other.memories,
             self.log_lines + other.log_lines,
             self.rewordings + other.rewordings,
+            self.images + other.images,
         )
 
 
 class TurnTraces:
     """`forget_summaries` takes session, owner (None: any) and turns, `forget_rewordings` session and turns;
-    `qa_log` is None when it is off, `data_dir` where earlier versions left no undo files. With
+    `qa_log` is None when it is off, `data_dir` where there are neither images nor undo files. With
     `memories_outlive` those of expired turns stay."""
 
     def __init__(
@@ -57,6 +66,7 @@ class TurnTraces:
         self._qa_log = qa_log
         self._memories = memories
         self._data_dir = data_dir
+        self._images = ImageFiles(data_dir / FOLDER) if data_dir is not None else None
         self._forget_rewordings = forget_rewordings
         self._memories_outlive = memories_outlive
 
@@ -90,7 +100,21 @@ class TurnTraces:
             forgotten = (await self._memories.forget_turns(turn_ids)).deleted
         if self._data_dir is not None and turns:
             await delete_undo_files(self._data_dir)
-        return ErasedTraces(summaries, forgotten, rewordings=rewordings)
+        images = await self.erase_images({turn_id for ids in turns.values() for turn_id in ids})
+        return ErasedTraces(summaries, forgotten, rewordings=rewordings, images=images)
+
+    async def erase_images(self, turn_ids: Collection[str]) -> int:
+        """The images of these turns' questions. Returns of how many turns. Raises StoreUnavailableError."""
+        return await self._images.erase(turn_ids) if self._images is not None and turn_ids else 0
+
+    async def sweep_images(self, turns: TurnStore, min_age_s: float) -> int:
+        """Those that a crash left before their turn was stored. Returns of how many turns."""
+
+        async def existing(turn_ids: Collection[str]) -> list[str]:
+            found = turns.scroll(Filter(must=[has_id(list(turn_ids))]), with_payload=False)
+            return [str(record.id) async for record in found]
+
+        return await self._images.sweep(existing, time.time() - min_age_s) if self._images else 0
 
     async def erase_rewordings(self, session_id: str, turn_ids: Collection[str]) -> int:
         """The questions of other turns that were rewritten with the words of these. Returns how many."""
@@ -114,7 +138,7 @@ class TurnTraces:
         if self._data_dir is not None:
             await delete_undo_files(self._data_dir)
         lines = 0 if self._qa_log is None else await self._qa_log.erase_session(session_id)
-        return ErasedTraces(summaries, memories, lines)
+        return ErasedTraces(summaries, memories, lines, images=await self.erase_images(turn_ids))
 
 
 log = structlog.get_logger()

@@ -12,11 +12,21 @@ from api.sessions.transfer import SessionImporter
 from core.conversation.importing import ImportedSession, imported_turn
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import StoreUnavailableError, UnknownSessionError
+from core.images import ImageData
+from services.conversation.images import ImageFiles, QuestionImages
 from services.conversation.sessions import SessionStore
 from services.conversation.turns import TurnStore, TurnVectors
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import SESSIONS, TURNS, open_edge
 from tests.support.wire.copies import uid
+
+
+async def never_drawn(media_type: str, content: bytes, owner: str) -> ImageData:
+    raise AssertionError("no image is imported here")
+
+
+def images_in(folder: Path, turns: TurnStore) -> QuestionImages:
+    return QuestionImages(ImageFiles(folder / "images"), never_drawn, turns)
 
 
 class FailingTurnStore(TurnStore):
@@ -42,12 +52,14 @@ async def is_empty(store: VectorStore) -> bool:
 async def test_when_the_store_fails_on_the_way_nothing_is_left(tmp_path: Path) -> None:
     """Discriminates: not taking back what was written; writing the session's record first."""
     async with open_edge(tmp_path) as store:
-        turns = FailingTurnStore(store, TURNS)
+        failing = FailingTurnStore(store, TURNS)
+        importer = SessionImporter(SessionStore(store, SESSIONS), failing, images_in(tmp_path, failing))
         with pytest.raises(StoreUnavailableError):
-            await SessionImporter(SessionStore(store, SESSIONS), turns).run(many(250))
-        assert turns.written
+            await importer.run(many(250))
+        assert failing.written
         assert await is_empty(store)
-        whole = SessionImporter(SessionStore(store, SESSIONS), TurnStore(store, TURNS))
+        turns = TurnStore(store, TURNS)
+        whole = SessionImporter(SessionStore(store, SESSIONS), turns, images_in(tmp_path, turns))
         assert len((await whole.run(many(250))).turn_ids) == 250
 
 
@@ -57,7 +69,7 @@ async def test_what_a_crash_left_of_an_import_is_nobodys_session_and_goes_at_the
     """Discriminates: no note of what is being written."""
     async with open_edge(tmp_path) as store:
         sessions, turns = SessionStore(store, SESSIONS), TurnStore(store, TURNS)
-        importer = SessionImporter(sessions, turns)
+        importer = SessionImporter(sessions, turns, images_in(tmp_path, turns))
         await importer.run(many(3))
         cut = uid()
         await sessions.reserve(cut, "local")
@@ -79,9 +91,11 @@ async def test_imported_turns_have_their_sparse_vectors_at_once_and_are_given_to
     )
     indexed: list[str] = []
     async with open_edge(tmp_path) as store:
+        stored = TurnStore(store, TURNS)
         importer = SessionImporter(
             SessionStore(store, SESSIONS),
-            TurnStore(store, TURNS),
+            stored,
+            images_in(tmp_path, stored),
             index=lambda turns: indexed.extend(turn.question for turn in turns),
         )
         imported = await importer.run(fields)

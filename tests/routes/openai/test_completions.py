@@ -224,7 +224,7 @@ REFUSED: tuple[tuple[dict[str, Any], type[openai.APIStatusError], str], ...] = (
     (
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]},
         openai.BadRequestError,
-        "invalid_request",
+        "image_refused",
     ),
     (
         {
@@ -248,7 +248,7 @@ async def test_what_is_refused_is_refused_in_openais_form(at: Door) -> None:
         assert (error.code, error.type) == (expected, "invalid_request_error"), changes
         assert error.body["message"], changes  # type: ignore[index]
     with pytest.raises(openai.APIStatusError) as too_large:
-        await at.ask([user("x" * 10_000_000)])
+        await at.ask([user("x" * 33_000_000)])
     assert too_large.value.status_code == 413
     assert len(await at.sessions()) == before
     assert at.stub.bodies == []

@@ -55,6 +55,7 @@ const PATHS = {
   docs: "M7 3.5h7l4 4v13H7zM14 3.5v4h4M10 12h5M10 16h5",
   memory: "M7 4h10v16l-5-3.5L7 20z",
   moon: "M19.5 14.5A8 8 0 0 1 9.5 4.5a8 8 0 1 0 10 10z",
+  image: "M4 5h16v14H4zM4 16l5-5 4 4 3-3 4 4M15.5 9.5h.01",
   upload: "M12 16V5M7 9.5L12 4.5l5 5M4.5 15.5v4h15v-4",
   back: "M19 12H5.5M11.5 5.5L5 12l6.5 6.5",
   quote: "M10 7H5.5v5.5H10V7zM10 12.5c0 2.5-1.5 4-3.5 4.5M18.5 7H14v5.5h4.5V7zM18.5 12.5c0 2.5-1.5 4-3.5 4.5",
@@ -85,6 +86,15 @@ export function icon(name) {
   svg.append(path);
   return svg;
 }
+
+/** The bytes of a file as an address that an image can have: this page opens no other kind. */
+export const dataUrl = (blob) =>
+  new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(blob);
+  });
 
 /** Whether the reader is writing somewhere: a late reply must not take the keyboard then. */
 export const isWriting = () => document.activeElement?.matches("input, textarea, select") ?? false;

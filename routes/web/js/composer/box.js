@@ -17,6 +17,7 @@ export class QuestionBox {
   #running = false;
   #max = DEFAULT_MAX_CHARS;
   #asked = false;
+  #attached = 0;
 
   /** `closeFirst()` closes what is open over the box and says whether something was; Esc is for that then. */
   constructor(form, { onSend, onStop, onInput, closeFirst }) {
@@ -50,6 +51,12 @@ export class QuestionBox {
     this.#changed();
   }
 
+  /** How many images go along: a question may be of them alone. */
+  set attached(number) {
+    this.#attached = number;
+    this.#changed();
+  }
+
   get text() {
     return this.box.value;
   }
@@ -74,7 +81,7 @@ export class QuestionBox {
 
   #send() {
     const question = this.box.value.trim();
-    if (!question || this.#running || this.#length > this.#max) return;
+    if (this.#isEmpty || this.#running || this.#length > this.#max) return;
     this.text = "";
     this.onSend(question);
   }
@@ -100,6 +107,10 @@ export class QuestionBox {
     if (this.#running) this.onStop();
   }
 
+  get #isEmpty() {
+    return !this.#length && !this.#attached;
+  }
+
   get #length() {
     return countChars(this.box.value.trim());
   }
@@ -113,7 +124,7 @@ export class QuestionBox {
     this.#grow();
     const length = this.#length;
     const over = length - this.#max;
-    this.button.disabled = !this.#running && (length === 0 || over > 0);
+    this.button.disabled = !this.#running && (this.#isEmpty || over > 0);
     this.hint.classList.toggle("warning", over > 0);
     if (over > 0) setText(this.hint, "tooLong", { over, max: this.#max });
     else if (length >= this.#max * COUNT_FROM) setText(this.hint, "charsLeft", { left: -over });

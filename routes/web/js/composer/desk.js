@@ -12,6 +12,7 @@ import { PersonaCard } from "../persona/card.js";
 import { QuestionBox } from "./box.js";
 import { Drafts } from "./drafts.js";
 import { Filters, StaleLimits } from "./filters.js";
+import { ImageTray } from "./images.js";
 import { beginWithPersona, isDeleted, lostQuestion, lostTurn } from "./first-question.js";
 import { Options } from "./options.js";
 import { SearchSettings } from "./search-settings.js";
@@ -23,20 +24,22 @@ export class Desk {
   #stopped = false; // by the reader
   #note = el("p", { class: "composer-note", role: "status" });
 
-  /** `ask(question)` and `stop()` are the conversation's; `openSession(id)` opens one that was made here. */
+  /** `ask(question, images)` and `stop()` are the conversation's; `openSession(id)` opens one that was made here. */
   constructor(form, { ask, stop, openSession }) {
     Object.assign(this, { ask, openSession });
     const say = (...words) => this.say(...words);
     this.filters = new Filters((filters) => this.#drafts.write(this.#conversation, { filters }));
     this.staleLimits = new StaleLimits(this.filters, say);
     this.search = new SearchSettings(form, this.filters);
+    this.images = new ImageTray(form, { canSee: () => this.options.vision, say, onChange: (n) => (this.box.attached = n) });
     this.options = new Options(form, { search: this.search, filters: this.filters, say,
-      keep: (choices) => this.#drafts.write(null, { choices }) });
+      keep: (choices) => this.#drafts.write(null, { choices }),
+      onModel: () => (this.images.button.hidden = !this.options.vision) });
     this.persona = new PersonaCard({ say, keep: (persona) => this.#drafts.write(null, { persona }),
       onReading: () => this.options.reading() });
     this.box = new QuestionBox(form, { onSend: (question) => this.submit(question), onStop: () => { this.#stopped = true; stop(); },
       onInput: (text) => this.#typed(text), closeFirst: () => this.search.close() });
-    form.querySelector("#model").after(this.search.button);
+    form.querySelector("#model").after(this.search.button, this.images.button);
     form.before(el("div", { id: "composer-head" }, this.#note, this.persona.element, this.filters.element));
     this.#listen();
   }
@@ -66,6 +69,7 @@ export class Desk {
     this.filters.show(filters);
     this.options.show(id, choices);
     this.persona.show(id, persona);
+    this.images.show(id ?? null);
     this.say("");
     this.staleLimits.look();
     this.#recover(id);
@@ -75,6 +79,7 @@ export class Desk {
   begun(id, { late = this.#drafts.read(null).persona } = {}) {
     if (this.#conversation) return;
     this.#drafts.begun(id);
+    this.images.begun(id);
     this.#conversation = id;
     this.options.begun(id);
     this.persona.begun(id, late);
@@ -97,7 +102,7 @@ export class Desk {
     if (lost === null || view.status === "running") return; // not known, or tried again meanwhile
     const deleted = lost && sessionId && (await isDeleted(sessionId));
     this.#drafts.settle(view.question, sessionId);
-    if (lost) this.#giveBack(view.question, sessionId ?? null);
+    if (lost) this.#giveBack(view.question, sessionId ?? null, view.images);
     if (deleted && sessionId === this.#conversation) this.say("sessionDeleted", {}, ["askAnew", () => this.#carryOver(sessionId)]);
   }
 
@@ -114,11 +119,12 @@ export class Desk {
     this.#askedHere.add(from);
     this.#drafts.write(from, { text: this.box.text, sent: question });
     const { persona } = this.#drafts.read(from);
+    const images = this.images.take();
     try {
       if (from === null && persona) await beginWithPersona(persona, (id) => this.#move(id));
-      this.ask(question);
+      this.ask(question, images);
     } catch (error) {
-      this.#giveBack(question, from);
+      this.#giveBack(question, from, images);
       this.say(...error.words);
     }
   }
@@ -158,11 +164,12 @@ export class Desk {
     if (put < of) this.say(put ? "quoteCut" : "quoteNoRoom", { put, of });
   }
 
-  #giveBack(question, id) {
+  #giveBack(question, id, images = []) {
     const stay = keepEnd();
     this.#drafts.write(id, { returned: question, sent: "" });
     this.#putBefore(question, id);
     if (id !== (this.#conversation ?? null)) return;
+    this.images.giveBack(images.filter(({ url }) => url));
     if (!isWriting()) this.box.focus();
     stay();
   }

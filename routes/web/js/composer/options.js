@@ -17,9 +17,10 @@ export class Options {
   #changes = 0;
 
   /** `row` holds the switches; `search` is {topN}; `say(key)` tells what a switch costs when it is put on, or that a
-   * choice was not kept; `keep(choices)` keeps those of a conversation that has not begun. */
-  constructor(row, { search, filters, say, keep }) {
-    Object.assign(this, { search, filters, say, keep });
+   * choice was not kept; `keep(choices)` keeps those of a conversation that has not begun,
+   * `onModel()` hears of another model. */
+  constructor(row, { search, filters, say, keep, onModel }) {
+    Object.assign(this, { search, filters, say, keep, onModel });
     this.select = row.querySelector("#model");
     this.thinking = row.querySelector("#thinking");
     this.judging = el("button", { class: "switch", id: "insert-block", type: "button", hidden: true, label: "insertBlockLabel" },
@@ -97,6 +98,11 @@ export class Options {
     return !this.#models.length || this.#models.some((model) => model.id === id) ? id : this.#default;
   }
 
+  /** Whether the chosen model sees images. */
+  get vision() {
+    return this.#models.find(({ id }) => id === this.#modelId)?.vision === true;
+  }
+
   get #generative() {
     return this.#models.find(({ id }) => id === this.#modelId)?.generative !== false;
   }
@@ -139,6 +145,7 @@ export class Options {
     this.thinking.hidden = !this.#generative;
     this.calling.hidden = !this.#tools.length || !this.#generative;
     this.judging.hidden = !(this.#canJudge || this.#models.some(({ generative }) => generative));
+    this.onModel();
   }
 }
 

@@ -1,12 +1,14 @@
 /** The conversation on the page: which session and branch is open, its turns, and the turns under way. */
 
 import { ApiError } from "../api/http.js";
+import { questionOf } from "../api/turns.js";
 import { nextFrame } from "../base/frames.js";
 import { t } from "../base/i18n.js";
 import { Branching } from "../branches/display.js";
 import { newTurnId } from "../stream/protocol.js";
 import { Run, Runs } from "../stream/run.js";
 import { commandOf } from "../turn/commands.js";
+import { imagesOf } from "../turn/images.js";
 import { noteOf } from "../turn/states.js";
 import { TurnView } from "../turn/view.js";
 import { Acts } from "./acts.js";
@@ -95,13 +97,13 @@ export class Chat {
   }
 
   /** `repeats`: the session has this question already. */
-  async ask(question, { repeats = false } = {}) {
+  async ask(question, { repeats = false, images = [] } = {}) {
     this.acts.closeEditor();
     const { sessionId } = this;
     if (this.#thread.loading && (!(await this.#isStillHere()) || this.running)) return this.onTextLeft(question, sessionId);
     const thread = this.#thread;
-    const view = Object.assign(new TurnView(newTurnId(), question, this.acts), { repeats });
-    const body = { question, ...thread.place, turn_id: view.turnId, ...this.options(), stream_format: "prefix" };
+    const view = Object.assign(new TurnView(newTurnId(), question, this.acts, images), { repeats });
+    const body = { question: questionOf(question, images), ...thread.place, turn_id: view.turnId, ...this.options(), stream_format: "prefix" };
     thread.leaf = undefined; // what is asked now is the newest
     if (thread.sessionId) this.onPlace(thread.sessionId);
     this.shown.letGo();
@@ -129,7 +131,7 @@ export class Chat {
     this.#thread = Thread.from(thread.sessionId, parent === undefined ? this.shown.parentOf(view) : parent);
     this.shown.cutFrom(view);
     this.branching.tree = tree;
-    return this.ask(question, { repeats });
+    return this.ask(question, { repeats, images: view.keptImages });
   }
 
   stop() {
@@ -218,7 +220,7 @@ export class Chat {
 
   #append(turn) {
     const run = this.#runs.find(turn.turn_id);
-    const open = run?.view ?? (turn.status === "running" ? new TurnView(turn.turn_id, turn.question, this.acts) : null);
+    const open = run?.view ?? (turn.status === "running" ? new TurnView(turn.turn_id, turn.question, this.acts, imagesOf(turn)) : null);
     const asking = { again: (view, body) => this.#again(view, body), ask: (question) => this.running || this.ask(question) };
     const view = open ?? storedView(turn, this.acts, asking);
     this.shown.append(view);
@@ -250,7 +252,7 @@ function storedView(turn, acts, { again, ask }) {
 /** The request's body, without its place, which the server knows. */
 function storedRequest(turn) {
   return turn.request && {
-    question: turn.question,
+    question: questionOf(turn.question, imagesOf(turn)),
     turn_id: turn.turn_id,
     session_id: turn.session_id,
     model_id: turn.model_id,

@@ -23,9 +23,10 @@ export class DocumentsPanel {
   /**
    * `onCount("3")` hears how many documents there are ("100+" when that is only the first page),
    * `onReading({n, done, total})` how many files are on their way, and how many of their passages are done;
-   * `announce(text)` tells it to a screen reader while the panel is closed.
+   * `announce(text)` tells it to a screen reader while the panel is closed; `takeImages(files)` gives back what of the
+   * files that are dropped beside the panel is no image for a question.
    */
-  constructor(dialog, { onCount, onReading, announce }) {
+  constructor(dialog, { onCount, onReading, announce, takeImages }) {
     Object.assign(this, { dialog, onCount, onReading });
     this.live = el("p", { class: "offscreen", role: "status" });
     const endings = new Endings((text) => (dialog.open ? (this.live.textContent = text) : announce(text)));
@@ -36,7 +37,8 @@ export class DocumentsPanel {
     this.#build();
     this.badges = new Badges(document.querySelectorAll(".open-documents"));
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-    acceptDrops({ onOver: (now) => this.#hover(now), onFiles: (files) => this.#add(files) });
+    const others = async (files) => (dialog.open ? files : takeImages(files));
+    acceptDrops({ onOver: (now) => this.#hover(now), onFiles: async (files) => this.#add(await others(files)) });
   }
 
   #build() {

@@ -42,6 +42,7 @@ function block(part, total, acts) {
   const head = el("span", { class: "part-head" },
     el("span", { class: "part-name", i18n: word("part", part.part) }),
     part.count > 1 && el("span", { class: "part-count", text: `× ${part.count}` }),
+    part.images > 0 && el("span", { class: "part-count", i18n: ["promptImages", { n: part.images }] }),
     el("span", { class: "part-role", i18n: word("role", part.role) }), note(part, state));
   const row = [head, share(part, total)];
   const link = part.turn_id && turnLink(part.turn_id, acts);

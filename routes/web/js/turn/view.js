@@ -12,6 +12,7 @@ import { TurnActions } from "./actions.js";
 import { commandOf } from "./commands.js";
 import { errorCard } from "./error-card.js";
 import { ProgressLine } from "./progress.js";
+import { askedImages, hasWords as isWorded, imagesOf } from "./images.js";
 import { leadsOn, stateOf, TurnState } from "./states.js";
 import { ThinkingView } from "./thinking.js";
 import { ToolCards } from "./tools.js";
@@ -24,9 +25,9 @@ export class TurnView {
   #sourceBox = el("div", { class: "source-box" });
   #errorBox = el("div", { class: "error-box", role: "alert" });
 
-  /** `acts`: as TurnActions takes them. */
-  constructor(turnId, question, acts = {}) {
-    Object.assign(this, { turnId, question });
+  /** `acts`: as TurnActions takes them; `images` as `askedImages` does. */
+  constructor(turnId, question, acts = {}, images = []) {
+    Object.assign(this, { turnId, question, images });
     this.command = commandOf(question);
     this.thinking = new ThinkingView();
     this.answer = new AnswerView();
@@ -42,7 +43,7 @@ export class TurnView {
   }
 
   static stored(turn, acts) {
-    const view = new TurnView(turn.turn_id, turn.question, acts);
+    const view = new TurnView(turn.turn_id, turn.question, acts, imagesOf(turn));
     view.showStored(turn);
     return view;
   }
@@ -158,6 +159,11 @@ export class TurnView {
     return leadsOn({ status: this.status, command: this.command, answer: !this.answer.empty });
   }
 
+  /** To be asked with again: the server has them. */
+  get keptImages() {
+    return this.images.map((_, at) => ({ turnId: this.turnId, number: at + 1 }));
+  }
+
   get sourceCount() {
     return this.#sources?.numbers.size ?? 0;
   }
@@ -198,7 +204,8 @@ export class TurnView {
 
   #lay() {
     this.element.replaceChildren(
-      el("h2", { class: "asked", text: this.question }),
+      el("h2", { class: "asked" }, askedImages(this.images),
+        el("span", { class: isWorded(this.question, this.images) ? "" : "offscreen", text: this.question })),
       el("div", { class: "meta" }, this.progress.element, this.actions.element),
       this.progress.folded, this.notes.element,
       this.thinking.element, this.tools.element, this.answer.element, this.#errorBox, this.memories.element, this.#sourceBox);

@@ -54,6 +54,8 @@ export const zh = {
   // why a question was refused
   cause_question_too_long: "问题太长了，这个模型一次读不下。",
   try_question_too_long: "请缩短问题（人设很长时也可缩短人设），或把长的内容作为文档上传，或换一个窗口更大的模型。",
+  cause_image_refused: "这张图片不能用。",
+  try_image_refused: "详情里写着原因。请换一张图片，或换一个能看图的模型。",
   cause_question_refused: "这个问题没有通过内容检查。",
   try_question_refused: "请换一种问法；详情里有检查给出的理由。",
   cause_empty_question: "问题是空的。",
@@ -186,6 +188,8 @@ export const en = {
   // why a question was refused
   cause_question_too_long: "The question is longer than this model can read at once.",
   try_question_too_long: "Shorten it (or a long persona), upload the long part as a document, or choose a model with a larger window.",
+  cause_image_refused: "The image cannot be used.",
+  try_image_refused: "The details say why. Send another image, or choose a model that can see them.",
   cause_question_refused: "The question did not pass the content check.",
   try_question_refused: "Ask in other words; the details have the reason that the check gave.",
   cause_empty_question: "The question is empty.",

@@ -14,8 +14,9 @@ import pytest
 from core.errors import DiskFullError, StoreUnavailableError, UnavailableError
 from core.knowledge import DocumentStatus, JobStage
 from services.knowledge.jobs import queue as jobs_module
-from services.knowledge.jobs.spool import FOLDER, Spool, UploadHeader, unwritable
+from services.knowledge.jobs.spool import FOLDER, Spool, UploadHeader
 from services.store.dialect import VectorStore
+from services.store.durable import unwritable
 from tests.support.stores.knowledge import (
     ME,
     SERVER_SETTINGS,
@@ -196,8 +197,8 @@ async def test_of_many_that_come_at_once_only_those_are_accepted_that_have_room(
 def test_a_full_disk_is_told_as_such() -> None:
     with pytest.raises(OSError, match="space") as raised, open("/dev/full", "wb", buffering=0) as full:
         full.write(b"x")
-    assert isinstance(unwritable(raised.value), DiskFullError)
-    assert not isinstance(unwritable(PermissionError(13, "no")), DiskFullError)
+    assert isinstance(unwritable("upload", raised.value), DiskFullError)
+    assert not isinstance(unwritable("upload", PermissionError(13, "no")), DiskFullError)
 
 
 async def test_a_file_that_was_cut_or_is_not_ours_is_left_out(tmp_path: Path) -> None:

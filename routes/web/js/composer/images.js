@@ -1,0 +1,98 @@
+/** The images that go with the next question: picked, pasted or dropped, each a thumbnail that can be taken away. */
+
+import { dataUrl, el, icon } from "../base/dom.js";
+
+const MOST = 6;
+const MOST_MB = 10;
+const TYPES = ["image/png", "image/jpeg", "image/webp", "image/gif"];
+const isImage = ({ type }) => type.startsWith("image/");
+
+export class ImageTray {
+  #images = [];
+  #all = new Map([[null, this.#images]]); // by conversation; in this page only
+  #input = el("input", { type: "file", accept: TYPES.join(","), multiple: true, hidden: true });
+  #list = el("ul", { class: "image-tray", label: "images", hidden: true });
+  button = el("button", { class: "switch", id: "attach", type: "button", label: "attachImage", hidden: true }, icon("image"));
+
+  /** `canSee()`: whether the chosen model can; `say` and `onChange(number)` are the desk's. */
+  constructor(form, { canSee, say, onChange }) {
+    Object.assign(this, { canSee, say, onChange });
+    form.prepend(this.#list);
+    form.append(this.#input);
+    this.button.addEventListener("click", () => this.#input.click());
+    this.#input.addEventListener("change", () => this.#picked());
+    form.addEventListener("paste", (event) => this.#pasted(event));
+  }
+
+  /** Each conversation has its own. */
+  show(conversation) {
+    if (!this.#all.has(conversation)) this.#all.set(conversation, []);
+    this.#images = this.#all.get(conversation);
+    this.#draw();
+  }
+
+  /** The conversation that had not begun has this id now. */
+  begun(conversation) {
+    this.#all.set(conversation, this.#images);
+    this.#all.set(null, []);
+  }
+
+  /** Those that are none, or that are not wanted here, come back. */
+  async add(files) {
+    const others = files.filter((file) => !isImage(file));
+    const images = files.filter(isImage);
+    if (images.length && !this.canSee()) this.say("imagesNoVision");
+    else for (const file of images) await this.#add(file);
+    return others;
+  }
+
+  /** All of them, which are gone here then. */
+  take() {
+    const taken = this.#images.splice(0);
+    this.#draw();
+    return taken;
+  }
+
+  giveBack(images) {
+    this.#images.unshift(...images);
+    this.#draw();
+  }
+
+  async #add(file) {
+    if (this.#images.length >= MOST) return this.say("imagesTooMany", { most: MOST });
+    if (!TYPES.includes(file.type)) return this.say("imageKind", { name: file.name });
+    if (file.size > MOST_MB * 1_000_000) return this.say("imageTooLarge", { name: file.name, most: MOST_MB });
+    const images = this.#images;
+    images.push({ url: await dataUrl(file) });
+    this.say("");
+    if (images === this.#images) this.#draw();
+  }
+
+  #picked() {
+    this.add([...this.#input.files]);
+    this.#input.value = "";
+  }
+
+  /** What an office program copies is text first, with an image of it. */
+  #pasted(event) {
+    const { files, types } = event.clipboardData;
+    if (!files.length || types.includes("text/plain")) return;
+    event.preventDefault();
+    this.add([...files]);
+  }
+
+  #draw() {
+    this.#list.replaceChildren(...this.#images.map((image, at) => this.#thumbnail(image, at)));
+    this.#list.hidden = !this.#images.length;
+    this.onChange(this.#images.length);
+  }
+
+  #thumbnail(image, at) {
+    const remove = () => {
+      this.#images.splice(at, 1);
+      this.#draw();
+    };
+    return el("li", {}, el("img", { src: image.url, alt: "" }),
+      el("button", { type: "button", class: "image-remove", label: ["imageRemove", { n: at + 1 }], on: { click: remove } }, icon("close")));
+  }
+}

@@ -1,0 +1,25 @@
+/** The images of a question, small above its words; a click makes one large. */
+
+import { readImage } from "../api/turns.js";
+import { el } from "../base/dom.js";
+
+const ONLY_IMAGE = new Set(["[图片]", "[image]"]); // the words that the server gives to a question without any
+
+export const hasWords = (question, images) => !(images.length && ONLY_IMAGE.has(question));
+
+/** As a stored turn has them. */
+export const imagesOf = ({ turn_id: turnId, images = [] }) =>
+  images.map(({ width, height }, at) => ({ turnId, number: at + 1, width, height }));
+
+/** `images`: {url} of one that is on its way, or {turnId, number, width, height} of one that is kept. */
+export const askedImages = (images) =>
+  images.length > 0 && el("span", { class: "asked-images" }, ...images.map((image, at) => thumbnail(image, at + 1)));
+
+function thumbnail({ url, turnId, number, width, height }, n) {
+  const image = el("img", { alt: "", width, height });
+  const button = el("button", { class: "asked-image", type: "button", label: ["imageNumber", { n }], "aria-expanded": "false" }, image);
+  button.addEventListener("click", () => button.setAttribute("aria-expanded", String(button.getAttribute("aria-expanded") !== "true")));
+  if (url) image.src = url;
+  else readImage(turnId, number).then((src) => (image.src = src), () => button.replaceWith(el("span", { class: "faint", i18n: "imageGone" })));
+  return button;
+}

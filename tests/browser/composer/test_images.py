@@ -1,0 +1,126 @@
+"""An image is pasted, dropped or picked, stands above the box, goes along, and is seen in the thread until it
+is erased."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.async_api import FilePayload, Page, expect
+
+from tests.browser.composer.composing import opened
+from tests.browser.support.driving import answered
+from tests.e2e.images.pictures import picture
+from tests.support.models.tool_stub import Step, ToolStub, calling_tools
+from tests.support.servers.app import HASHING
+from tests.support.servers.server import running_server
+
+WORDS = "这是什么颜色\uff1f"
+# Gives the page files as a paste or a drop has them; the clipboard of a headless browser takes no file.
+GIVE = """([how, data, type, name]) => {
+  const bytes = Uint8Array.from(atob(data), (char) => char.charCodeAt(0));
+  const given = new DataTransfer();
+  given.items.add(new File([bytes], name, { type }));
+  const of = { bubbles: true, cancelable: true };
+  const box = document.querySelector("#question");
+  if (how === "paste") box.dispatchEvent(new ClipboardEvent("paste", { ...of, clipboardData: given }));
+  else box.dispatchEvent(new DragEvent("drop", { ...of, dataTransfer: given }));
+}"""
+
+
+@dataclass(frozen=True)
+class Seeing:
+    url: str
+    stub: ToolStub
+    data_dir: Path
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeing]:
+    folder = tmp_path_factory.mktemp("seeing")
+    with calling_tools(Step("红色。")) as stub:
+        config = folder / "wenmai.toml"
+        table = f'provider = "openai"\nmodel = "m"\nbase_url = "{stub.url}"\napi_key = "k"\n'
+        config.write_text(
+            f"[llms.default]\n{table}context_window = 32000\nvision = true\n"
+            f"[llms.blind]\n{table}context_window = 32000\n"
+        )
+        environment = {"WENMAI_CONFIG": str(config), "EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
+        with running_server(folder / "data", **environment) as server:
+            yield Seeing(server.url, stub, folder / "data")
+
+
+async def give(page: Page, how: str, content: bytes = b"", kind: str = "image/png") -> None:
+    data = base64.b64encode(content or picture()).decode()
+    await page.evaluate(GIVE, [how, data, kind, "a.png"])
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_an_image_is_pasted_sent_seen_and_gone_after_erasure(page: Page, seeing: Seeing) -> None:
+    """Discriminates: an image that is lost on the way, on reload, or kept when its turn is erased."""
+    await opened(page, seeing.url)
+    thumbnails = page.locator(".image-tray li")
+    await give(page, "paste")
+    await give(page, "drop")
+    chosen = FilePayload(name="b.png", mimeType="image/png", buffer=picture(size=(300, 200)))
+    await page.set_input_files("#composer input[type=file]", chosen)
+    await expect(thumbnails).to_have_count(3)
+    await thumbnails.nth(0).locator(".image-remove").click()
+    await expect(thumbnails).to_have_count(2)
+    await page.fill("#question", WORDS)
+    await page.press("#question", "Enter")
+    await answered(page)
+    await expect(thumbnails).to_have_count(0)
+    asked = page.locator(".asked-image img")
+    await expect(asked).to_have_count(2)
+    sent = seeing.stub.bodies[-1]["messages"][-1]["content"]
+    assert [each["type"] for each in sent] == ["image_url", "image_url", "text"]
+    await page.reload()
+    await answered(page)
+    await expect(asked.nth(1)).to_have_js_property("naturalWidth", 300)
+    turn_id = await page.get_attribute(".turn", "data-turn")
+    assert (seeing.data_dir / "images" / str(turn_id)).is_dir()
+    await page.request.delete(f"{seeing.url}/turns/{turn_id}")
+    await page.reload()
+    await expect(page.locator(".turn")).to_have_count(0)
+    assert not (seeing.data_dir / "images" / str(turn_id)).exists()
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_an_image_alone_is_a_question_and_is_asked_again_with_its_image(
+    page: Page, seeing: Seeing
+) -> None:
+    await opened(page, seeing.url)
+    await expect(page.locator(".send")).to_be_disabled()
+    await give(page, "paste")
+    await page.click(".send")
+    await answered(page)
+    await page.click(".regenerate")
+    await answered(page)
+    await expect(page.locator(".asked-image img")).to_have_count(1)
+    kinds = [each["type"] for each in seeing.stub.bodies[-1]["messages"][-1]["content"]]
+    assert kinds == ["image_url", "text"]
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_what_the_server_refuses_comes_back_and_a_model_that_cannot_see_is_said(
+    page: Page, seeing: Seeing
+) -> None:
+    """Discriminates: a refused image that is lost, one that is sent to a model without vision."""
+    await opened(page, seeing.url)
+    await give(page, "paste", picture()[:-20])
+    await page.fill("#question", WORDS)
+    await page.press("#question", "Enter")
+    card = page.locator(".error-card[data-code=image_refused]")
+    await expect(card).to_be_visible()
+    await expect(page.locator("#question")).to_have_value(WORDS)
+    await expect(page.locator(".image-tray li")).to_have_count(1)
+    await page.locator(".image-remove").click()
+    await page.select_option("#model", "blind")
+    await expect(page.locator("#attach")).to_be_hidden()
+    await give(page, "paste")
+    await expect(page.locator(".composer-note")).to_contain_text("看不了图片")
+    await expect(page.locator(".image-tray li")).to_have_count(0)
