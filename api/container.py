@@ -29,6 +29,7 @@ from config.settings import Settings
 from core.errors import WenmaiError
 from core.formats import FORMATS
 from core.tools import ToolSource
+from services.conversation.library import LibraryFolder
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
@@ -84,6 +85,7 @@ class Container:
     memories: MemoriesHandler
     tools: Sequence[ToolSource]
     models: ModelsHandler
+    library: LibraryFolder
 
     @property
     def supported_formats(self) -> list[str]:

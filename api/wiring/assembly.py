@@ -51,6 +51,7 @@ from api.wiring.parts import (
     mark_sample_loaded,
     now_in,
     open_embedding,
+    open_library,
     open_reranker,
     open_snapshots,
     open_store,
@@ -365,20 +366,16 @@ def _put_together(
         running=running,
         store=store,
         readiness=readiness,
-        receipts=history.receipts,
-        space=history.space,
-        backups=history.backups,
-        reembedding=reembedding,
-        disk=disk,
-        sync=sync,
-        metrics=metrics,
+        receipts=history.receipts, space=history.space, backups=history.backups,
+        reembedding=reembedding, disk=disk, sync=sync, metrics=metrics,
         look=StoreLook(WatchedStore(store, names, readiness, disk, history.receipts, history.space, sync)),
         calibration=CalibrationHandler(search, history.calibrations, pipeline.threshold),
         model_check=ModelCheck(llms, history.embedding, reranker, pipeline.failure_text),
         memories=memories,
         tools=tools,
         models=models,
-    )
+        library=open_library(settings.store),
+    )  # fmt: skip
 
 
 def _prompts(history: History) -> tuple[PromptBuilder, PersonaRules]:

@@ -38,8 +38,10 @@ from core.prompt.budget import counting_once, estimate_prompt_tokens
 from core.prompt.messages import Layout
 from core.tools import ToolSource
 from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
+from services.adapters.readers.decoding import decode
 from services.adapters.readers.documents import parse_document
 from services.adapters.schedule import open_schedule, open_sync_schedule, slots_of, sync_slots, zone_named
+from services.conversation.library import LibraryFolder
 from services.knowledge.chunking.splitter import StructureSplitter
 from services.knowledge.jobs.lanes import CpuHours
 from services.knowledge.parsing.process import ParserProcess
@@ -464,6 +466,13 @@ def make_parser(settings: Settings, cpu: CpuHours | None = None) -> ParserProces
     if settings.models.embedding == "bundled":
         splitter = splitter.model_copy(update={"count_tokens": count_tokens, "window_tokens": WINDOW_TOKENS})
     return ParserProcess(parse_document, splitter, cpu=cpu)
+
+
+def open_library(settings: StoreSettings) -> LibraryFolder:
+    """Raises StartRefusedError when LIBRARY_DIR names no folder."""
+    if settings.library_dir is not None and not settings.library_dir.is_dir():
+        raise StartRefusedError(f"LIBRARY_DIR = {str(settings.library_dir)!r} is refused: it is no folder.")
+    return LibraryFolder(settings.library, decode)
 
 
 def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:
