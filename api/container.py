@@ -19,6 +19,7 @@ from api.doors.conversations import ConversationDoor
 from api.doors.plain import PlainDoor
 from api.knowledge_handler import KnowledgeHandler
 from api.memories import MemoriesHandler
+from api.messages import PromptLibrary
 from api.search.handler import SearchHandler
 from api.sessions.foreign import ForeignImporter
 from api.sessions.handler import SessionsHandler
@@ -86,6 +87,7 @@ class Container:
     tools: Sequence[ToolSource]
     models: ModelsHandler
     library: LibraryFolder
+    prompts: PromptLibrary
 
     @property
     def supported_formats(self) -> list[str]:

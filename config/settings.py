@@ -229,6 +229,7 @@ class ConversationSettings(Section):
     backup_before_cleanup: bool = False
     timezone: str | None = None
     context_lines: bool = True
+    prompts_dir: OptionalPath = None
     use_chat_mode: bool = True
     client_session_ids: bool = True
     max_question_chars: int = Field(8_000, ge=1, le=100_000)

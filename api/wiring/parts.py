@@ -18,6 +18,7 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from pydantic import BaseModel, ValidationError
 
+from api.messages import PromptLibrary
 from config.secrets import Mask
 from config.settings import (
     EMBEDDED_FOLDER,
@@ -31,7 +32,7 @@ from config.settings import (
 from config.sources import did_you_mean
 from core.dates import today
 from core.deferred import import_foreign
-from core.errors import StartRefusedError
+from core.errors import BadRequestError, StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.operations.expiry import ExpiryReport
 from core.prompt.budget import counting_once, estimate_prompt_tokens
@@ -473,6 +474,14 @@ def open_library(settings: StoreSettings) -> LibraryFolder:
     if settings.library_dir is not None and not settings.library_dir.is_dir():
         raise StartRefusedError(f"LIBRARY_DIR = {str(settings.library_dir)!r} is refused: it is no folder.")
     return LibraryFolder(settings.library, decode)
+
+
+def open_prompts(settings: ConversationSettings) -> PromptLibrary:
+    """Raises StartRefusedError, which names the file of PROMPTS_DIR that is broken."""
+    try:
+        return PromptLibrary(settings.prompts_dir)
+    except BadRequestError as error:
+        raise StartRefusedError(f"PROMPTS_DIR is refused: {error}") from error
 
 
 def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:

@@ -142,6 +142,14 @@ class ModelCheck(Reply):
     models: list[ModelAnswer] = Field(description="The language models, the embedding and the reranker.")
 
 
+class Prompts(Reply):
+    """The texts for models."""
+
+    model_config = example({"overridden": ["general.zh", "knowledge.zh"]})
+
+    overridden: list[str] = Field(description="The names of those that PROMPTS_DIR overrides.")
+
+
 class TopN(Reply):
     """How many candidates a question may ask for."""
 

@@ -13,7 +13,7 @@ from tests.house.measure import Figure, cheap
 AT_MOST = {
     "source modules": 365,  # tools, episodes, models and the library added a dozen
     "source lines": 66_950,
-    "settings": 112,
+    "settings": 113,
 }
 
 
