@@ -18,6 +18,7 @@ from api.doors.conversations import ConversationDoor
 from api.doors.plain import PlainDoor
 from api.knowledge_handler import KnowledgeHandler
 from api.memories import MemoriesHandler
+from api.messages import PromptLibrary
 from api.search.handler import SearchHandler
 from api.sessions.foreign import ForeignImporter
 from api.sessions.handler import SessionsHandler
@@ -28,6 +29,7 @@ from config.settings import Settings
 from core.errors import WenmaiError
 from core.formats import FORMATS
 from core.tools import ToolSource
+from services.conversation.library import LibraryFolder
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
@@ -83,6 +85,8 @@ class Container:
     memories: MemoriesHandler
     tools: Sequence[ToolSource]
     models: ModelsHandler
+    library: LibraryFolder
+    prompts: PromptLibrary
 
     @property
     def supported_formats(self) -> list[str]:

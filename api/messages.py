@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
 from config.secrets import Mask
 from config.settings import ModelSettings
+from config.sources import did_you_mean
 from core.errors import (
+    BadRequestError,
     Cause,
     EmbeddingUnavailableError,
     LLMTruncatedError,
@@ -414,11 +417,50 @@ def _endpoint(name: str, address: str = "") -> dict[str, str]:
     }
 
 
-class PromptLibrary:
-    """Every file of config/prompts, read once. A prompt is plain text: no template engine ever touches it."""
+_PLACEHOLDER = re.compile(r"\{[a-z_]+\}")  # braces of JSON have quotes in them
 
-    def __init__(self, folder: Path = PROMPTS) -> None:
-        self._texts = {path.stem: path.read_text(encoding="utf-8").strip() for path in folder.glob("*.md")}
+
+class PromptLibrary:
+    """Every file of config/prompts, with those of PROMPTS_DIR in their places. A prompt is plain text: no
+    template engine ever touches it.
+
+    Raises BadRequestError, in one line, for a file there that is broken.
+    """
+
+    def __init__(self, overriding: Path | None = None) -> None:
+        self._own = {path.stem: path.read_text(encoding="utf-8").strip() for path in PROMPTS.glob("*.md")}
+        self._folder = overriding
+        self._texts = self._own
+        self.reload()
+
+    def reload(self) -> list[str]:
+        """Read PROMPTS_DIR again; the names that it overrides. The old texts stay where one is broken."""
+        paths = sorted(self._folder.glob("[!.]*")) if self._folder else []
+        if self._folder and not self._folder.is_dir():
+            raise BadRequestError("PROMPTS_DIR names no folder.")
+        texts = {path.stem: self._checked(path) for path in paths}
+        self._texts = self._own | texts
+        return sorted(texts)
+
+    def _checked(self, path: Path) -> str:
+        """Its text, which must have the placeholders of the one that it overrides, and no others."""
+        own = self._own.get(path.stem) if path.suffix == ".md" else None
+        if own is None:
+            hint = did_you_mean(path.name, [f"{name}.md" for name in self._own])
+            raise BadRequestError(f"{path.name}: there is no such prompt.{hint}")
+        try:
+            content = path.read_bytes()
+            text = content.decode("utf-8-sig").strip()
+        except OSError as error:
+            raise BadRequestError(f"{path.name}: it cannot be read: {error.strerror}.") from error
+        except UnicodeDecodeError as error:
+            raise BadRequestError(
+                f"{path.name}, line {content[: error.start].count(10) + 1}: not UTF-8."
+            ) from error
+        if not text:
+            raise BadRequestError(f"{path.name}: it is empty.")
+        _check_placeholders(path.name, text, set(_PLACEHOLDER.findall(own)))
+        return text
 
     def text(self, name: str, language: Language | None = None) -> str:
         """Raises KeyError when there is no such file."""
@@ -429,3 +471,14 @@ class PromptLibrary:
         model searches itself."""
         role_text = self.text(role, language)
         return f"{role_text}\n\n{self.text('thinking', language)}" if thinking else role_text
+
+
+def _check_placeholders(name: str, text: str, required: set[str]) -> None:
+    """Raises BadRequestError, with the line of one that is unknown."""
+    known = f"it has {', '.join(sorted(required))}" if required else "it has none"
+    for number, line in enumerate(text.splitlines(), 1):
+        for placeholder in _PLACEHOLDER.findall(line):
+            if placeholder not in required:
+                raise BadRequestError(f"{name}, line {number}: unknown placeholder {placeholder}; {known}.")
+    if missing := sorted(required - set(_PLACEHOLDER.findall(text))):
+        raise BadRequestError(f"{name}: the placeholder {missing[0]} is missing.")

@@ -153,6 +153,7 @@ class StoreSettings(Section):
     )
     durability: Literal["power", "process"] = "power"
     backup_dir: OptionalPath = None
+    library_dir: OptionalPath = None
     low_disk_mb: int = Field(512, ge=64, le=1_000_000)
     shard_number: int = Field(1, ge=1, le=1024)
     replication_factor: int = Field(1, ge=1, le=32)
@@ -208,6 +209,11 @@ class StoreSettings(Section):
         """Where backups are written and looked for."""
         return self.backup_dir or self.data_dir / "backups"
 
+    @property
+    def library(self) -> Path:
+        """Where personas and prompt templates are read from, and uploaded ones are written."""
+        return self.library_dir or self.data_dir / "library"
+
 
 SHORTEST_COMPRESSED = 200  # tokens; a summary of less is hardly shorter
 
@@ -223,6 +229,7 @@ class ConversationSettings(Section):
     backup_before_cleanup: bool = False
     timezone: str | None = None
     context_lines: bool = True
+    prompts_dir: OptionalPath = None
     use_chat_mode: bool = True
     client_session_ids: bool = True
     max_question_chars: int = Field(8_000, ge=1, le=100_000)

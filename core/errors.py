@@ -23,7 +23,8 @@ WenmaiError
 │   ├── UnknownToolCallError
 │   ├── UnknownDocumentError
 │   ├── UnknownJobError
-│   └── UnknownMemoryError
+│   ├── UnknownMemoryError
+│   └── UnknownLibraryError          a module or a batch
 ├── ConflictError                    clashes with what is stored or running
 │   ├── TurnConflictError
 │   └── SessionBusyError
@@ -170,6 +171,10 @@ class UnknownJobError(NotFoundError):
 
 class UnknownMemoryError(NotFoundError):
     code = "unknown_memory"
+
+
+class UnknownLibraryError(NotFoundError):
+    code = "unknown_library"
 
 
 class ConflictError(WenmaiError):

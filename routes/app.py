@@ -12,7 +12,7 @@ from api.wiring.assembly import open_container
 from config.settings import Settings
 from routes import knowledge_routes
 from routes.admin import calibration, cleanup, health, store, sync
-from routes.conversation import memories, sessions, shares, transfer
+from routes.conversation import library, memories, sessions, shares, transfer
 from routes.errors import EdgeMiddleware, install_error_handlers
 from routes.knowledge import documents, search
 from routes.mcp import door
@@ -29,6 +29,7 @@ ROUTERS = (
     shares.router,
     shares.beside,
     memories.router,
+    library.router,
     documents.router,
     documents.beside,
     search.router,

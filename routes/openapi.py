@@ -40,6 +40,7 @@ TAGS = (
     ("conversation", "Ask, follow the answer as it is written, stop it."),
     ("sessions", "Conversations and their turns: list, read, rename, rate, erase, export, import."),
     ("memories", "What is remembered of a person: list, write, change, forget, copy, switch off."),
+    ("library", "Personas and prompt templates that everybody may use: list, read, upload, delete."),
     ("documents", "What questions are answered from: add, list, read, tag, erase."),
     ("openai", "The same in OpenAI's form, for clients that know no other."),
     ("search", "Retrieval alone: why a passage was chosen, or was not."),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import anyio
 import structlog
@@ -118,14 +118,9 @@ class SessionImporter:
         if imported is None:
             return None
         draft: PersonaDraft = imported.draft
-        return Persona(
-            persona_id=imported.persona_id or _new_id(),
-            name=draft.name,
-            text=self._personas.checked(draft.text, "persona.text"),
-            updated_us=imported.updated_us or self._clock(),
-            document_id=draft.document_id,
-            chunk_id=draft.chunk_id,
-        )
+        checked = replace(draft, text=self._personas.checked(draft.text, "persona.text"))
+        persona_id, updated_us = imported.persona_id or _new_id(), imported.updated_us or self._clock()
+        return Persona(persona_id=persona_id, updated_us=updated_us, **asdict(checked))
 
     async def _refuse_known(self, imported: ImportedSession, turns: Sequence[Turn], session: Session) -> None:
         if imported.session_id is not None:

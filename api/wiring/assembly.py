@@ -51,6 +51,8 @@ from api.wiring.parts import (
     mark_sample_loaded,
     now_in,
     open_embedding,
+    open_library,
+    open_prompts,
     open_reranker,
     open_snapshots,
     open_store,
@@ -135,6 +137,7 @@ class History:
     space: StoreSpace
     backups: BackupsHandler
     backfill: Backfill
+    prompts: PromptLibrary
 
     def make_erasure(
         self, knowledge: KnowledgeBase | None = None, running: RunningTurns | None = None
@@ -181,6 +184,7 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
     check_schedule(conversation, settings.knowledge.sync_cron)
     load_question_filters(conversation.question_filters, conversation.blocked_words)
     load_answer_filters(conversation.answer_filters, conversation.blocked_words)
+    prompts = open_prompts(conversation)
     refuse_unusable(settings.store.data_dir)
     async with AsyncExitStack() as stack:
         embedding = await stack.enter_async_context(open_embedding(settings.models, wrap))
@@ -196,7 +200,7 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
         cpu = CpuHours(PARSING_S_PER_HOUR if settings.server.api_keys else None)
         knowledge = KnowledgeBase(store, embedding, make_parser(settings, cpu), settings.store, cpu=cpu)
         running = RunningTurns(_seats(settings.server), activity := Activity())
-        history = make_history(settings, store, embedding, llms, activity, snapshots)
+        history = make_history(settings, store, embedding, llms, activity, snapshots, prompts)
         stack.push_async_callback(history.close)
         await stack.enter_async_context(knowledge)
         clean_up = partial(history.conversations.cleanup_expired_conversations, unattended=True)
@@ -256,6 +260,7 @@ def make_history(
     llms: LLMService,
     activity: Activity | None = None,
     snapshots: Snapshots | None = None,
+    prompts: PromptLibrary | None = None,
 ) -> History:
     conversation, names = settings.conversation, settings.store
     activity = activity or Activity()
@@ -264,10 +269,8 @@ def make_history(
     qa_log = QALog(conversation.qa_log) if conversation.qa_log else None
     if qa_log is not None:
         qa_log.check()
-    library = PromptLibrary()
-    summaries = SummaryService(
-        turns, llms.get, conversation, lambda language: library.text("summarize", language)
-    )
+    prompts = prompts or PromptLibrary()
+    summaries = SummaryService(turns, llms.get, conversation, partial(prompts.text, "summarize"))
     sessions = SessionStore(store, names.session_collection, operations=names.operations_collection)
     memories = MemoryRecords(store, names.memory_collection, alone=names.qdrant_url is None)
     forget = Rewordings(turns).forget
@@ -308,6 +311,7 @@ def make_history(
         space=space,
         backups=backups,
         backfill=_backfill(store, names, turns, embedding, receipts, backups),
+        prompts=prompts,
     )
 
 
@@ -367,25 +371,22 @@ def _put_together(
         running=running,
         store=store,
         readiness=readiness,
-        receipts=history.receipts,
-        space=history.space,
-        backups=history.backups,
-        reembedding=reembedding,
-        disk=disk,
-        sync=sync,
-        metrics=metrics,
+        receipts=history.receipts, space=history.space, backups=history.backups,
+        reembedding=reembedding, disk=disk, sync=sync, metrics=metrics,
         look=StoreLook(WatchedStore(store, names, readiness, disk, history.receipts, history.space, sync)),
         calibration=CalibrationHandler(search, history.calibrations, pipeline.threshold),
         model_check=ModelCheck(llms, history.embedding, reranker, pipeline.failure_text),
         memories=memories,
         tools=tools,
         models=models,
-    )
+        library=open_library(settings.store),
+        prompts=history.prompts,
+    )  # fmt: skip
 
 
 def _prompts(history: History) -> tuple[PromptBuilder, PersonaRules]:
     settings = history.settings.conversation
-    prompts = PromptBuilder(PromptLibrary(), settings, now_in(settings))
+    prompts = PromptBuilder(history.prompts, settings, now_in(settings))
     return prompts, PersonaRules(lambda text: prompts.check_persona(text, history.llms.get(DEFAULT_MODEL_ID)))
 
 
@@ -475,12 +476,12 @@ def _memories(history: History, metrics: Metrics) -> MemoriesHandler:
 
 def _memory_reading(history: History) -> Reading | None:
     """None: MEMORY_MIN_MESSAGES is 0, or the model only quotes."""
-    settings, library = history.settings, PromptLibrary()
+    settings = history.settings
     conversation, names = settings.conversation, settings.store
     model = history.llms.get(conversation.memory_model_id)
     if not conversation.memory_min_messages or not model.generative:
         return None
-    extraction = Extraction(model.reply, partial(library.text, "remember"))
+    extraction = Extraction(model.reply, partial(history.prompts.text, "remember"))
     unread = UnreadTurns(history.store, names.conversation_collection, alone=names.qdrant_url is None)
     min_turns = math.ceil(conversation.memory_min_messages / 2)  # a turn is two messages
     return Reading(unread, extraction, history.activity, min_turns)
@@ -496,7 +497,7 @@ def _pipeline(
     memories: MemoriesHandler,
     tools: Sequence[ToolSource],
 ) -> Pipeline:
-    settings, store, library = history.settings, history.store, PromptLibrary()
+    settings, store, library = history.settings, history.store, history.prompts
     neighbours = Neighbours(store, settings.store.knowledge_collection)
     widen_tokens = settings.retrieval.widen_tokens
     turns, recall = history.conversations.turns, history.conversations.recall
@@ -508,10 +509,8 @@ def _pipeline(
         reranking=RerankService(
             reranker, settings.retrieval, history.embedding.name, history.calibrations.current
         ),
-        insert_block=InsertBlock(library.text("insert_block")),
-        rewriter=QueryRewriter(
-            lambda language: library.text("rewrite", language), settings.retrieval.rewrite_timeout_s
-        ),
+        insert_block=InsertBlock(partial(library.text, "insert_block")),
+        rewriter=QueryRewriter(partial(library.text, "rewrite"), settings.retrieval.rewrite_timeout_s),
         prompts=prompts,
         commands=CommandRunner(history.sessions, MemoryCommands(memories), personas),
         metrics=metrics,

@@ -18,6 +18,8 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from pydantic import BaseModel, ValidationError
 
+from api.messages import PromptLibrary
+from config.deferred import import_foreign
 from config.secrets import Mask
 from config.settings import (
     EMBEDDED_FOLDER,
@@ -30,17 +32,18 @@ from config.settings import (
 )
 from config.sources import did_you_mean
 from core.dates import today
-from core.deferred import import_foreign
-from core.errors import StartRefusedError
+from core.errors import BadRequestError, StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.operations.expiry import ExpiryReport
 from core.prompt.budget import counting_once, estimate_prompt_tokens
 from core.prompt.messages import Layout
 from core.tools import ToolSource
 from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
+from services.adapters.readers.decoding import decode
 from services.adapters.readers.documents import parse_document
 from services.adapters.schedule import open_schedule, open_sync_schedule, slots_of, sync_slots, zone_named
 from services.conversation.images import FOLDER, ImageFiles, QuestionImages
+from services.conversation.library import LibraryFolder
 from services.conversation.turns import TurnStore
 from services.knowledge.chunking.splitter import StructureSplitter
 from services.knowledge.jobs.lanes import CpuHours
@@ -473,6 +476,21 @@ def make_question_images(settings: Settings, turns: TurnStore) -> QuestionImages
     from services.adapters.images import Redrawing
 
     return QuestionImages(ImageFiles(settings.store.data_dir / FOLDER), Redrawing(), turns)
+
+
+def open_library(settings: StoreSettings) -> LibraryFolder:
+    """Raises StartRefusedError when LIBRARY_DIR names no folder."""
+    if settings.library_dir is not None and not settings.library_dir.is_dir():
+        raise StartRefusedError(f"LIBRARY_DIR = {str(settings.library_dir)!r} is refused: it is no folder.")
+    return LibraryFolder(settings.library, decode)
+
+
+def open_prompts(settings: ConversationSettings) -> PromptLibrary:
+    """Raises StartRefusedError, which names the file of PROMPTS_DIR that is broken."""
+    try:
+        return PromptLibrary(settings.prompts_dir)
+    except BadRequestError as error:
+        raise StartRefusedError(f"PROMPTS_DIR is refused: {error}") from error
 
 
 def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:

@@ -23,7 +23,8 @@ CHOICES = ("model_id", "temperature", "max_tokens", "thinking", "tools", "knowle
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """`updated_us` is UTC microseconds. `document_id` and `chunk_id` name the passage the text is from."""
+    """`updated_us` is UTC microseconds. `document_id` and `chunk_id` name the passage the text is from, or
+    `batch_name` and `item` (its title) the item of the library."""
 
     persona_id: str
     name: str
@@ -31,6 +32,8 @@ class Persona:
     updated_us: int
     document_id: str | None = None
     chunk_id: str | None = None
+    batch_name: str | None = None
+    item: str | None = None
 
     @property
     def updated_at(self) -> str:
@@ -45,6 +48,8 @@ class PersonaDraft:
     name: str = ""
     document_id: str | None = None
     chunk_id: str | None = None
+    batch_name: str | None = None
+    item: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

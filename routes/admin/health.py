@@ -34,6 +34,7 @@ from routes.wire.server import (
     ModelCheck,
     ModelList,
     ModelTable,
+    Prompts,
     PublicSettings,
     Readiness,
     Statistics,
@@ -158,6 +159,12 @@ async def check_models(
         ok = each.error is None
         answers.append(ModelAnswer(name=each.name, ok=ok, time_ms=each.time_ms, cause=cause, message=message))
     return ModelCheck(models=answers)
+
+
+@router.post("/admin/prompts/reload", tags=["admin"], responses=errors(401, 403, 422))
+async def reload_prompts(container: ContainerDep, admin: Admin) -> Prompts:
+    """Read PROMPTS_DIR again, in this process. A broken file is refused, and the texts stay as they were."""
+    return Prompts(overridden=await asyncio.to_thread(container.prompts.reload))
 
 
 @router.get("/settings/public", tags=["settings"], responses=errors(401))

@@ -1,4 +1,4 @@
-"""What the server is, what it offers, whether it is ready, and how much it stores."""
+"""What the server is, what it offers (the library among it), whether it is ready, and how much it stores."""
 
 from __future__ import annotations
 
@@ -143,6 +143,14 @@ class ModelCheck(Reply):
     models: list[ModelAnswer] = Field(description="The language models, the embedding and the reranker.")
 
 
+class Prompts(Reply):
+    """The texts for models."""
+
+    model_config = example({"overridden": ["general.zh", "knowledge.zh"]})
+
+    overridden: list[str] = Field(description="The names of those that PROMPTS_DIR overrides.")
+
+
 class TopN(Reply):
     """How many candidates a question may ask for."""
 
@@ -216,3 +224,92 @@ class Statistics(Reply):
     bytes_on_disk: int | None = Field(description="Size on the disk; null: the engine does not say.")
     running_turns: int = Field(description="Turns that are answered now.")
     tasks: int = Field(description="Tasks of the event loop.")
+
+
+class LibraryModule(Reply):
+    """A folder of the library."""
+
+    name: str = Field(description="Its name.")
+    batches: int = Field(description="How many batches it has.")
+
+
+class LibraryModules(Reply):
+    """What the library has."""
+
+    model_config = example(
+        {"modules": [{"name": "客服", "batches": 2}], "problems": ["客服/旧.csv: no item in it."]}
+    )
+
+    modules: list[LibraryModule] = Field(description="By name.")
+    problems: list[str] = Field(description="A line for each file that was left out, with the reason.")
+
+
+class LibraryBatchName(Reply):
+    """A file of a module."""
+
+    model_config = example({"batch_name": "售前", "items": 12})
+
+    batch_name: str = Field(description="Its name: that of the file without its ending.")
+    items: int = Field(description="How many items it has.")
+
+
+class LibraryBatches(Reply):
+    """The batches of one module."""
+
+    model_config = example({"module": "客服", "batches": [{"batch_name": "售前", "items": 12}]})
+
+    module: str = Field(description="The module.")
+    batches: list[LibraryBatchName] = Field(description="By name.")
+
+
+class LibraryItem(Reply):
+    """A persona, a prompt template, or any other text."""
+
+    title: str = Field(description="Its title.")
+    content: str = Field(description="Its text.")
+    variables: list[str] = Field(description="The names in braces; one with some is a prompt template.")
+
+
+class LibraryItems(Reply):
+    """A page of the items of one batch."""
+
+    model_config = example(
+        {
+            "module": "客服",
+            "batch_name": "售前",
+            "items": [{"title": "顾问", "content": "你是{产品}的售前顾问。", "variables": ["产品"]}],
+            "next": None,
+        }
+    )
+
+    module: str = Field(description="The module.")
+    batch_name: str = Field(description="The batch.")
+    items: list[LibraryItem] = Field(description="In the order of the file.")
+    next: int | None = Field(description="`after` of the next page; null: this is the last one.")
+
+
+class PromptTemplate(LibraryItem):
+    """An item with variables, and where it stands."""
+
+    module: str = Field(description="Its module.")
+    batch_name: str = Field(description="Its batch.")
+
+
+class PromptTemplates(Reply):
+    """Prompt templates that everybody may use."""
+
+    model_config = example(
+        {
+            "templates": [
+                {
+                    "module": "日常",
+                    "batch_name": "周报",
+                    "title": "周报",
+                    "content": "总结{项目}的进展。",
+                    "variables": ["项目"],
+                }
+            ]
+        }
+    )
+
+    templates: list[PromptTemplate] = Field(description="Those whose title begins with the words first.")

@@ -397,6 +397,8 @@ class Persona(Reply):
     text: str = Field(description="The prompt.")
     document_id: str | None = Field(description="The document that the text is from.")
     chunk_id: str | None = Field(description="The passage that the text is from.")
+    batch_name: str | None = Field(None, description="The batch of the library that the text is from.")
+    item: str | None = Field(None, description="The title of the item there.")
     updated_at: Moment = Field(description="When it was set.")
 
 
@@ -482,6 +484,9 @@ class PersonaBody(WireModel):
     name: Name = Field("", description="What it is called.")
     document_id: Name | None = Field(None, description="Where the text is from.")
     chunk_id: Name | None = Field(None, description="The passage the text is from.")
+    batch_name: Name | None = Field(None, description="The batch of the library that the text is from.")
+    item: Name | None = Field(None, description="The title of the item there.")
 
     def to_draft(self) -> PersonaDraft:
-        return PersonaDraft(self.text, self.name.strip(), self.document_id, self.chunk_id)
+        fields = self.model_dump(include={"text", "document_id", "chunk_id", "batch_name", "item"})
+        return PersonaDraft(name=self.name.strip(), **fields)

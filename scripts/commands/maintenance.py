@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from core.deferred import defer_llama_index
+from config.deferred import defer_llama_index
 
 if TYPE_CHECKING:
     from config.settings import Settings

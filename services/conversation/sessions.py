@@ -76,6 +76,8 @@ class _PersonaPayload(BaseModel):
     updated_us: int = 0
     document_id: str | None = None
     chunk_id: str | None = None
+    batch_name: str | None = None
+    item: str | None = None
 
 
 def read_session(record: Record) -> Session:
@@ -258,14 +260,8 @@ class SessionStore:
     async def set_persona(self, session_id: str, owner: str, draft: PersonaDraft) -> Session:
         """One at a time: the id of the persona before is kept. Raises UnknownSessionError."""
         before = (await self.get(session_id, owner)).persona
-        persona = Persona(
-            persona_id=before.persona_id if before else str(uuid.uuid4()),
-            name=draft.name,
-            text=draft.text,
-            updated_us=self._clock(),
-            document_id=draft.document_id,
-            chunk_id=draft.chunk_id,
-        )
+        persona_id = before.persona_id if before else str(uuid.uuid4())
+        persona = Persona(persona_id=persona_id, updated_us=self._clock(), **asdict(draft))
         return await self._change(session_id, owner, {"persona": asdict(persona)})
 
     async def clear_persona(self, session_id: str, owner: str) -> Session:

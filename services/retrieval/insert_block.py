@@ -7,7 +7,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import json_repair
@@ -47,7 +47,9 @@ class Judged:
 
 
 class InsertBlock:
-    def __init__(self, prompt: str, limit_s: float = ALL_WITHIN_S, at_once: int = AT_ONCE) -> None:
+    def __init__(
+        self, prompt: Callable[[], str], limit_s: float = ALL_WITHIN_S, at_once: int = AT_ONCE
+    ) -> None:
         self._prompt = prompt
         self._limit_s = limit_s
         self._at_once = at_once
@@ -85,7 +87,7 @@ class InsertBlock:
         earlier = {"earlier_questions": before} if before else {}
         task = {**earlier, "question": asked.question, "passage": neutral(candidate.chunk.text)}
         return [
-            Message(Role.SYSTEM, self._prompt, Part.SYSTEM),
+            Message(Role.SYSTEM, self._prompt(), Part.SYSTEM),
             Message(Role.USER, json.dumps(task, ensure_ascii=False), Part.QUESTION),
         ]
 

@@ -31,6 +31,7 @@ REQUESTS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("unknown_turn", "GET", f"/turns/{UNKNOWN}", {}),
     ("unknown_document", "GET", f"/documents/{UNKNOWN}", {}),
     ("unknown_memory", "GET", f"/memories/{UNKNOWN}", {}),
+    ("unknown_library", "GET", "/library/nothing", {}),
     ("memory_refused", "POST", "/memories", {"json": {"content": "my password is hunter2"}}),
     ("unknown_job", "GET", f"/jobs/{UNKNOWN}", {}),
 )

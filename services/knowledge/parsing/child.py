@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from core.deferred import defer_llama_index
+from config.deferred import defer_llama_index
 from core.errors import BadRequestError, UnavailableError, where
 from services.knowledge.parsing.confinement import confine_this_process
 from services.knowledge.parsing.pieces import (

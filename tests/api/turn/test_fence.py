@@ -176,7 +176,7 @@ async def test_a_summary_a_judgement_and_a_rewriting_are_asked_for_the_same_way(
         assert faults_of(body, "9 words") == []
         candidate = Candidate(Chunk("c", "d", "f.md", f"The fee {shape}.", 0))
         judge = entry(f"judge-{nth}", '{"can_answer": true, "passage": "The fee", "reason": "r"}')
-        await InsertBlock("Judge.").judge(Asked("fee?", (f"before {shape}",)), [candidate], judge)
+        await InsertBlock(lambda: "Judge.").judge(Asked("fee?", (f"before {shape}",)), [candidate], judge)
         rewriter = QueryRewriter(lambda language: "Rewrite.", 5.0)
         await rewriter.rewrite("fee?", [turn(1, shape, shape)], entry(f"rewrite-{nth}", "The fee?"))
         for name in (f"judge-{nth}", f"rewrite-{nth}"):

@@ -25,7 +25,7 @@ async def test_a_command_is_chosen_with_the_keyboard_alone(page: Page, server_ur
     """Discriminates: Enter that sends what is half typed."""
     await opened(page, server_url)
     await page.type(BOX, "/")
-    assert await page.locator(OPTIONS).count() == 8
+    assert await page.locator(OPTIONS).count() == 9
     assert await active(page) == "/help"
     await page.keyboard.press("ArrowUp")
     assert await active(page) == "/memories"

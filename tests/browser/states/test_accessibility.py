@@ -102,6 +102,27 @@ async def no_violations(page: Page) -> None:
     await page.wait_for_selector("#sessions > p")
 
 
+async def library(page: Page) -> None:
+    """The card of an item; the library is the test's own."""
+    modules = {"modules": [{"name": "客服", "batches": 1}], "problems": ["a.md: no item in it."]}
+    items = {"items": [{"title": "售前", "content": "你是顾问。", "variables": []}], "next": None}
+    await page.route("**/library", lambda route: route.fulfill(json=modules))
+    await page.route(
+        "**/library/*", lambda route: route.fulfill(json={"batches": [{"batch_name": "人设", "items": 1}]})
+    )
+    await page.route("**/library/*/*", lambda route: route.fulfill(json=items))
+    await ask(page, "/library")
+    for name in ("客服", "人设", "售前"):
+        await page.click(f".library-entry:has-text('{name}')")
+    await page.wait_for_selector(".library-text")
+
+
+async def library_modules(page: Page) -> None:
+    await library(page)
+    await page.click(".library-path button >> nth=0")
+    await page.click(".library-problems summary")
+
+
 async def open_drawer(page: Page) -> None:
     if await page.is_visible("#open-sidebar"):
         await page.click("#open-sidebar")
@@ -109,7 +130,7 @@ async def open_drawer(page: Page) -> None:
 
 STATES: list[Reach] = [
     welcome, conversation, failed, documents, prompt, turn_buttons,
-    session_menu, theme_menu, keys, confirmation, no_violations,
+    session_menu, theme_menu, keys, confirmation, no_violations, library, library_modules,
 ]  # fmt: skip
 
 

@@ -47,7 +47,8 @@ def with_every_field() -> dict[str, Any]:
         "created_at": "2024-01-01T00:00:00.000001Z",
         "updated_at": "2024-05-01T00:00:00.000002Z",
         "persona": {"persona_id": uid(), "name": "Teacher", "text": "Be\nkind.", "document_id": "d",
-                    "chunk_id": "c", "updated_at": "2024-04-01T00:00:00.000003Z"},
+                    "chunk_id": "c", "batch_name": "b", "item": "i",
+                    "updated_at": "2024-04-01T00:00:00.000003Z"},
         "turns": [
             {"turn_id": root, "parent_turn_id": None, "timestamp": "2024-01-01T00:00:00.000001Z",
              "status": "completed", "question": "/persona Be\nkind.", "answer": "设置", "thinking": "",

@@ -55,7 +55,7 @@ def judge(*script: str, label: str = "m") -> ModelEntry:
 
 
 async def judged(model: ModelEntry, *candidates: Candidate) -> list[Candidate]:
-    judgement = await InsertBlock("Judge.", 5).judge(Asked("What is the fee?"), candidates, model)
+    judgement = await InsertBlock(lambda: "Judge.", 5).judge(Asked("What is the fee?"), candidates, model)
     return list(judgement.taken)
 
 
@@ -80,7 +80,7 @@ async def test_what_the_judge_thinks_is_no_judgement(thinking: str, label: str) 
 async def test_what_can_answer_is_told_from_what_nothing_was_said_of() -> None:
     """Discriminates: a passage below the threshold that comes in because its judgement could not be read."""
     llm = EchoLLM(verdicts={"fee": '{"can_answer": true}', "hours": "Who knows?"})
-    judgement = await InsertBlock("Judge.").judge(Asked("?"), [USEFUL, OTHER], entry(llm))
+    judgement = await InsertBlock(lambda: "Judge.").judge(Asked("?"), [USEFUL, OTHER], entry(llm))
     assert judgement.taken == (USEFUL, OTHER)
     assert judgement.confirmed == {"c1"}
 
@@ -124,7 +124,7 @@ async def test_a_passage_that_gives_orders_cannot_make_another_vanish() -> None:
 async def test_a_passage_is_told_as_data_and_the_question_with_those_before_it() -> None:
     model = ScriptedLLM(script=("{}",), record_as="judge-told")
     asked = Asked("它呢？", ("甲?", "专业版多少钱?", "怎么付?", "能退吗?"))
-    await InsertBlock("Judge.").judge(asked, [USEFUL], entry(model))
+    await InsertBlock(lambda: "Judge.").judge(asked, [USEFUL], entry(model))
     ((system, question),) = RECORDED["judge-told"]
     assert system == ("system", "Judge.")
     assert json.loads(question[1]) == {
@@ -141,7 +141,7 @@ async def test_all_judgements_share_one_time_limit_and_one_that_hangs_leaves_tim
     ]
     llm = EchoLLM(verdicts={"hangs": 60.0, "hours": '{"can_answer": false}'})
     began = time.perf_counter()
-    results = await InsertBlock("Judge.", 1, at_once=1).judge(
+    results = await InsertBlock(lambda: "Judge.", 1, at_once=1).judge(
         Asked("?"), [hanging[0], OTHER, *hanging[1:]], entry(llm)
     )
     assert time.perf_counter() - began < 1.5

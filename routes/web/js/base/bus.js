@@ -4,7 +4,7 @@
  * "quote" {file_name, text}: put the passage into the question box as dialogue.
  * "persona" {file_name, text, document_id, chunk_id}: make the passage this conversation's persona.
  * "open-passage" {documentId, chunkId}: show it in its document.
- * "open-memory" {memoryId, content}: show it in the memory panel, to be changed or forgotten.
+ * "open-library": choose from the library. "open-memory" {memoryId, content}: show it in the memory panel, to be changed or forgotten.
  * "edit-last": edit the newest question. "filter" {tags, document_ids, names}: ask only of these
  * documents; `names` are theirs, in the same order.
  * "documents-read" {document_ids}: the list of documents was read anew, its first page at least. "document-deleted"

@@ -14,16 +14,17 @@ export const countChars = (text) => text.length - (text.match(/[\ud800-\udbff][\
 /** The first `most` of them. */
 export const firstChars = (text, most) => (text.length <= most ? text : Array.from(text.slice(0, most * 2)).slice(0, most).join(""));
 
-const oneLine = (name) => name.replace(/\s+/g, " ").trim();
+/** For a name at the head of a quote. */
+export const oneLine = (name) => name.replace(/\s+/g, " ").trim();
 
 /**
- * Puts a passage at the caret as dialogue, on lines of its own, as far as `max` characters allow.
- * Gives how many characters of it were put there, and how many there were.
+ * Puts a passage at the caret as dialogue, below or after `lead`, on lines of its own, as far as `max` characters
+ * allow. Gives how many characters of it were put there, and how many there were.
  */
-export function insertQuote(box, { file_name: name, text }, max) {
+export function insertQuote(box, lead, text, max) {
   const before = box.value.slice(0, box.selectionStart);
   const after = box.value.slice(box.selectionEnd);
-  const head = `${before && !before.endsWith("\n") ? "\n" : ""}[引用：${oneLine(name ?? "")}] `;
+  const head = (before && !before.endsWith("\n") ? "\n" : "") + lead;
   const tail = after.startsWith("\n") ? "" : "\n";
   const room = max - countChars(before + head + tail + after);
   const passage = (text ?? "").trim();

@@ -2,12 +2,14 @@
 
 import { tell } from "../base/bus.js";
 import { setLabel, setText } from "../base/dom.js";
-import { countChars } from "../base/insert.js";
+import { countChars, insertText } from "../base/insert.js";
 import { Completion } from "./completion.js";
+import { Stops } from "./stops.js";
 
 const DEFAULT_MAX_CHARS = 8000;
 const COUNT_FROM = 0.9;
 const TALL_CHARS = 5000; // surely taller than the box may be
+const OPENS_LIBRARY = /(?:^|\n)[ \t]*[/\uff0f](?:模块|library)\s*$/i; // the last line: what stands above it stays
 const GROWS_BY_ITSELF = CSS.supports("field-sizing", "content");
 
 // 229: Safari ends the composition before it tells us about the key that ended it.
@@ -25,7 +27,8 @@ export class QuestionBox {
     this.box = form.querySelector("textarea");
     this.button = form.querySelector(".send");
     this.hint = form.querySelector(".hint");
-    this.completion = new Completion(this.box);
+    this.stops = new Stops(this.box);
+    this.completion = new Completion(this.box, { library: () => this.#openLibrary(), template: (template) => this.#begin(template) });
     form.addEventListener("submit", (event) => this.#submitted(event));
     // The second click of a double click on Send is no Stop.
     this.button.addEventListener("click", (event) => event.detail > 1 && this.#running && event.preventDefault());
@@ -64,6 +67,7 @@ export class QuestionBox {
   /** Not told to `onInput`, which is for what a person types. */
   set text(text) {
     this.box.value = text;
+    this.stops.end();
     this.completion.close();
     this.#changed();
   }
@@ -79,7 +83,23 @@ export class QuestionBox {
     else this.#send();
   }
 
+  /** The line that asked for it goes, as if the person had deleted it. */
+  #openLibrary() {
+    const { index: at } = OPENS_LIBRARY.exec(this.box.value);
+    this.box.setSelectionRange(at, this.box.value.length);
+    insertText(this.box, "");
+    this.box.setSelectionRange(at, at); // Chromium puts it before a line break at the end
+    tell("open-library");
+  }
+
+  #begin(template) {
+    this.stops.begin(template);
+    this.#changed();
+  }
+
   #send() {
+    if (OPENS_LIBRARY.test(this.box.value)) return this.#openLibrary();
+    this.stops.fill();
     const question = this.box.value.trim();
     if (this.#isEmpty || this.#running || this.#length > this.#max) return;
     this.text = "";
@@ -89,6 +109,11 @@ export class QuestionBox {
   #key(event) {
     if (composing(event)) return;
     if (this.completion.key(event)) return taken(event);
+    if (this.stops.open) {
+      const isTaken = this.stops.key(event);
+      this.#changed();
+      if (isTaken) return taken(event);
+    }
     if (event.key === "ArrowUp" && !this.box.value && !hasModifier(event)) {
       event.preventDefault();
       return tell("edit-last");
@@ -116,6 +141,7 @@ export class QuestionBox {
   }
 
   #typed() {
+    if (!this.box.value) this.stops.end();
     this.onInput(this.box.value);
     this.#changed();
   }
@@ -128,7 +154,7 @@ export class QuestionBox {
     this.hint.classList.toggle("warning", over > 0);
     if (over > 0) setText(this.hint, "tooLong", { over, max: this.#max });
     else if (length >= this.#max * COUNT_FROM) setText(this.hint, "charsLeft", { left: -over });
-    else setText(this.hint, "hint");
+    else setText(this.hint, this.stops.open ? "hintStops" : "hint");
   }
 
   /** Where the box does not grow by itself: measured once a frame, and not at all where it is surely full. */

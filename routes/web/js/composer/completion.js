@@ -1,8 +1,11 @@
-/** The slash commands that go on from what is typed, in a list above the box. The focus stays in the box. */
+/** The slash commands and prompt templates that go on from what is typed, in a list above the box, which keeps the focus. */
 
+import { listTemplates } from "../api/library.js";
 import { el } from "../base/dom.js";
-import { completions } from "../turn/commands.js";
+import { commandOf, completions } from "../turn/commands.js";
 import { insertText } from "../base/insert.js";
+
+const TITLE_BEGUN = /^[/\uff0f]([^\n]{0,40})$/;
 
 export class Completion {
   #matches = [];
@@ -10,8 +13,9 @@ export class Completion {
   #dismissed = false;
   #list = el("ul", { id: "completions", class: "completions", role: "listbox", label: "commands", hidden: true });
 
-  constructor(box) {
-    this.box = box;
+  /** `library()` opens it in the place of its command; `template(template)` writes that one into the box. */
+  constructor(box, acts) {
+    Object.assign(this, { box, acts });
     box.closest("form").append(this.#list);
     box.setAttribute("aria-autocomplete", "list");
     box.setAttribute("aria-controls", "completions");
@@ -44,6 +48,16 @@ export class Completion {
     const matches = completions(this.box.value);
     if (!this.box.value) this.#dismissed = false;
     this.#show(this.#dismissed ? [] : matches);
+    this.#addTemplates(this.box.value, matches);
+  }
+
+  /** They come later; commands complete without them, and where the server cannot be asked. */
+  async #addTemplates(typed, matches) {
+    const [, words] = TITLE_BEGUN.exec(typed) ?? [];
+    if (words === undefined || this.#dismissed || (commandOf(typed) && typed.includes(" "))) return;
+    const templates = await listTemplates(words).catch(() => []);
+    if (!templates.length || this.#dismissed || this.box.value !== typed || document.activeElement !== this.box) return;
+    this.#show([...matches, ...templates.map((template) => ({ text: `/${template.title}`, template }))]);
   }
 
   /** An argument that is being typed is not replaced by Enter: nothing is chosen then before an arrow is. */
@@ -51,7 +65,7 @@ export class Completion {
     this.#matches = matches;
     this.#list.replaceChildren(...matches.map(option));
     this.#list.hidden = !matches.length;
-    this.#activate(matches.length && !this.box.value.includes(" ") ? 0 : -1);
+    this.#activate(matches.length && (matches[0].template || !this.box.value.includes(" ")) ? 0 : -1);
   }
 
   #dismiss() {
@@ -75,7 +89,8 @@ export class Completion {
   /** What is typed in full is sent. */
   #enter() {
     const chosen = this.#matches[this.#active];
-    if (!chosen || chosen.text === this.box.value.normalize("NFKC").toLowerCase()) return false;
+    const isTyped = chosen?.text === this.box.value.normalize("NFKC").toLowerCase();
+    if (!chosen || (isTyped && !chosen.template)) return false;
     this.#take(this.#active);
     return true;
   }
@@ -85,15 +100,18 @@ export class Completion {
   }
 
   #take(at) {
-    const { text } = this.#matches[at];
+    const { text, opens, template } = this.#matches[at];
+    this.close();
+    if (template) return this.acts.template(template);
     this.box.setSelectionRange(0, this.box.value.length);
     insertText(this.box, text);
     this.close();
+    if (opens) this.acts.library();
   }
 }
 
-function option({ text, argument, does }, at) {
+function option({ text, argument, does, template }, at) {
   return el("li", { id: `completion-${at}`, role: "option", "aria-selected": "false" },
     el("span", { class: "command" }, text, argument && el("span", { class: "argument", i18n: argument })),
-    el("span", { class: "does", i18n: does }));
+    el("span", { class: "does", ...(template ? { text: template.batch_name } : { i18n: does }) }));
 }

@@ -7,7 +7,9 @@
 
 import { hear } from "../base/bus.js";
 import { el, isWriting, setText } from "../base/dom.js";
-import { insertQuote } from "../base/insert.js";
+import { t } from "../base/i18n.js";
+import { insertQuote, oneLine } from "../base/insert.js";
+import { openLibrary } from "../library/picker.js";
 import { PersonaCard } from "../persona/card.js";
 import { QuestionBox } from "./box.js";
 import { Drafts } from "./drafts.js";
@@ -147,7 +149,8 @@ export class Desk {
   }
 
   #listen() {
-    hear("quote", (passage) => this.#quote(passage));
+    hear("quote", ({ file_name: name, text }) => this.#quote(`[引用：${oneLine(name ?? "")}] `, text));
+    hear("open-library", () => this.#openLibrary());
     hear("persona", (passage) => this.persona.offer(passage));
     hear("filter", (limits) => this.filters.limit(limits));
     hear("choices", (choices) => { this.options.last = choices; });
@@ -158,10 +161,28 @@ export class Desk {
     this.#drafts.write(this.#conversation ?? null, { text });
   }
 
-  #quote(passage) {
+  #openLibrary() {
+    const caret = this.#caret();
+    openLibrary({
+      left: caret,
+      replaces: this.persona.firstWords,
+      setPersona: (item) => this.persona.take(item),
+      quote: ({ batch_name: batch, title, content }) => this.#quote(t("libraryLead", { batch, title }), content),
+    });
+  }
+
+  #quote(lead, text) {
+    const caret = this.#caret();
     for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
-    const { put, of } = insertQuote(this.box.box, passage, this.box.maxChars);
+    caret();
+    const { put, of } = insertQuote(this.box.box, lead, text, this.box.maxChars);
     if (put < of) this.say(put ? "quoteCut" : "quoteNoRoom", { put, of });
+  }
+
+  /** A dialog that closes gives the box its focus back, with the caret at its beginning: this puts it where it was. */
+  #caret() {
+    const { selectionStart: start, selectionEnd: end } = this.box.box;
+    return () => this.box.box.setSelectionRange(start, end);
   }
 
   #giveBack(question, id, images = []) {

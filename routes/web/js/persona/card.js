@@ -68,11 +68,20 @@ export class PersonaCard {
     }
   }
 
+  /** An item of the library, which was read on its card. */
+  take({ batch_name: batch, title, content }) {
+    return this.#set(this.#place, { name: title, text: content, batch_name: batch, item: title });
+  }
+
+  /** The first words of the persona that another would replace; "" for none. */
+  get firstWords() {
+    return this.#persona ? `${firstWords(this.#persona.text, FEW_CHARS)}…` : "";
+  }
+
   /** The bus's "persona": the passage is shown first, and becomes one only when the person says so. */
-  offer({ file_name: name, text, document_id: document, chunk_id: chunk }) {
-    if (document) this.#fileNames.set(document, name);
-    const origin = { ...(document ? { document_id: document } : {}), ...(chunk ? { chunk_id: chunk } : {}) };
-    return this.#write({ name: "", text: text ?? "" }, origin, name || "?");
+  offer({ file_name: name, text, ...origin }) {
+    if (origin.document_id) this.#fileNames.set(origin.document_id, name);
+    return this.#write({ name: "", text: text ?? "" }, originOf(origin), name || "?");
   }
 
   /** Typed anew, or from where the dialog was closed the last time. */
@@ -90,7 +99,7 @@ export class PersonaCard {
 
   async #write(start, origin, source = "") {
     const place = this.#place;
-    const replaces = this.#persona && this.#persona.text !== start.text ? `${firstWords(this.#persona.text, FEW_CHARS)}…` : "";
+    const replaces = this.#persona?.text !== start.text ? this.firstWords : "";
     const save = (typed) => this.#set(place, { ...typed, ...origin });
     const left = await writePersona({ start, source, replaces, maxChars: this.maxChars, save });
     // A passage can be chosen again; what was typed cannot.
@@ -157,7 +166,9 @@ export class PersonaCard {
   }
 
   async #tellSource(node) {
-    if (!this.#persona.document_id) return;
+    const { batch_name: batch, document_id: document } = this.#persona;
+    if (batch) setText(node, "personaFrom", { name: batch });
+    if (!document) return;
     const name = await this.#sourceName();
     setText(node, name ? "personaFrom" : "personaFromUnknown", { name });
   }
@@ -170,6 +181,6 @@ export class PersonaCard {
   }
 }
 
-const originOf = ({ document_id: document, chunk_id: chunk }) =>
-  ({ ...(document ? { document_id: document } : {}), ...(chunk ? { chunk_id: chunk } : {}) });
+const ORIGIN = ["document_id", "chunk_id", "batch_name", "item"];
+const originOf = (from) => Object.fromEntries(ORIGIN.filter((name) => from[name]).map((name) => [name, from[name]]));
 const button = (key, act) => el("button", { class: "text-button", type: "button", i18n: key, on: { click: act } });

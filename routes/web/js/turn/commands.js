@@ -1,12 +1,15 @@
 /** The slash commands, as the server reads them: a question's first word, in any case and width. */
 
-/** `text` is what completing writes; `argument` is the words for what is to be typed after it. */
+import { language } from "../base/i18n.js";
+
+/** `text` is what completing writes (`english`: on a page in English); `argument` is the words for what is to be typed after it. */
 const COMMANDS = [
   { text: "/help", does: "commandHelp" },
   { text: "/clear", does: "commandClear" },
   { text: "/persona", does: "commandPersona" },
   { text: "/persona ", argument: "commandPersonaText", does: "commandPersonaSet" },
   { text: "/persona clear", does: "commandPersonaClear" },
+  { text: "/模块", english: "/library", does: "commandLibrary", opens: true }, // the page's own: never sent
   { text: "/remember ", argument: "commandPersonaText", does: "commandRemember" },
   { text: "/forget ", argument: "commandForgetWords", does: "commandForget" },
   { text: "/memories", does: "commandMemories" },
@@ -28,5 +31,7 @@ export function completions(text) {
   if (!/^[/\uff0f]/.test(text) || text.length > LONGEST) return [];
   const begun = text.normalize("NFKC").toLowerCase();
   if (["/persona ", "/remember ", "/forget "].includes(begun)) return [];
-  return COMMANDS.filter((command) => command.text.startsWith(begun));
+  return COMMANDS.filter(({ text: own, english = own }) => own.startsWith(begun) || english.startsWith(begun)).map(inLanguage);
 }
+
+const inLanguage = ({ english, ...command }) => (english && language() === "en" ? { ...command, text: english } : command);

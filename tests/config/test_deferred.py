@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.servers.commands import python
 
-DEFERRED = "import sys; from core.deferred import defer_llama_index, import_foreign; defer_llama_index(); "
+DEFERRED = "import sys; from config.deferred import defer_llama_index, import_foreign; defer_llama_index(); "
 IS_WHOLE = "print('llama_index.core.indices.base' in sys.modules, 'sqlalchemy' in sys.modules)"
 
 

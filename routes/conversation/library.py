@@ -1,0 +1,114 @@
+"""The library: modules of batches of items, to become a persona, a question's text or a prompt template."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from core.conversation.sessions import MAX_NAME_CHARS
+from core.library import MAX_ITEMS, Batch
+from routes.dependencies import Admin, ContainerDep, Owner
+from routes.openapi import WireRoute, errors
+from routes.wire import server as wire
+from routes.wire.fields import AtMost, PlainText
+
+router = APIRouter(tags=["library"], responses=errors(401, 422), route_class=WireRoute)
+
+MOST_TEMPLATES = 50
+FILE = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+Words = Annotated[PlainText, AtMost(MAX_NAME_CHARS), Query(description="Words that its title has in it.")]
+
+
+@router.get("/library")
+async def list_modules(container: ContainerDep, owner: Owner) -> wire.LibraryModules:
+    """Its modules, and the files that could not be read. The files are looked at again at each request."""
+    library = await container.library.read()
+    modules = [wire.LibraryModule(name=name, batches=len(each)) for name, each in library.modules.items()]
+    return wire.LibraryModules(modules=modules, problems=list(library.problems))
+
+
+@router.get("/library/{module}", responses=errors(404))
+async def list_batches(module: str, container: ContainerDep, owner: Owner) -> wire.LibraryBatches:
+    """The batches of one module."""
+    batches = await container.library.module(module)
+    return wire.LibraryBatches(module=module, batches=list(map(_name_reply, batches)))
+
+
+@router.get("/library/{module}/{batch}", responses=errors(404))
+async def read_batch(
+    module: str,
+    batch: str,
+    container: ContainerDep,
+    owner: Owner,
+    after: Annotated[int, Query(ge=0, le=MAX_ITEMS, description="`next` of the page before.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
+) -> wire.LibraryItems:
+    """The items of one batch, paged."""
+    read = await container.library.batch(module, batch)
+    end = after + limit
+    return wire.LibraryItems(
+        module=module,
+        batch_name=batch,
+        items=[wire.LibraryItem.model_validate(item) for item in read.items[after:end]],
+        next=end if end < len(read.items) else None,
+    )
+
+
+@router.put(
+    "/library/{module}/{batch}",
+    status_code=201,
+    openapi_extra=FILE,
+    responses={
+        200: {"model": wire.LibraryBatchName, "description": "It takes the place of the one before."},
+        **errors(403, 413),
+    },
+)
+async def write_batch(
+    module: str, batch: str, request: Request, response: Response, container: ContainerDep, admin: Admin
+) -> wire.LibraryBatchName:
+    """Upload a file; `batch` is its name with the ending: .md, .csv or .json. It is for everybody."""
+    written, is_new = await container.library.write(module, batch, await request.body())
+    if not is_new:
+        response.status_code = 200
+    return _name_reply(written)
+
+
+@router.delete("/library/{module}/{batch}", responses=errors(403, 404))
+async def delete_batch(
+    module: str, batch: str, container: ContainerDep, admin: Admin
+) -> wire.LibraryBatchName:
+    """Delete the batch's file. Personas that were set from it stay."""
+    return _name_reply(await container.library.delete(module, batch))
+
+
+@router.get("/templates")
+async def list_templates(
+    container: ContainerDep,
+    owner: Owner,
+    q: Words = "",
+    limit: Annotated[int, Query(ge=1, le=MOST_TEMPLATES, description="How many at most.")] = 8,
+) -> wire.PromptTemplates:
+    """Prompt templates: items with `{variables}` in their text, by the words of their titles."""
+    matches = (await container.library.read()).templates(q, limit)
+    return wire.PromptTemplates(
+        templates=[
+            wire.PromptTemplate(
+                module=batch.module,
+                batch_name=batch.name,
+                title=item.title,
+                content=item.content,
+                variables=list(item.variables),
+            )
+            for batch, item in matches
+        ]
+    )
+
+
+def _name_reply(batch: Batch) -> wire.LibraryBatchName:
+    return wire.LibraryBatchName(batch_name=batch.name, items=len(batch.items))

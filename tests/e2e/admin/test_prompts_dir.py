@@ -1,0 +1,136 @@
+"""PROMPTS_DIR: what a model is told in other words, judged by the bytes that it received."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.messages import PROMPTS, PromptLibrary
+from config.settings import Settings
+from core.errors import BadRequestError, StartRefusedError
+from tests.support.models.stub_llm import StubLLM, running_stub
+from tests.support.servers.app import App, make_settings, open_app
+
+KNOWN = "资料里写了退款要几天。退款在七天内到账。"
+
+
+@pytest.fixture
+def model() -> Iterator[StubLLM]:
+    with running_stub(StubLLM()) as stub:
+        yield stub
+
+
+def settings(folder: Path, model: StubLLM, **texts: str) -> Settings:
+    prompts = folder / "prompts"
+    prompts.mkdir()
+    for name, text in texts.items():
+        (prompts / f"{name.replace('__', '.')}.md").write_text(text, "utf-8")
+    models = {"openai_base_url": model.url, "openai_api_key": "x", "llm_model": "stub"}
+    return make_settings(
+        folder / "data",
+        models=models,
+        conversation={"prompts_dir": prompts},
+        retrieval={"knowledge": "always"},
+    )
+
+
+def sent(model: StubLLM) -> str:
+    return "\n".join(str(message["content"]) for message in model.bodies[-1]["messages"])
+
+
+async def reload(app: App) -> tuple[int, Any]:
+    response = await app.client.post("/admin/prompts/reload")
+    body = response.json()
+    return response.status_code, body["overridden"] if response.status_code == 200 else body["error"][
+        "message"
+    ]
+
+
+async def test_the_model_receives_the_overriding_texts_by_knowledge_and_thinking(
+    tmp_path: Path, model: StubLLM
+) -> None:
+    """Discriminates: a role whose text is taken from config/prompts all the same."""
+    texts = {
+        "general__zh": "无资料时这样说。",
+        "knowledge__zh": "有资料时这样说。",
+        "thinking__zh": "先想一想。",
+    }
+    intro = "资料见 {code} 的标签之间："
+    async with open_app(settings(tmp_path, model, **texts, knowledge_intro__zh=intro)) as app:
+        await app.ask("月亮有多远？")
+        assert "无资料时这样说。" in sent(model)
+        assert "先想一想。" not in sent(model)
+        await app.ask("月亮有多远？", thinking=True)
+        assert "无资料时这样说。\n\n先想一想。" in sent(model)
+        await app.add_text("refund.md", f"# 退款\n{KNOWN}")
+        await app.ask("退款要几天？")
+        assert "有资料时这样说。" in sent(model)
+        assert "资料见 " in sent(model)
+        assert "{code}" not in sent(model)
+        await app.ask("How many days does a refund take?")
+        assert (PROMPTS / "general.en.md").read_text("utf-8").strip()[:60] in sent(model)
+
+
+async def test_changed_files_are_read_when_asked_and_a_broken_one_keeps_the_old(
+    tmp_path: Path, model: StubLLM
+) -> None:
+    prompts = tmp_path / "prompts"
+    async with open_app(settings(tmp_path, model, general__zh="第一版。")) as app:
+        (prompts / "general.zh.md").write_text("第二版。", "utf-8")
+        await app.ask("月亮有多远？")
+        assert "第一版。" in sent(model)
+        assert await reload(app) == (200, ["general.zh"])
+        await app.ask("月亮有多远？")
+        assert "第二版。" in sent(model)
+        (prompts / "general.zh.md").write_text("第三版。", "utf-8")
+        (prompts / "knowledge_intro.zh.md").write_text("没有编号。", "utf-8")
+        assert await reload(app) == (422, "knowledge_intro.zh.md: the placeholder {code} is missing.")
+        await app.ask("月亮有多远？")
+        assert "第二版。" in sent(model)
+        for path in prompts.iterdir():
+            path.unlink()
+        assert await reload(app) == (200, [])
+        await app.ask("月亮有多远？")
+        assert (PROMPTS / "general.zh.md").read_text("utf-8").strip()[:20] in sent(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "refusal"),
+    [
+        ("generel.zh.md", "x", "generel.zh.md: there is no such prompt. Did you mean general.zh.md?"),
+        ("general.zh.txt", "x", "general.zh.txt: there is no such prompt. Did you mean general.zh.md?"),
+        ("general.zh.md", "一\n\n{name}", "general.zh.md, line 3: unknown placeholder {name}; it has none."),
+        (
+            "context.zh.md",
+            "{date}{weekday}\n{begun}{code}",
+            "line 2: unknown placeholder {code}; it has {begun}, {date}, {weekday}.",
+        ),
+        ("context.zh.md", "{date} {weekday}", "context.zh.md: the placeholder {begun} is missing."),
+        ("general.zh.md", "好\n坏".encode("gb18030"), "general.zh.md, line 1: not UTF-8."),
+        ("general.zh.md", b"good\n\nbad \xff", "general.zh.md, line 3: not UTF-8."),
+        ("general.zh.md", " \n", "general.zh.md: it is empty."),
+    ],
+)
+async def test_a_broken_file_stops_the_start_with_its_line(
+    tmp_path: Path, model: StubLLM, name: str, content: str | bytes, refusal: str
+) -> None:
+    chosen = settings(tmp_path, model)
+    (tmp_path / "prompts" / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(StartRefusedError) as refused:
+        async with open_app(chosen):
+            pass
+    assert str(refused.value).startswith("PROMPTS_DIR is refused: ")
+    assert refusal in str(refused.value)
+
+
+def test_every_own_text_may_stand_in_the_folder_as_it_is(tmp_path: Path) -> None:
+    """Discriminates: braces of JSON in a prompt taken for placeholders."""
+    for path in PROMPTS.glob("*.md"):
+        (tmp_path / path.name).write_text(f"\ufeff{path.read_text('utf-8')}", "utf-8")
+    (tmp_path / ".hidden").write_text("x", "utf-8")
+    assert len(PromptLibrary(tmp_path).reload()) == len(list(PROMPTS.glob("*.md")))
+    with pytest.raises(BadRequestError, match="no folder"):
+        PromptLibrary(tmp_path / "nowhere")
