@@ -23,7 +23,7 @@ class BackupsHandler:
         return self._folder
 
     async def create(self, keep: int | None = None, *, reason: str = "request") -> BackupReport:
-        """With `keep` older archives are deleted afterwards; `reason` is "request" or "command".
+        """With `keep` older archives are deleted afterwards; `reason` is "request", "command" or "clean-up".
 
         Raises BackupRunningError, DiskFullError, UnavailableError kinds.
         """
@@ -34,6 +34,11 @@ class BackupsHandler:
                 return await self._backups.create(self._folder, reason, keep=keep)
             except OSError as error:
                 raise UnavailableError(f"BACKUP_DIR cannot be used: {error.strerror or error}") from error
+
+    async def create_before(self, reason: str) -> str:
+        """What is about to be changed or deleted can be put back. Returns the archive's name; raises as
+        `create`."""
+        return (await self.create(reason=reason)).file
 
     async def list_all(self) -> list[ArchiveListing]:
         """Newest first; looked at quickly: list of contents and manifest, not the contents."""

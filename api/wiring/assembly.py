@@ -281,19 +281,9 @@ def make_history(
     receipts = ReceiptStore(store, names.operations_collection)
     space = StoreSpace(store, [spec.name for spec in collection_specs(names)], receipts, utc_now_us)
     backups = BackupsHandler(Backups(store, names, snapshots), names.backups)
-
-    async def back_up() -> str:
-        return (await backups.create(reason="clean-up")).file
-
     records = SessionRecords(store, names.session_collection)
-    retention = Retention(
-        turns,
-        records,
-        traces,
-        receipts,
-        space,
-        back_up=back_up if conversation.backup_before_cleanup else None,
-    )
+    back_up = partial(backups.create_before, "clean-up") if conversation.backup_before_cleanup else None
+    retention = Retention(turns, records, traces, receipts, space, back_up=back_up)
     return History(
         settings=settings,
         store=store,
@@ -323,12 +313,11 @@ def _backfill(
     receipts: ReceiptStore,
     backups: BackupsHandler,
 ) -> Backfill:
-    async def back_up(reason: str) -> str:
-        return (await backups.create(reason=reason)).file
-
     conversations, sessions = names.conversation_collection, names.session_collection
     documents = UnsearchedDocuments(store, names)
-    return Backfill(turns, store, conversations, sessions, embedding, receipts, back_up, documents)
+    return Backfill(
+        turns, store, conversations, sessions, embedding, receipts, backups.create_before, documents
+    )
 
 
 def _put_together(
