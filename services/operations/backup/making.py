@@ -74,7 +74,8 @@ class Backups:
     async def create(
         self, folder: Path, reason: str, *, name: str = "", keep: int | None = None
     ) -> BackupReport:
-        """`reason` is who asked: "request", "command" or "clean-up". With `keep` older archives of ours are deleted.
+        """`reason` is what it was made for: "request", "command" or "clean-up". With `keep` older archives of
+        ours are deleted.
 
         Raises BackupRunningError, DiskFullError, StoreUnavailableError, FileExistsError and other OSErrors;
         no part of an archive stays then.
