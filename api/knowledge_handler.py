@@ -293,24 +293,30 @@ class KnowledgeHandler:
                 tool_calls=unfinished(stored),
                 images=tuple([each.image for each in request.images]),
             )
-            await self._images.files.keep(turn_id, request.images)
             if command is None and request.how.knowledge != "never":
                 self._pipeline.queries.begin(request.question, request.how.date)
-            if stored is not None:  # what was summed up of its first run is no longer what it says
-                await self._pipeline.summaries.forget(session_id, request.owner, [turn_id])
-            await self._pipeline.conversations.add_conversation_turn(turn)
-            await self._images.files.settle(turn_id, turn.images)
-            failpoint("turn.begun")
-            try:
-                await self._sessions.touch(session, request.question, turn_id)
-            except StoreUnavailableError:
-                self._pipeline.conversations.keep_interrupted(turn)
-                raise
+            await self._store_begun(turn, session, request, is_retry=stored is not None)
             plan = TurnPlan(request, turn, branch, session, models, command)
             run = TurnRun(self._pipeline, plan, self._server.disconnect_grace_s)
             run.stream.expect_reader()
             self._running.start(run)
         return run.stream
+
+    async def _store_begun(
+        self, turn: Turn, session: Session, request: TurnRequest, *, is_retry: bool
+    ) -> None:
+        """The turn with its images, and that its session goes on. Raises StoreUnavailableError."""
+        await self._images.files.keep(turn.turn_id, request.images)
+        if is_retry:  # what was summed up of its first run is no longer what it says
+            await self._pipeline.summaries.forget(turn.session_id, turn.owner, [turn.turn_id])
+        await self._pipeline.conversations.add_conversation_turn(turn)
+        await self._images.files.settle(turn.turn_id, turn.images)
+        failpoint("turn.begun")
+        try:
+            await self._sessions.touch(session, request.question, turn.turn_id)
+        except StoreUnavailableError:
+            self._pipeline.conversations.keep_interrupted(turn)
+            raise
 
     async def _check_same_request(self, stored: Turn, request: TurnRequest, original: TurnRequest) -> None:
         """A turn id names one request for ever; somebody else's is answered as a conflict, not as a hint."""

@@ -139,7 +139,7 @@ def _csv(text: str) -> Iterator[tuple[str | None, str | None]]:
         names = {(name or "").strip().lower(): name for name in rows.fieldnames or ()}
         title, content = _first_of(names, _TITLES), _first_of(names, _CONTENTS)
         if title is None or content is None:
-            raise BadRequestError("line 1 must name the columns: title and content (标题, 内容).")
+            raise BadRequestError('line 1 must name the columns: title (or "标题") and content (or "内容").')
         for row in rows:
             if row[title] or row[content]:
                 yield row[title], row[content]

@@ -15,7 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("api", "config", "core", "routes", "scripts", "services")
-PROTOCOL_LITERALS = ("正在进行混合检索...", "用户: ", "助手: ")  # old clients and stored vectors know these
+# old clients, stored vectors and texts that people have put into their questions know these
+PROTOCOL_LITERALS = ("正在进行混合检索...", "用户: ", "助手: ", "[引用: ", "标题: ", "内容: ")
 
 HAN = r"[\u3400-\u4dbf\u4e00-\u9fff]"
 HALF_WIDTH = re.compile(rf"{HAN}(?:[,:;!?()]|\.(?![\w/]))|[,;:!?()]{HAN}")

@@ -180,12 +180,8 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
 
     Raises StartRefusedError (one plain line) when the configuration or the data does not allow a start.
     """
-    conversation = settings.conversation
-    check_schedule(conversation, settings.knowledge.sync_cron)
-    load_question_filters(conversation.question_filters, conversation.blocked_words)
-    load_answer_filters(conversation.answer_filters, conversation.blocked_words)
-    prompts = open_prompts(conversation)
-    refuse_unusable(settings.store.data_dir)
+    _refuse_unusable(settings)
+    prompts = open_prompts(settings.conversation)
     async with AsyncExitStack() as stack:
         embedding = await stack.enter_async_context(open_embedding(settings.models, wrap))
         opener = LLMOpener(settings, stack)
@@ -368,8 +364,7 @@ def _put_together(
         memories=memories,
         tools=tools,
         models=models,
-        library=open_library(settings.store),
-        prompts=history.prompts,
+        library=open_library(settings.store), prompts=history.prompts,
     )  # fmt: skip
 
 
@@ -487,13 +482,14 @@ def _pipeline(
     tools: Sequence[ToolSource],
 ) -> Pipeline:
     settings, store, library = history.settings, history.store, history.prompts
+    conversation = settings.conversation
     neighbours = Neighbours(store, settings.store.knowledge_collection)
     widen_tokens = settings.retrieval.widen_tokens
     turns, recall = history.conversations.turns, history.conversations.recall
     return Pipeline(
         conversations=history.conversations,
         summaries=history.summaries,
-        queries=QueryBuilder(history.embedding, today_in(settings.conversation)),
+        queries=QueryBuilder(history.embedding, today_in(conversation)),
         retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
         reranking=RerankService(
             reranker, settings.retrieval, history.embedding.name, history.calibrations.current
@@ -503,14 +499,10 @@ def _pipeline(
         prompts=prompts,
         commands=CommandRunner(history.sessions, MemoryCommands(memories), personas),
         metrics=metrics,
-        question_filter=load_question_filters(
-            settings.conversation.question_filters, settings.conversation.blocked_words
-        ),
-        answer_filters=load_answer_filters(
-            settings.conversation.answer_filters, settings.conversation.blocked_words
-        ),
+        question_filter=load_question_filters(conversation.question_filters, conversation.blocked_words),
+        answer_filters=load_answer_filters(conversation.answer_filters, conversation.blocked_words),
         qa_log=history.qa_log,
-        keeps_prompts=settings.conversation.prompt_keep_days > 0,
+        keeps_prompts=conversation.prompt_keep_days > 0,
         max_answer_chars=settings.models.max_answer_chars,
         threshold=settings.retrieval.rerank_score_threshold,
         judged_top_n=settings.retrieval.reranker_input_top_n,
@@ -522,7 +514,7 @@ def _pipeline(
         precedence=knowledge.precedence,
         failure_text=FailureTexts(settings.models, mask_of(settings)),
         memories=history.recall,
-        episodes=Episodes(turns, recall, now_in(settings.conversation)),
+        episodes=Episodes(turns, recall, now_in(conversation)),
         learning=memories.learning,
         tools=ToolBox(tools, settings.tools, history.conversations.save_tool_calls),
         widener=Widener(neighbours, widen_tokens) if widen_tokens else None,
@@ -530,6 +522,15 @@ def _pipeline(
 
 
 # Before and beside the first questions.
+
+
+def _refuse_unusable(settings: Settings) -> None:
+    """What can be known before anything is opened. Raises StartRefusedError."""
+    conversation = settings.conversation
+    check_schedule(conversation, settings.knowledge.sync_cron)
+    load_question_filters(conversation.question_filters, conversation.blocked_words)
+    load_answer_filters(conversation.answer_filters, conversation.blocked_words)
+    refuse_unusable(settings.store.data_dir)
 
 
 def _check_named_models(settings: Settings, llms: LLMService) -> None:

@@ -69,9 +69,17 @@ def live_server(folder: Path, **environment: str) -> Iterator[Live]:
         model = {"OPENAI_BASE_URL": stub.url, "OPENAI_API_KEY": "none", "LLM_MODEL": "stub"}
         with running_server(folder, LOAD_SAMPLE="false", **{**model, **environment}) as server:
             _add_document(server.url)
+            _choose_thinking(server.url)
             live = Live(server.url, stub)
             yield live
             live.release()
+
+
+def _choose_thinking(url: str) -> None:
+    """What a person chose last: conversations begin with thinking shown."""
+    session = f"{url}/sessions/{httpx.post(f'{url}/sessions', json={}).json()['session_id']}"
+    httpx.patch(session, json={"thinking": True}).raise_for_status()
+    httpx.delete(session).raise_for_status()
 
 
 def _add_document(url: str) -> None:

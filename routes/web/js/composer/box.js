@@ -9,7 +9,7 @@ import { Stops } from "./stops.js";
 const DEFAULT_MAX_CHARS = 8000;
 const COUNT_FROM = 0.9;
 const TALL_CHARS = 5000; // surely taller than the box may be
-const OPENS_LIBRARY = /(?:^|\n)[ \t]*[/\uff0f](?:模块|library)\s*$/i; // the last line: what stands above it stays
+const OPENS_LIBRARY = new RegExp(String.raw`(?:^|\n)[ \t]*[/\uff0f](?:模块|library)\s*$`, "i"); // the last line: what stands above it stays
 const GROWS_BY_ITSELF = CSS.supports("field-sizing", "content");
 
 // 229: Safari ends the composition before it tells us about the key that ended it.
