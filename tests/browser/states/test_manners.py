@@ -116,7 +116,7 @@ async def test_esc_in_a_menu_leaves_the_running_answer_alone(page: Page, server_
     """Discriminates: a menu that neither stops the key nor prevents its default."""
     chat = bring(server_url, "旁边的")
     stops: list[str] = []
-    page.on("request", lambda request: stops.append(request.url) if "/stop" in request.url else None)
+    page.on("request", lambda request: stops.append(request.url) if request.url.endswith("/stop") else None)
     await page.route("**/knowledge_chat_conversation", lambda route: None)  # it never ends
     await page.goto(server_url)
     await ask(page, "慢慢来")

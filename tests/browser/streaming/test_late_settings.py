@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.composer.composing import BOX, Served, served, session_in
 from tests.browser.documents.panel import open_panel
@@ -138,10 +138,16 @@ async def test_a_question_goes_to_the_chosen_model_before_the_models_are_listed(
     page: Page, desk: Served
 ) -> None:
     """Discriminates: the default one, whatever the reader chose the last time."""
-    await page.add_init_script("localStorage.setItem('wenmai.model', 'mine')")
+
+    async def chosen_last(route: Route) -> None:
+        listed = await route.fetch()
+        await route.fulfill(response=listed, json={**await listed.json(), "choices": {"model_id": "mine"}})
+
+    await page.route(re.compile(r"/sessions\?"), chosen_last)
     listing = await hold(page, r"/models$")
     await page.goto(desk.url)
     await listing.begun.acquire()
+    await page.wait_for_selector("#sessions:not([aria-busy])")
     async with page.expect_request(ASK) as asked:
         await ask(page, "灯塔的灯每晚亮多久\uff1f")
     assert '"model_id":"mine"' in str((await asked.value).post_data)
@@ -149,7 +155,7 @@ async def test_a_question_goes_to_the_chosen_model_before_the_models_are_listed(
     await answered(page, 1, "failed")
     async with page.expect_request(ASK) as asked:
         await ask(page, "灯塔在哪里\uff1f")
-    assert "model_id" not in str((await asked.value).post_data), "it is not among them"
+    assert '"mine"' not in str((await asked.value).post_data), "it is not among them"
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

@@ -82,9 +82,10 @@ class WireWorld:
         return httpx.get(self.server.url + path, timeout=30).raise_for_status().json()
 
     async def ask(self, model_id: str, *, limit_s: float = 60, **body: Any) -> tuple[str, RawReply]:
-        """Ask a new question of this model, read to the end; returns the tag of its upstream calls too."""
-        tag = new_tag()
-        return tag, await ask(self.port, question(tag), model_id=model_id, limit_s=limit_s, **body)
+        """Ask a new question of this model, thinking shown, read to the end; returns the tag of its upstream
+        calls too."""
+        tag, asked = new_tag(), {"model_id": model_id, "thinking": True, **body}
+        return tag, await ask(self.port, question(tag), limit_s=limit_s, **asked)
 
     async def stored(self, turn_id: str) -> dict[str, Any]:
         """The turn as GET /turns/{id} tells it, once it runs no more; {} when there is none."""
