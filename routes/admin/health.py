@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from core.conversation.sessions import MAX_PERSONA_CHARS
+from core.errors import LLMUnavailableError
 from core.tools import SEARCH_TOOL
 from routes.dependencies import (
     LOCAL_OWNER,
@@ -96,7 +97,7 @@ async def list_stored_models(container: ContainerDep, admin: Admin) -> StoredMod
     return StoredModels(models=container.models.tables())
 
 
-@router.get("/admin/models/available", tags=["admin"], responses=errors(401, 403, 404, 422, 503))
+@router.get("/admin/models/available", tags=["admin"], responses=errors(401, 403, 404, 422))
 async def list_available_models(
     container: ContainerDep,
     admin: Admin,
@@ -110,8 +111,11 @@ async def list_available_models(
     """What a model's server offers: that of a model of wenmai.toml, of one that was added, or one that is
     named."""
     table = {"provider": provider, "base_url": base_url, "api_key_env": api_key_env}
-    listed = await container.models.available(model_id, table)
-    return AvailableModels(models=[AvailableModel.model_validate(each) for each in listed])
+    try:
+        listed = await container.models.available(model_id, table)
+    except LLMUnavailableError as error:  # an answer to the question, as for one that is checked
+        return AvailableModels(models=[], message=str(error))
+    return AvailableModels(models=[AvailableModel.model_validate(each) for each in listed], message="")
 
 
 ModelId = Annotated[

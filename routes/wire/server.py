@@ -106,9 +106,10 @@ class AvailableModel(Reply):
 class AvailableModels(Reply):
     """What a server offers."""
 
-    model_config = example({"models": [{"name": "deepseek-chat", "window": 0}]})
+    model_config = example({"models": [{"name": "deepseek-chat", "window": 0}], "message": ""})
 
     models: list[AvailableModel] = Field(description="In the server's order.")
+    message: str = Field(description="Why the server told nothing; empty when it did.")
 
 
 class ModelAnswer(Reply):

@@ -22,13 +22,13 @@ class Part:
 
 PARTS = {
     "quick": Part(
-        minutes=12,
+        minutes=9,
         checks=(("ruff", "format", "--check", "."), ("ruff", "check", "."), ("lint-imports",)),
         beside=("mypy",),
         tests=((*TOGETHER, "-m", "not full and not alone"),),
     ),
     "full": Part(
-        minutes=25,
+        minutes=17,
         checks=(),
         beside=None,
         tests=((*TOGETHER, "-m", "full and not alone"), ("-m", "alone")),
