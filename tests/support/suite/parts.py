@@ -22,7 +22,7 @@ class Part:
 
 PARTS = {
     "quick": Part(
-        minutes=9,
+        minutes=10,
         checks=(("ruff", "format", "--check", "."), ("ruff", "check", "."), ("lint-imports",)),
         beside=("mypy",),
         tests=((*TOGETHER, "-m", "not full and not alone"),),
