@@ -335,6 +335,9 @@ class RetrievalSettings(Section):
     widen_tokens: int = Field(0, ge=0, le=2_000)
 
 
+HTTP_PROVIDERS = ("openai", "anthropic")  # the others load files and classes of this machine
+
+
 class LLMSettings(Section):
     """One `[llms.<model_id>]` table. `api_key_env` names an environment variable that holds the key."""
 
@@ -364,19 +367,19 @@ class LLMSettings(Section):
         """There it would be stored with every prompt."""
         sent = (*self.options, *(self.thinking_on or ()), *(self.thinking_off or ()))
         secret = next((name for name in sent if is_secret_name(name)), None)
-        if secret is not None and self.provider in ("openai", "anthropic", "gguf"):
+        if secret is not None and self.provider in (*HTTP_PROVIDERS, "gguf"):
             raise ValueError(f"options go into the request's body, but not {secret}: set api_key beside them")
         return self
 
     @model_validator(mode="after")
     def _can_be_sent_images(self) -> Self:
-        if self.vision and (self.provider not in ("openai", "anthropic") or self.layout == "flat"):
+        if self.vision and (self.provider not in HTTP_PROVIDERS or self.layout == "flat"):
             raise ValueError("vision is for provider openai or anthropic, and not for layout flat")
         return self
 
     @model_validator(mode="after")
     def _names_its_model(self) -> Self:
-        if self.provider in ("openai", "anthropic", "gguf") and not self.model:
+        if self.provider in (*HTTP_PROVIDERS, "gguf") and not self.model:
             raise ValueError(f"a table with provider = {self.provider!r} needs model")
         return self
 

@@ -17,7 +17,7 @@ from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW
 from llama_index.core.llms.llm import LLM
 
 import config
-from config.settings import LLMSettings
+from config.settings import HTTP_PROVIDERS, LLMSettings
 from core.errors import LLMRefusedError, LLMUnavailableError, UnknownModelError
 from core.llm_wrapper import LLMDelta, LLMStreamWrapper
 from core.prompt.budget import estimate_prompt_tokens
@@ -142,7 +142,7 @@ class ModelEntry:
     @property
     def takes_tools(self) -> bool:
         """Whether calls of tools can be offered in its provider's form."""
-        return self.provider in ("openai", "anthropic") and not self.completes_now
+        return self.provider in HTTP_PROVIDERS and not self.completes_now
 
     @property
     def takes_images(self) -> bool:

@@ -16,7 +16,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from pydantic import ValidationError
 
 from api.messages import FailureTexts
-from config.settings import LLMSettings, ModelSettings
+from config.settings import HTTP_PROVIDERS, LLMSettings, ModelSettings
 from core.errors import (
     BadRequestError,
     ConflictError,
@@ -34,7 +34,6 @@ from services.store.pages import scroll_all
 log = structlog.get_logger()
 
 RECORD = "model"
-PROVIDERS = ("openai", "anthropic")  # the others load files and classes of this machine
 _IDS = uuid.UUID("0d6e7b0e-4c58-4a53-8d2a-6a0c9a4c2f11")
 _OWN_KEYS = ("QDRANT_API_KEY", "EMBEDDING_API_KEY", "RERANKER_API_KEY")
 
@@ -111,7 +110,7 @@ class ModelsHandler:
         if model_id and known is None:
             raise UnknownModelError("model_id: no such table, neither in wenmai.toml nor here.")
         settings = known or self._checked({"model": "any", **table})
-        if settings.provider not in PROVIDERS:
+        if settings.provider not in HTTP_PROVIDERS:
             raise BadRequestError(f"provider: {settings.provider} has no list of models.")
         try:
             return await self._list(model_id or "new", settings)
@@ -130,8 +129,8 @@ class ModelsHandler:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             where = ".".join(map(str, first["loc"])) or "body"
             raise BadRequestError(f"{where}: {first['msg']}") from None
-        if settings.provider not in PROVIDERS:
-            raise BadRequestError(f"provider: {' or '.join(PROVIDERS)}; others belong in wenmai.toml.")
+        if settings.provider not in HTTP_PROVIDERS:
+            raise BadRequestError(f"provider: {' or '.join(HTTP_PROVIDERS)}; others belong in wenmai.toml.")
         if "@" in urlsplit(settings.base_url or "").netloc:
             raise BadRequestError("base_url: without a name and a password; api_key_env names the key.")
         self._check_key(settings)

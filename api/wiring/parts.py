@@ -23,6 +23,7 @@ from config.deferred import import_foreign
 from config.secrets import Mask
 from config.settings import (
     EMBEDDED_FOLDER,
+    HTTP_PROVIDERS,
     ConversationSettings,
     LLMSettings,
     ModelSettings,
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
 SAMPLE_FOLDER = Path(__file__).parents[2] / "docs" / "guide"
 SAMPLE_MARKER = "sample-loaded"
 DEFAULT_OPENAI_MODEL = "gpt-4o-mini"
-HTTP_PROVIDERS = ("openai", "anthropic")
 REASON_CHARS = 200  # of what a class says of its options
 T = TypeVar("T")
 WrapEmbedding = Callable[[BaseEmbedding, str], BaseEmbedding]

@@ -12,7 +12,15 @@ import warnings
 from PIL import Image, ImageOps, UnidentifiedImageError, WebPImagePlugin  # noqa: F401 - registers WebP
 
 from core.errors import ImageRefusedError, UnreadableDocumentError
-from core.images import KEPT_SIDE, MAX_IMAGE_PIXELS, SIGNATURES, ImageData, ImageFault, hash_of
+from core.images import (
+    KEPT_SIDE,
+    MAX_IMAGE_BYTES,
+    MAX_IMAGE_PIXELS,
+    SIGNATURES,
+    ImageData,
+    ImageFault,
+    hash_of,
+)
 from core.images import Image as KeptImage
 from services.knowledge.parsing.pieces import Drawn, ParseLimits, Reply, Request
 from services.knowledge.parsing.process import ConfinedWork
@@ -146,5 +154,5 @@ def _is_as_asked(drawn: Drawn) -> bool:
         signature is not None
         and drawn.content.startswith(signature)
         and all(1 <= side <= KEPT_SIDE for side in sides)
-        and len(drawn.content) <= MAX_IMAGE_PIXELS
+        and len(drawn.content) <= MAX_IMAGE_BYTES
     )

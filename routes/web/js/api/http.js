@@ -1,13 +1,24 @@
 /** The server's HTTP API. Every refusal becomes an ApiError; a broken connection stays a TypeError. */
 
 import { tell } from "../base/bus.js";
-import { language } from "../base/i18n.js";
+import { setText } from "../base/dom.js";
+import { causeOf, language } from "../base/i18n.js";
 
 export class ApiError extends Error {
   /** `retryAfterS`: when the server asks to come again, 0 when it did not say. */
   constructor(status, { code = "", message = "", retryable = false, request_id = "" } = {}, retryAfterS = 0) {
     super(message || `HTTP ${status}`);
     Object.assign(this, { status, code, retryable, requestId: request_id, retryAfterS });
+  }
+}
+
+/** Does the work of a dialog; why it failed is written into its `notice`. */
+export async function orNotice(notice, work) {
+  notice.textContent = "";
+  try {
+    await work();
+  } catch (error) {
+    setText(notice, error instanceof ApiError ? causeOf(error) : "unreachable");
   }
 }
 

@@ -1,9 +1,8 @@
 /** The library's picker: module, batch, item. An item becomes the persona, or text in the question box. */
 
 import { listBatches, listItems, listModules } from "../api/library.js";
-import { ApiError } from "../api/http.js";
+import { orNotice } from "../api/http.js";
 import { el, icon, setText } from "../base/dom.js";
-import { causeOf } from "../base/i18n.js";
 import { firstChars } from "../base/insert.js";
 import { wordsFor } from "../persona/dialog.js";
 
@@ -49,7 +48,7 @@ class Picker {
   /** `from`: the name to come back to. */
   #go(trail, from = "") {
     const going = ++this.#going;
-    return this.#try(async () => {
+    return orNotice(this.#notice, async () => {
       const content = await this.#content(trail);
       if (going !== this.#going) return; // something else was opened meanwhile
       this.#trail = trail;
@@ -58,15 +57,6 @@ class Picker {
       const entries = this.#entries();
       (entries.find(({ dataset }) => dataset.name === from) ?? entries[0] ?? this.#body.querySelector("[tabindex]"))?.focus();
     });
-  }
-
-  async #try(work) {
-    this.#notice.textContent = "";
-    try {
-      await work();
-    } catch (error) {
-      setText(this.#notice, error instanceof ApiError ? causeOf(error) : "unreachable");
-    }
   }
 
   #content(trail) {
@@ -98,7 +88,7 @@ class Picker {
     const add = ({ items, next }) => {
       entries.append(...items.map((item) => el("li", {}, this.#entry({ name: item.title, item }, { text: excerpt(item.content) }))));
       more.hidden = next === null;
-      more.onclick = () => this.#try(async () => {
+      more.onclick = () => orNotice(this.#notice, async () => {
         const at = entries.childElementCount;
         add(await listItems(module, batch, next));
         entries.children[at].firstElementChild.focus();

@@ -1,11 +1,11 @@
 /** Links by which others read a branch: made, listed with the day they end, taken back. */
 
-import { ApiError } from "../api/http.js";
+import { orNotice } from "../api/http.js";
 import { createShare, listShares, revokeShare } from "../api/sessions.js";
 import { copyText } from "../base/clipboard.js";
 import { showDialog } from "../base/dialogs.js";
-import { el, icon, setText } from "../base/dom.js";
-import { causeOf, formatDay } from "../base/i18n.js";
+import { el, icon } from "../base/dom.js";
+import { formatDay } from "../base/i18n.js";
 
 const DAYS = [1, 7, 30, 365];
 const USUAL_DAYS = 7;
@@ -36,7 +36,7 @@ class Shares {
       this.#fresh, this.#list, this.#notice,
       el("div", { class: "dialog-actions" }, el("button", { class: "button", value: "", i18n: "close" })),
     ], "small-dialog");
-    this.#try(() => this.#read());
+    orNotice(this.#notice, () => this.#read());
     return closed;
   }
 
@@ -45,7 +45,7 @@ class Shares {
   }
 
   #make() {
-    return this.#try(async () => {
+    return orNotice(this.#notice, async () => {
       const options = { expire_days: Number(this.#days.value), passages: this.#passages.checked };
       this.#showAddress((await createShare(this.sessionId, { ...options, ...(this.leaf && { leaf: this.leaf }) })).url);
       await this.#read();
@@ -62,7 +62,7 @@ class Shares {
   }
 
   #item({ share_id: shareId, expires_at: end, passages }) {
-    const revoke = () => this.#try(async () => {
+    const revoke = () => orNotice(this.#notice, async () => {
       await revokeShare(this.sessionId, shareId);
       this.#fresh.hidden = true; // it may be this one's
       await this.#read();
@@ -70,14 +70,5 @@ class Shares {
     return el("li", { "data-share": shareId },
       el("span", { i18n: [passages ? "shareEndsWithPassages" : "shareEnds", { day: formatDay(new Date(end)) }] }),
       el("button", { class: "text-button", type: "button", i18n: "shareRevoke", on: { click: revoke } }));
-  }
-
-  async #try(work) {
-    this.#notice.textContent = "";
-    try {
-      await work();
-    } catch (error) {
-      setText(this.#notice, error instanceof ApiError ? causeOf(error) : "unreachable");
-    }
   }
 }
