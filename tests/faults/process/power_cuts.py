@@ -20,6 +20,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import httpx
 import psutil
@@ -28,7 +29,7 @@ from tests.faults.outcome import Fault, Outcome
 from tests.faults.process.kills import Killing
 from tests.faults.world.client import open_client
 from tests.faults.world.echo_model import open_echo_model
-from tests.faults.world.ledger import DOCUMENT
+from tests.faults.world.ledger import DOCUMENT, Acknowledged
 from tests.faults.world.server_world import open_world
 from tests.faults.world.warm_start import open_warm
 
@@ -121,6 +122,11 @@ class Cutting(Killing):
         await super().trial(number)
         await asyncio.gather(*changers)
         await self._check(f"trial {number}")
+
+    def _body(self, mine: list[Acknowledged], choice: Random) -> dict[str, Any]:
+        """With the best passage alone: one beside it may be of a document that a changer deletes, which takes
+        it out of the turn."""
+        return super()._body(mine, choice) | {"rerank_top_n": 1}
 
     async def _kill(self) -> str:
         """At a random moment, or right after something was acknowledged. What is acknowledged after the cut
