@@ -1,14 +1,14 @@
-"""Candidates for a question: the dense and the sparse list of every form in one round trip, then fused."""
+"""Candidates for a question: the dense and the sparse list of every form in one round trip, fused, and what
+the best of them hold in another."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 from qdrant_client.http.models import QueryResponse
 
 from config.settings import RetrievalSettings
@@ -23,7 +23,7 @@ from core.knowledge import (
 )
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
 from services.knowledge.chunks import CHUNK_FIELDS, SIGNS, read_chunk
-from services.store.dialect import Condition, Filter, QueryRequest, ScoredPoint, VectorStore
+from services.store.dialect import Condition, Filter, QueryRequest, Record, ScoredPoint, VectorStore
 from services.store.filters import any_of, equals, in_range, of_sample, sparse_vector
 
 DENSE = "dense"
@@ -54,16 +54,14 @@ def _lists_of(query: Query) -> list[tuple[int, str]]:
     ]
 
 
-def _request(
-    form: QueryForm, kind: str, point_filter: Filter, limit: int, payload: bool = False, vector: bool = False
-) -> QueryRequest:
+def _request(form: QueryForm, kind: str, point_filter: Filter, limit: int) -> QueryRequest:
+    """For ids and scores: most of what the lists hold goes no further."""
     return QueryRequest(
         query=list(form.dense) if kind == DENSE else sparse_vector(form.sparse),
         using=kind,
         filter=point_filter,
         limit=limit,
-        with_payload=CHUNK_FIELDS if payload else False,
-        with_vector=[DENSE] if vector else False,
+        with_payload=False,
     )
 
 
@@ -81,20 +79,15 @@ class _Ranking:
 class _Entry:
     """What all lists together say of one chunk: by form, its score and rank in each kind of list."""
 
-    point: ScoredPoint
     dense: dict[int, tuple[float, int]] = field(default_factory=dict)
     sparse: dict[int, tuple[float, int]] = field(default_factory=dict)
-    vector: Sequence[float] | None = None
 
-    def note(self, ranking: _Ranking, point: ScoredPoint, rank: int) -> None:
-        (self.dense if ranking.kind == DENSE else self.sparse)[ranking.form] = point.score, rank
-        if self.vector is None and isinstance(point.vector, dict):
-            self.vector = cast(Sequence[float] | None, point.vector.get(DENSE))
+    def note(self, ranking: _Ranking, score: float, rank: int) -> None:
+        (self.dense if ranking.kind == DENSE else self.sparse)[ranking.form] = score, rank
 
-    def matches(self, forms: NDArray[np.float64]) -> tuple[FormMatch, ...]:
-        """Form by form. A list scores only its own form, and the list by words none: the chunk's cosine to
-        the others is taken from the vector it came with (unit length)."""
-        cosines = [None] * len(forms) if self.vector is None else (forms @ np.asarray(self.vector)).tolist()
+    def matches(self, cosines: Sequence[float | None]) -> tuple[FormMatch, ...]:
+        """Form by form. A list scores its own form alone, the list by words none: `cosines` are the chunk's
+        to all of them."""
         return tuple(
             FormMatch(*self.dense.get(number, (cosine, None)), *self.sparse.get(number, (0.0, None)))
             for number, cosine in enumerate(cosines)
@@ -143,82 +136,102 @@ class Retriever:
         candidates, crowded = await self._look(query, point_filter, depth)
         if crowded:
             candidates, _ = await self._look(query, point_filter, DEEPER * depth)
-        return await self._with_signs(candidates) if query.tokens else candidates
-
-    async def _with_signs(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Read of those alone that go on: in every list they would be most of the answer."""
-        ids = [candidate.chunk.chunk_id for candidate in candidates]
-        records = await self._store.retrieve(self._collection, ids=ids, with_payload=[SIGNS]) if ids else []
-        signs = {str(record.id): str((record.payload or {}).get(SIGNS, "")) for record in records}
-        return [replace(each, signs=signs.get(each.chunk.chunk_id, "")) for each in candidates]
+        return candidates
 
     async def _look(self, query: Query, point_filter: Filter, depth: int) -> tuple[list[Candidate], bool]:
         """Also whether copies took places that others, further down the lists, could have had."""
         lists = _lists_of(query)
-        # the score of one list says nothing of the other forms, nor of what words alone have found
-        requests = [
-            _request(
-                query.forms[form], kind, point_filter, depth, True, kind == SPARSE or len(query.forms) > 1
-            )
-            for form, kind in lists
-        ]
+        requests = [_request(query.forms[form], kind, point_filter, depth) for form, kind in lists]
         responses = await self._store.query_batch_points(self._collection, requests)
         trusts = {DENSE: self._fusion.dense_weight, SPARSE: self._fusion.sparse_weight}
         rankings = [
             _Ranking(form, kind, query.forms[form].weight * trusts[kind], response.points)
             for (form, kind), response in zip(lists, responses, strict=True)
         ]
-        candidates, copies = self._fuse(query, rankings)
-        short = copies > 0 and len(candidates) < self._settings.reranker_input_top_n
-        return candidates, short and any(len(ranking.points) >= depth for ranking in rankings)
-
-    def _fuse(self, query: Query, rankings: list[_Ranking]) -> tuple[list[Candidate], int]:
-        """The candidates, and how many copies of them were left out on the way."""
-        entries: dict[str, _Entry] = {}
-        for ranking in rankings:
-            for rank, point in enumerate(ranking.points, start=1):
-                if _says_anything(point):
-                    entries.setdefault(str(point.id), _Entry(point)).note(ranking, point, rank)
         fused = reciprocal_rank_fusion(
-            [[str(point.id) for point in ranking.points if str(point.id) in entries] for ranking in rankings],
+            [[str(point.id) for point in ranking.points] for ranking in rankings],
             [ranking.weight for ranking in rankings],
             self._fusion.k,
         )
-        forms = np.asarray([form.dense for form in query.forms], dtype=float)
-        most = self._settings.reranker_input_top_n
-        firsts: dict[tuple[str, ...], Candidate] = {}
-        copies = 0
-        for key, score in fused:
-            words = _words_of(entries[key].point)
-            if words in firsts:
-                copies += 1
-            elif len(firsts) < most:
-                firsts[words] = _candidate(entries[key], forms, score)
+        records, copies = await self._firsts([key for key, _ in fused], signs=query.tokens is not None)
+        short = copies > 0 and len(records) < self._settings.reranker_input_top_n
+        crowded = short and any(len(ranking.points) >= depth for ranking in rankings)
+        return _candidates(query, rankings, dict(fused), records), crowded
+
+    async def _firsts(self, ids: Sequence[str], *, signs: bool) -> tuple[list[Record], int]:
+        """Of these, best first, as many as go on, and how many copies of them were left out on the way."""
+        most, fields = self._settings.reranker_input_top_n, [*CHUNK_FIELDS, *([SIGNS] if signs else [])]
+        firsts: dict[tuple[str, ...], Record] = {}
+        copies = read = dropped = 0
+        while len(firsts) < most and read < len(ids):
+            page = ids[read : read + most - len(firsts) + dropped]
+            records = await self._store.retrieve(
+                self._collection, page, with_payload=fields, with_vectors=[DENSE]
+            )
+            by_id = {str(record.id): record for record in records}
+            for record in (by_id[each] for each in page if each in by_id):
+                if not _says_anything(record):
+                    continue
+                copies += _words_of(record) in firsts
+                if len(firsts) < most:
+                    firsts.setdefault(_words_of(record), record)
+            read += len(page)
+            dropped = read - len(firsts)
         return list(firsts.values()), copies
 
 
-def _says_anything(point: ScoredPoint) -> bool:
+def _says_anything(record: Record) -> bool:
     """!!! ??? is near to any question that is near to nothing."""
-    return any(map(str.isalnum, str((point.payload or {}).get("text", ""))))
+    return any(map(str.isalnum, str((record.payload or {}).get("text", ""))))
 
 
-def _words_of(point: ScoredPoint) -> tuple[str, ...]:
+def _words_of(record: Record) -> tuple[str, ...]:
     """What is searched of the chunk: copies have all of it in common. Another heading or date is no copy."""
-    payload = point.payload or {}
+    payload = record.payload or {}
     return tuple(str(payload.get(field, "")) for field in ("heading", "date", "text"))
 
 
-def _candidate(entry: _Entry, forms: NDArray[np.float64], fused: float) -> Candidate:
+def _candidates(
+    query: Query, rankings: Sequence[_Ranking], fused: Mapping[str, float], records: Sequence[Record]
+) -> list[Candidate]:
+    entries = {str(record.id): _Entry() for record in records}
+    for ranking in rankings:
+        for rank, point in enumerate(ranking.points, start=1):
+            if entry := entries.get(str(point.id)):
+                entry.note(ranking, point.score, rank)
+    return [
+        _candidate(record, entries[str(record.id)], cosines, fused[str(record.id)])
+        for record, cosines in zip(records, _cosines(query, records), strict=True)
+    ]
+
+
+def _cosines(query: Query, records: Sequence[Record]) -> list[list[float | None]]:
+    """By record, of its vector (unit length) to every form; None where it has none. All in one product: each
+    lets go of the interpreter's lock, which others would take."""
+    forms = np.asarray([form.dense for form in query.forms], dtype=float)
+    vectors = [_dense_of(record) for record in records]
+    nothing = [math.nan] * forms.shape[1]
+    rows = np.array([nothing if vector is None else vector for vector in vectors]).reshape(-1, forms.shape[1])
+    return [[None if math.isnan(cosine) else cosine for cosine in row] for row in (rows @ forms.T).tolist()]
+
+
+def _dense_of(record: Record) -> Sequence[float] | None:
+    vectors = record.vector
+    return cast(Sequence[float] | None, vectors.get(DENSE)) if isinstance(vectors, dict) else None
+
+
+def _candidate(record: Record, entry: _Entry, cosines: Sequence[float | None], fused: float) -> Candidate:
     """`dense` is the question's as it was asked; of the rest the best of all forms."""
-    matches = entry.matches(forms)
+    matches = entry.matches(cosines)
     return Candidate(
-        chunk=read_chunk(entry.point.payload),
+        chunk=read_chunk(record.payload),
         dense=matches[0].dense,
         sparse=max((score for score, _ in entry.sparse.values()), default=None),
         dense_rank=min((rank for _, rank in entry.dense.values()), default=None),
         sparse_rank=min((rank for _, rank in entry.sparse.values()), default=None),
         fused=fused,
         matches=matches,
+        signs=str((record.payload or {}).get(SIGNS, "")),
     )
 
 

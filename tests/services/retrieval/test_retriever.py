@@ -43,10 +43,15 @@ class CountingStore:
     def __init__(self, store: VectorStore) -> None:
         self._store = store
         self.batches: list[int] = []
+        self.read: list[int] = []
 
     async def query_batch_points(self, name: str, requests: Sequence[Any]) -> list[models.QueryResponse]:
         self.batches.append(len(requests))
         return await self._store.query_batch_points(name, requests)
+
+    async def retrieve(self, name: str, ids: Sequence[str], **contents: Any) -> list[models.Record]:
+        self.read.append(len(ids))
+        return await self._store.retrieve(name, ids, **contents)
 
 
 @pytest.fixture
@@ -87,11 +92,16 @@ async def test_only_ready_chunks_of_the_owners_are_found(store: VectorStore) -> 
     assert await retriever(store).search(query, []) == []
 
 
-async def test_all_lists_of_all_forms_come_in_one_round_trip(store: VectorStore) -> None:
+async def test_all_lists_of_all_forms_come_in_one_round_trip_and_what_they_found_in_another(
+    store: VectorStore,
+) -> None:
     counting = CountingStore(store)
     query = ask(form("它呢？", [1.0, 0.0]), form("专业版的费用 它呢？", [0.0, 1.0]))
     await retriever(counting).search(query, [OWNER])
-    assert counting.batches == [3]  # the first form has stop words only, so no sparse list
+    assert (counting.batches, len(counting.read)) == (
+        [3],
+        1,
+    )  # the first form has stop words only, so no sparse list
 
 
 async def test_a_chunk_found_by_words_alone_still_has_its_cosine(store: VectorStore) -> None:
