@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing
@@ -295,12 +296,21 @@ class KnowledgeHandler:
             )
             if command is None and request.how.knowledge != "never":
                 self._pipeline.queries.begin(request.question, request.how.date)
-            await self._store_begun(turn, session, request, is_retry=stored is not None)
-            plan = TurnPlan(request, turn, branch, session, models, command)
+            recent, _ = await asyncio.gather(
+                self._recent(branch), self._store_begun(turn, session, request, is_retry=stored is not None)
+            )
+            plan = TurnPlan(request, turn, branch, session, models, recent, command)
             run = TurnRun(self._pipeline, plan, self._server.disconnect_grace_s)
             run.stream.expect_reader()
             self._running.start(run)
         return run.stream
+
+    async def _recent(self, branch: Branch) -> list[Turn] | None:
+        """Read while the turn is stored; None: to be read again, by whom the stream can be told of failing."""
+        try:
+            return await self._pipeline.conversations.get_recent_history(branch)
+        except StoreUnavailableError:
+            return None
 
     async def _store_begun(
         self, turn: Turn, session: Session, request: TurnRequest, *, is_retry: bool
@@ -309,14 +319,19 @@ class KnowledgeHandler:
         await self._images.files.keep(turn.turn_id, request.images)
         if is_retry:  # what was summed up of its first run is no longer what it says
             await self._pipeline.summaries.forget(turn.session_id, turn.owner, [turn.turn_id])
-        await self._pipeline.conversations.add_conversation_turn(turn)
-        await self._images.files.settle(turn.turn_id, turn.images)
+        failures = await asyncio.gather(  # their changes share a flush
+            self._pipeline.conversations.add_conversation_turn(turn),
+            self._sessions.touch(session, request.question, turn.turn_id),
+            return_exceptions=True,
+        )
+        if failures[0] is None:
+            await self._images.files.settle(turn.turn_id, turn.images)
         failpoint("turn.begun")
-        try:
-            await self._sessions.touch(session, request.question, turn.turn_id)
-        except StoreUnavailableError:
-            self._pipeline.conversations.keep_interrupted(turn)
-            raise
+        for failure in failures:
+            if isinstance(failure, BaseException):
+                if failures[0] is None and isinstance(failure, StoreUnavailableError):
+                    self._pipeline.conversations.keep_interrupted(turn)
+                raise failure
 
     async def _check_same_request(self, stored: Turn, request: TurnRequest, original: TurnRequest) -> None:
         """A turn id names one request for ever; somebody else's is answered as a conflict, not as a hint."""

@@ -113,10 +113,13 @@ class Gathering:
     that a phrase knows is embedded when its turn has been stored. `rewritten_from` are the turns that a
     rewritten question was made of."""
 
-    def __init__(self, pipeline: Pipeline, branch: Branch, turn: Turn, report: Report) -> None:
+    def __init__(
+        self, pipeline: Pipeline, branch: Branch, turn: Turn, recent: list[Turn] | None, report: Report
+    ) -> None:
         self._pipeline = pipeline
         self._branch = branch
         self._turn = turn
+        self._recent = recent
         self._report = report
         self._owners = pipeline.owners(turn.owner)
         self._fallback_reported = False
@@ -128,7 +131,9 @@ class Gathering:
     async def run(self, top_n: int, models: TurnModels, lap: Lap) -> Gathered:
         """Raises StoreUnavailableError, EmbeddingUnavailableError."""
         conversations = self._pipeline.conversations
-        recent = await conversations.get_recent_history(self._branch)
+        recent = self._recent
+        if recent is None:
+            recent = await conversations.get_recent_history(self._branch)
         self._warn_of_lost(len(conversations.recent_ids(self._branch)) - len(recent))
         use = self._use()
         talk = None if use == "always" else self._talk_by_phrase(recent)

@@ -61,13 +61,15 @@ TOOL_CALLS = "tool_calls"
 
 @dataclass(frozen=True, slots=True)
 class TurnPlan:
-    """What is decided before the first byte: the turn as stored so far, and what it will be made with."""
+    """What is decided before the first byte: the turn as stored so far, and what it will be made with.
+    `recent` are the turns that its prompt repeats, oldest first; None: yet to be read."""
 
     request: TurnRequest
     turn: Turn
     branch: Branch
     session: Session
     models: TurnModels
+    recent: list[Turn] | None = None
     command: Command | None = None
 
 
@@ -82,7 +84,7 @@ class TurnRun:
         self._plan = plan
         self._notes = TurnNotes()
         self._language = pipeline.prompts.language(plan.turn.question)
-        self._gathering = Gathering(pipeline, plan.branch, plan.turn, self._status)
+        self._gathering = Gathering(pipeline, plan.branch, plan.turn, plan.recent, self._status)
         model = plan.models.answer
         self._answer = Answer(
             pipeline.answer_filters,

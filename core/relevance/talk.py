@@ -88,18 +88,19 @@ def _spoken(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Phrases:
-    """Those that say a kind of talk, and all that may stand in it, by their first character."""
+    """Those that say a kind of talk, all that may stand in it, and how long these are, by their first
+    character."""
 
     says: frozenset[str]
-    all: Mapping[str, list[str]]
+    all: frozenset[str]
+    lengths: Mapping[str, list[int]]
 
     def at(self, spoken: str, at: int) -> Iterator[tuple[int, bool]]:
         """Where the phrases that stand here end, behind the blank, and whether they say the kind."""
-        for phrase in self.all.get(spoken[at], ()):
-            end = at + len(phrase)
-            if not spoken.startswith(phrase, at) or _cuts_word(spoken, end):
-                continue
-            yield end + (spoken[end : end + 1] == " "), phrase in self.says
+        for length in self.lengths.get(spoken[at], ()):
+            phrase, end = spoken[at : at + length], at + length
+            if end <= len(spoken) and phrase in self.all and not _cuts_word(spoken, end):
+                yield end + (spoken[end : end + 1] == " "), phrase in self.says
 
 
 def _cuts_word(spoken: str, end: int) -> bool:
@@ -170,10 +171,11 @@ def _of_kind(
 ) -> _Phrases:
     says = frozenset(phrase for text in table["says"].values() for phrase in _expanded(text, words))
     beside = {phrase for text in table.get("beside", {}).values() for phrase in _expanded(text, words)}
-    by_first: dict[str, list[str]] = {}
-    for phrase in says | beside | weightless:
-        by_first.setdefault(phrase[0], []).append(phrase)
-    return _Phrases(says, by_first)
+    phrases = says | beside | weightless
+    lengths: dict[str, set[int]] = {}
+    for phrase in phrases:
+        lengths.setdefault(phrase[0], set()).add(len(phrase))
+    return _Phrases(says, phrases, {first: sorted(each) for first, each in lengths.items()})
 
 
 def _split(text: str) -> Iterator[str]:

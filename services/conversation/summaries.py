@@ -45,6 +45,7 @@ log = structlog.get_logger()
 NEAREST = 32  # summaries read at first; what they cover together is far beyond an ordinary conversation
 MAX_KNOWN = 2_000  # summaries without their texts: some 8 MB
 MAX_GOING = 10_000
+MAX_SIZES = 50_000  # about 8 MB
 GOING_S = 60.0  # how long a turn may still be there after its summaries are forgotten
 _SUMMARY = TypeAdapter(Summary)
 _HOLDS_NONE = is_empty("summary_start")
@@ -253,6 +254,7 @@ class SummaryService:
         self._most_tokens = most_tokens
         self._share = shares_of(knowledge=settings.knowledge_share, answer=settings.answer_share).summary
         self._jobs: dict[str, _Job] = {}
+        self._sizes: LRUCache[str, int] = LRUCache(MAX_SIZES)  # in tokens, of turns that were read
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def applicable(self, nodes: Sequence[TurnNode]) -> AppliedSummary | None:
@@ -270,6 +272,7 @@ class SummaryService:
 
     def after_turn(self, nodes: Sequence[TurnNode], turn: Turn) -> None:
         """See in the background whether the branch (root → parent) that `turn` ends has grown long."""
+        self._sizes[turn.turn_id] = estimate_tokens(turn.question) + estimate_tokens(turn.answer)
         older = self._older(nodes, turn)
         if not older or turn.session_id in self._jobs or not self._settings.compress_after_tokens:
             return
@@ -285,6 +288,8 @@ class SummaryService:
         `owner` None: the session's, whoever that is. Returns how many. Raises StoreUnavailableError.
         """
         await _cut_off([job for job in [self._jobs.get(session_id)] if job is not None])
+        for turn_id in turn_ids:
+            self._sizes.pop(turn_id, None)
         return await self._records.forget(session_id, owner, turn_ids)
 
     async def idle(self) -> None:
@@ -341,6 +346,8 @@ class SummaryService:
     async def _uncovered(self, turn_ids: Sequence[str]) -> list[SummarySource]:
         """The turns with their texts, as many as this job can take; none when they are not worth it yet."""
         least, most = self._settings.compress_after_tokens, MAX_STEPS * STEP_TOKENS
+        if sum(self._sizes.get(turn_id, least + 1) for turn_id in turn_ids) <= least:
+            return []
         turns: list[SummarySource] = []
         tokens = 0
         for batch in batches(turn_ids, READ_AT_ONCE):
@@ -349,7 +356,9 @@ class SummaryService:
             if len(sources) < len(read):
                 return []  # a turn is gone: the branch is not what it was
             turns += [turn for turn in sources if turn.answer.strip()]
-            tokens += sum(estimate_tokens(turn.question) + estimate_tokens(turn.answer) for turn in sources)
+            sizes = [estimate_tokens(turn.question) + estimate_tokens(turn.answer) for turn in sources]
+            self._sizes.update(zip(batch, sizes, strict=True))
+            tokens += sum(sizes)
             if tokens > max(least, most):
                 break
         return turns if tokens > least else []

@@ -104,12 +104,12 @@ def to_payload(turn: Turn) -> dict[str, Any]:
     """The JSON object that is stored; `context_docs` names the file of each passage in `sources`, best first.
     Earlier versions wrote the ids of the chunks there."""
     payload = {
-        **asdict(turn),
+        **{field.name: getattr(turn, field.name) for field in fields(turn)},
         "user_query": turn.question,
         "assistant_response": turn.answer,
         "timestamp": turn.timestamp,
         "context_docs": [citation.file_name for citation in turn.sources],
-        "filters": None if turn.filters.limits_nothing else asdict(turn.filters),
+        "filters": None if turn.filters.limits_nothing else turn.filters,
         **summary_payload(turn.summary),
         **feedback_payload(turn.feedback),
         **rewritten_payload(turn.rewritten),

@@ -97,11 +97,15 @@ class ClockWatch:
         self._trusted_us = self._ahead_us()
 
 
+PAUSE_S = 0.1  # a client that asks on at once is not to meet the work that waited for it to end
+
+
 class Activity:
-    """Counts what is going on; `quiet` waits until nothing is."""
+    """Counts what is going on; `quiet` waits until nothing has been for PAUSE_S."""
 
     def __init__(self) -> None:
         self._going_on = 0
+        self._pause: asyncio.TimerHandle | None = None
         self._quiet = asyncio.Event()
         self._quiet.set()
 
@@ -109,12 +113,14 @@ class Activity:
     def going_on(self) -> Iterator[None]:
         self._going_on += 1
         self._quiet.clear()
+        if self._pause is not None:
+            self._pause.cancel()
         try:
             yield
         finally:
             self._going_on -= 1
             if not self._going_on:
-                self._quiet.set()
+                self._pause = asyncio.get_running_loop().call_later(PAUSE_S, self._quiet.set)
 
     async def quiet(self, limit_s: float) -> None:
         """Return when nothing is going on, after `limit_s` seconds at the latest."""

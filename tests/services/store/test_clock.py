@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from services.store.clock import Activity, ClockWatch, boot_us
+from services.store.clock import PAUSE_S, Activity, ClockWatch, boot_us
 from tests.support.stores.schedule import HOUR_US, Clocks
 
 
@@ -50,6 +50,19 @@ async def test_it_is_quiet_when_the_last_of_several_has_ended() -> None:
             pass
         waiting = asyncio.create_task(activity.quiet(5))
         await asyncio.sleep(0.01)  # it has begun to wait
+        assert not waiting.done()
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_a_pause_that_is_too_short_is_not_quiet() -> None:
+    """Discriminates: quiet as soon as nothing is going on: whoever asks on at once meets what waited."""
+    activity = Activity()
+    with activity.going_on():
+        waiting = asyncio.create_task(activity.quiet(5))
+    await asyncio.sleep(PAUSE_S / 4)
+    assert not waiting.done()
+    with activity.going_on():
+        await asyncio.sleep(2 * PAUSE_S)
         assert not waiting.done()
     await asyncio.wait_for(waiting, 1)
 
