@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, ClassVar
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -76,6 +76,9 @@ REFUSAL_PATIENCE_S = 5.0
 MAX_REPLY_BYTES = 8_000_000  # a list of all models there are is a tenth of that
 REPLY_S = 10.0
 LARGE_BYTES = 1 << 18  # images make a body so large
+FEW_STREAMS = 16  # whose tokens leave as they come
+PAUSE_S = 0.001  # between two reads, for each stream more
+LONGEST_PAUSE_S = 0.04  # nobody reads so fast
 DRAIN_S = 0.25  # for the end of the body after the end of the answer, so that the connection can be kept
 REASON_CHARS = 500  # of a refusal that are looked at: a server may repeat the whole request after its reason
 
@@ -104,7 +107,12 @@ async def open_model_client(read_timeout_s: float) -> AsyncGenerator[aiohttp.Cli
 
 
 class ModelStream:
-    """The body of an answer as it comes."""
+    """The body of an answer as it comes. Where many are read at once, each waits a little between two reads:
+    a token costs the loop a fifth of a millisecond from socket to socket, several that come together hardly
+    more, and whoever asks meanwhile waits behind all of them (docs/decisions/0056)."""
+
+    open: ClassVar[int] = 0
+    """How many this process is reading."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._content = response.content
@@ -113,6 +121,8 @@ class ModelStream:
 
     async def read(self) -> bytes:
         """What has come since the last read; b"" at a clean end. Raises LLMUnavailableError."""
+        if self._begun and ModelStream.open > FEW_STREAMS:
+            await asyncio.sleep(min(LONGEST_PAUSE_S, PAUSE_S * (ModelStream.open - FEW_STREAMS)))
         try:
             piece = await self._content.read(READ_BYTES)
         except _FAILURES as error:
@@ -157,7 +167,11 @@ async def post_stream(
     try:
         if response.status != 200:
             raise await _refusal(response)
-        yield ModelStream(response)
+        ModelStream.open += 1
+        try:
+            yield ModelStream(response)
+        finally:
+            ModelStream.open -= 1
     finally:
         response.close()
 

@@ -343,3 +343,26 @@ def test_a_long_line_in_small_pieces_takes_linear_time() -> None:
     for _ in range(180_000):
         reader.feed(b"12345")
     assert time.process_time() - start < 3
+
+
+WORDS = 12
+SLOWLY = [HI, 0.01] * WORDS
+
+
+async def words_of(llm: HttpLLM) -> list[str]:
+    async with aclosing(llm.stream_deltas(ASKED, Exchange())) as deltas:
+        return [delta.text async for delta in deltas if delta.text]
+
+
+async def test_where_many_answers_are_read_their_tokens_leave_a_few_at_a_time() -> None:
+    """Discriminates: a read for every token of every stream, behind all of which a new question waits; losing
+    or delaying what one stream alone has to say."""
+    many = model_http.FEW_STREAMS + 24
+    pieces = [*SLOWLY, STOP, DONE]
+    async with serving(Answer(pieces)) as stub, opened(stub.url) as llm:
+        alone = await words_of(llm)
+        crowd = await asyncio.gather(*(words_of(llm) for _ in range(many)))
+    assert {"".join(words) for words in [alone, *crowd]} == {"hi" * WORDS}
+    assert len(alone) >= WORDS - 2
+    assert sum(len(words) for words in crowd) < many * WORDS * 0.7
+    assert model_http.ModelStream.open == 0
