@@ -104,7 +104,8 @@ def main() -> None:
     options = parser.parse_args()
     attributes = HELD_OUT if options.held_out else ATTRIBUTES
     with tempfile.TemporaryDirectory() as folder:
-        settings = load_settings(store={"data_dir": Path(folder)})
+        conversation = {"context_lines": False}  # which tell the name whatever is asked
+        settings = load_settings(store={"data_dir": Path(folder)}, conversation=conversation)
         figures = asyncio.run(measure(settings, options.people, options.seed, attributes, shows=options.show))
     for name, value in figures.items():
         print(f"{name:24}{value:.3f}")

@@ -33,8 +33,9 @@ class Refusal(StrEnum):
 
 # Kinds of statements.
 
+NAME = "name"
 _ATTRIBUTES = {
-    "name": "名字 姓名 称呼 名称 name first_name full_name preferred_name",
+    NAME: "名字 姓名 称呼 名称 name first_name full_name preferred_name",
     "department": "部门 团队 小组 科室 department team group",
     "role": "职位 岗位 职业 职务 工作 job job_title role position title occupation profession",
     "place": "住址 地址 家庭住址 居住地 居住城市 城市 所在地 所在城市 address city home home_city residence "
@@ -64,7 +65,7 @@ _PERSON = re.compile(
     re.I,
 )
 _ZH_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"^(?:现在|已经|已)?(?:改名?)?叫做?(?P<v>.+)$"), "name"),
+    (re.compile(r"^(?:现在|已经|已)?(?:改名?)?叫做?(?P<v>.+)$"), NAME),
     (re.compile(r"^(?:现在|目前|已)?(?:居?住在|住|搬到了?|家在)(?P<v>.+?)了?$"), "place"),
     (re.compile(r"^(?:是|在|属于|来自|调到了?)(?P<v>.{1,16}?(?:部门?|组|团队|科室?))(?:的(?:员工|同事|人)?"
                 r"|工作|上班)?$"), "department"),
@@ -75,7 +76,7 @@ _ZH_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"^(?:每天)?(?:坐|骑|开|乘)(?P<v>.{1,8}?)(?:上班|去公司|通勤)$"), "commute"),
 )  # fmt: skip
 _EN_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"^(?:is |am )?(?:now )?(?:called|named|goes by|go by) (?P<v>.+)$", re.I), "name"),
+    (re.compile(r"^(?:is |am )?(?:now )?(?:called|named|goes by|go by) (?P<v>.+)$", re.I), NAME),
     (re.compile(r"^(?:now |currently )?(?:lives? in|moved to|resides? in|is based in|am based in)(?P<v>.+)$",
     re.I), "place"),
     (re.compile(r"^works? (?:in|for) (?:the )?(?P<v>.+ (?:department|team|group))$", re.I), "department"),

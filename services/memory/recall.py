@@ -37,7 +37,7 @@ class RecallScope:
 
 @dataclass(frozen=True, slots=True)
 class RecalledMemory:
-    """A memory and the probability that the question is about it; 1 for an instruction."""
+    """A memory and the probability that the question is about it; 1 for what holds whatever is asked."""
 
     memory: Memory
     chance: float
@@ -63,6 +63,7 @@ class MemoryRecall:
     ) -> None:
         self.records = records
         self._when, self._limit = settings.memory_recall, settings.memory_recall_limit
+        self._names_person = settings.context_lines and self._limit > 1
         self._spread = spread_of(embedding)
         self._clock = clock
         self._noting: set[asyncio.Task[None]] = set()
@@ -89,7 +90,8 @@ class MemoryRecall:
             return []
         standing, asked = await asyncio.gather(self._standing(scope.owner), self._asked(query, scope.owner))
         own = scope.session_id if self._when != "always" else None
-        among = [*standing[:MOST_INSTRUCTIONS], *asked]
+        ids = {each.memory.memory_id for each in standing}
+        among = [*standing, *(each for each in asked if each.memory.memory_id not in ids)]
         return [each for each in among if not own or each.memory.session_id != own]
 
     def choose(self, candidates: Sequence[RecalledMemory], shown: frozenset[str]) -> Recalled:
@@ -115,10 +117,13 @@ class MemoryRecall:
             await asyncio.wait(self._noting, timeout=CLOSE_S)
 
     async def _standing(self, owner: str) -> list[RecalledMemory]:
-        """Instructions that hold now, newest first."""
-        instructions = await self.records.instructions(owner)
+        """What holds whatever is asked, as of now: the newest instructions, and the person's name."""
         now = self._clock()
-        return [RecalledMemory(memory, 1.0) for memory in reversed(instructions) if memory.holds_at(now)]
+        holding = [each for each in await self.records.standing(owner) if each.holds_at(now)]
+        instructions = [each for each in holding if each.type is MemoryType.INSTRUCTION]
+        names = [each for each in holding if each.type is not MemoryType.INSTRUCTION and self._names_person]
+        chosen = [*instructions[: -MOST_INSTRUCTIONS - 1 : -1], *names[-1:]]
+        return [RecalledMemory(memory, 1.0) for memory in chosen]
 
     async def _asked(self, query: Query | None, owner: str) -> list[RecalledMemory]:
         if query is None:

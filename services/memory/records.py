@@ -11,7 +11,7 @@ import structlog
 from cachetools import LRUCache
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from core.memory.gate import statement_of
+from core.memory.gate import NAME, statement_of
 from core.memory.record import Memory, MemoryType
 from core.relevance.sparse import SparseTerms, encode_document
 from core.text import alike
@@ -35,6 +35,7 @@ DENSE = "dense"
 OWNERS_KNOWN = 10_000
 _SWITCHES = uuid.UUID("7d0c3f52-3f0a-4d6a-8b7e-5d7a3c1e9f10")
 _IS_SWITCH = equals("is_switch", True)
+_IS_INSTRUCTION = equals("type", MemoryType.INSTRUCTION.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class MemoryRecords:
         self._collection = collection
         self._alone = alone
         self._used: LRUCache[str, bool] = LRUCache(OWNERS_KNOWN)
-        self._wishes: LRUCache[str, list[str]] = LRUCache(OWNERS_KNOWN)  # ids: an erased one is not read
+        self._standing: LRUCache[str, list[str]] = LRUCache(OWNERS_KNOWN)  # ids: an erased one is not read
 
     async def put(self, memory: Memory, vector: Sequence[float] | None = None) -> None:
         """Write the whole memory, over whatever was there. Raises StoreUnavailableError."""
@@ -88,7 +89,7 @@ class MemoryRecords:
     def forget_known(self) -> None:
         """To be called by whoever has written to the collection past these records."""
         self._used.clear()
-        self._wishes.clear()
+        self._standing.clear()
 
     async def is_used_by(self, owner: str) -> bool:
         """Whether there may be a memory of this owner's, who wants any."""
@@ -114,14 +115,15 @@ class MemoryRecords:
         memories = [_read(each) async for each in scrolled]
         return sorted([memory for memory in memories if memory is not None], key=lambda each: each.created_us)
 
-    async def instructions(self, owner: str) -> list[Memory]:
-        """Oldest first. Among ten thousand memories they take a look at each, so which they are is kept."""
-        ids = self._wishes.get(owner)
+    async def standing(self, owner: str) -> list[Memory]:
+        """Instructions and names, oldest first. Among ten thousand memories they take a look at each, so
+        which they are is kept."""
+        ids = self._standing.get(owner)
         if ids is not None:
             return await self.get_many(ids, owner)
-        memories = await self.of_owner(owner, equals("type", MemoryType.INSTRUCTION.value))
+        memories = await self.of_owner(owner, Filter(should=[_IS_INSTRUCTION, equals("slot", NAME)]))
         if self._alone:
-            self._wishes[owner] = [memory.memory_id for memory in memories]
+            self._standing[owner] = [memory.memory_id for memory in memories]
         return memories
 
     async def of_slot(self, owner: str, slot: str) -> list[Memory]:

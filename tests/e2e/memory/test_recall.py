@@ -190,6 +190,31 @@ async def test_a_wish_for_the_answers_holds_whatever_is_asked_and_in_talk(tmp_pa
         assert lines_of("wish") == ["- 以后请用英文回答"]
 
 
+async def test_the_name_stands_in_the_bytes_that_are_sent_whatever_is_asked(tmp_path: Path) -> None:
+    """Discriminates: an older name, one beside the question's own answer twice, and one that nobody gave."""
+    conversation: dict[str, Any] = {"max_relevant_turns": 0}
+    with running_stub(StubLLM()) as stub:
+        model = {"provider": "openai", "base_url": stub.url, "api_key": "k", "model": "m"}
+        sections = {"models": {"llms": {"default": model}}}
+        async with open_app(make_settings(tmp_path, conversation=conversation, **sections)) as app:
+            await app.ask("How high is Mont Blanc?")
+            for said in ("My name is Alex", "My name is Sam", "I work in the sales team"):
+                await app.ask(f"/remember {said}")
+            for question in ("How high is Mont Blanc?", "What is my name?", "Thank you!"):
+                await app.ask(question)
+        conversation["context_lines"] = False
+        async with open_app(make_settings(tmp_path, conversation=conversation, **sections)) as app:
+            await app.ask("How high is Mont Blanc?")
+    unknown, unasked, asked, talk, off = (
+        json.loads(body)["messages"][0]["content"] for body in stub.raw_bodies
+    )
+    assert "My name" not in unknown
+    assert "Today is" in unknown
+    for system in (unasked, asked, talk):
+        assert re.search(r"\n<memory-(\d{6})>\n- My name is Sam\n</memory-\1>$", system)
+    assert "My name" not in off
+
+
 async def test_talk_about_what_is_known_is_told_too(tmp_path: Path) -> None:
     async with open_app(settings_of(tmp_path, "talk")) as app:
         await remember(app, a_memory("The user's name is Alex"))

@@ -157,13 +157,13 @@ async def test_only_the_owner_changes_a_memory(parts: Parts) -> None:
     assert await parts.memories.get_many([uid(1)], "somebody") == []
 
 
-async def test_instructions_are_known_by_their_ids_and_an_erased_one_is_not_read(parts: Parts) -> None:
+async def test_what_always_holds_is_known_by_its_ids_and_an_erased_one_is_not_read(parts: Parts) -> None:
     """Discriminates: a text kept in memory past its erasure, which another part of the server carries out."""
     alone = MemoryRecords(parts.store, MEMORIES, alone=True)
     await alone.put(replace(a_memory(1, 1), type=MemoryType.INSTRUCTION))
     await alone.put(a_memory(2, 1))
-    assert [memory.memory_id for memory in await alone.instructions("local")] == [uid(1)]
+    assert [memory.memory_id for memory in await alone.standing("local")] == [uid(1)]
     await alone.put(replace(a_memory(3, 2), type=MemoryType.INSTRUCTION))
-    assert [memory.memory_id for memory in await alone.instructions("local")] == [uid(1), uid(3)]
+    assert [memory.memory_id for memory in await alone.standing("local")] == [uid(1), uid(3)]
     await parts.memories.forget_turns([uid(1)])  # past it
-    assert [memory.memory_id for memory in await alone.instructions("local")] == [uid(3)]
+    assert [memory.memory_id for memory in await alone.standing("local")] == [uid(3)]
