@@ -437,6 +437,10 @@ class RunningTurns:
             self._release(session_id, owner)
             raise
 
+    def is_pending(self, session_id: str, owner: str) -> bool:
+        """Whether a turn of it runs here, so that `claim` refuses an exclusive one."""
+        return self._sessions[owner, session_id] > 0
+
     def start(self, run: TurnRun) -> None:
         """Run the turn as a task of its own; its claimed place is given back when it ends."""
         task = asyncio.create_task(self._run(run), name=f"turn {run.turn_id}")

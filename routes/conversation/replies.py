@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from api.sessions.shown_prompt import ShownPart, ShownPrompt
+from api.turn.run import RunningTurns
 from core.citing.citations import KnownDocuments
 from core.conversation.sessions import CHOICES, Session
 from core.conversation.turns import Summary, Turn, settled_calls
@@ -14,13 +15,16 @@ from routes.stream import citation_reply, warning_reply
 from routes.wire import turns
 
 
-def session_reply(session: Session, turn_count: int | None = None) -> turns.Session:
-    """`turn_count` is absent when it is not known."""
-    always = turns.Session.model_fields.keys() - {*CHOICES, "turn_count"}
-    body = {name: getattr(session, name) for name in always} | session.choices
-    if turn_count is not None:
-        body["turn_count"] = turn_count
+def session_reply(session: Session, **known: Any) -> turns.Session:
+    """`known`: its `turn_count` and `state`, absent where they are not."""
+    always = turns.Session.model_fields.keys() - {*CHOICES, "turn_count", "state"}
+    body = {name: getattr(session, name) for name in always} | session.choices | known
     return turns.Session.model_validate(body)
+
+
+def whole_session(running: RunningTurns, session: Session, turn_count: int) -> turns.Session:
+    pending = running.is_pending(session.session_id, session.owner)
+    return session_reply(session, turn_count=turn_count, state="pending" if pending else "idle")
 
 
 def turn_reply(turn: Turn, documents: KnownDocuments) -> turns.Turn:

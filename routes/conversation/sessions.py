@@ -14,7 +14,7 @@ from core.conversation.sessions import CHOICES, KEEP, SessionChange
 from core.dates import rfc3339
 from core.images import ENDINGS, MAX_IMAGES
 from core.operations.erasure import ErasedKind
-from routes.conversation.replies import prompt_reply, session_reply, turn_reply
+from routes.conversation.replies import prompt_reply, session_reply, turn_reply, whole_session
 from routes.dependencies import (
     ContainerDep,
     Owner,
@@ -72,7 +72,7 @@ async def list_sessions(
     """Newest first, paged. With `q`, a page may have few sessions or none and still name a `next`: a request
     looks at 10,000 titles at most."""
     page = await container.sessions.newest(owner, limit, before, q.strip())
-    listed = [session_reply(session, count) for session, count in page.sessions]
+    listed = [whole_session(container.running, session, count) for session, count in page.sessions]
     reply = SessionPage(sessions=listed, next=page.next_before_us)
     if before is not None or q.strip():
         return reply
@@ -87,13 +87,13 @@ async def create_session(
     container: ContainerDep, owner: Owner, body: Annotated[SessionBody, Depends(json_body(SessionBody))]
 ) -> Session:
     """An empty session; usually one is made by asking without a session_id."""
-    return session_reply(await container.sessions.create(owner, body.title), 0)
+    return session_reply(await container.sessions.create(owner, body.title), turn_count=0, state="idle")
 
 
 @router.get("/sessions/{session_id}")
 async def get_session(session_id: UUID, container: ContainerDep, owner: Owner) -> Session:
     """One session."""
-    return session_reply(*await container.sessions.get(str(session_id), owner))
+    return whole_session(container.running, *await container.sessions.get(str(session_id), owner))
 
 
 @router.patch(

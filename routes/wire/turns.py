@@ -416,7 +416,7 @@ class SessionChoices(Reply):
 class Session(SessionChoices):
     """A conversation."""
 
-    model_config = example({**_SESSION, "turn_count": 2})
+    model_config = example({**_SESSION, "turn_count": 2, "state": "idle"})
 
     session_id: str = Field(description="Its id.")
     title: str = Field(description="Its title, at first the first question.")
@@ -426,12 +426,16 @@ class Session(SessionChoices):
     expire_days: int | None = Field(description="Its own age limit in days; null: the server's.")
     persona: Persona | None = Field(description="Its own system prompt.")
     turn_count: int = absent("How many turns it has; absent where a change is answered.")
+    state: Literal["idle", "pending"] = absent(
+        "pending: a turn of it runs, and a question without parent_turn_id is refused (409 session_busy); "
+        "absent where a change is answered."
+    )
 
 
 class SessionPage(Reply):
     """A page of sessions."""
 
-    model_config = example({"sessions": [{**_SESSION, "turn_count": 2}], "next": None})
+    model_config = example({"sessions": [{**_SESSION, "turn_count": 2, "state": "idle"}], "next": None})
 
     sessions: list[Session] = Field(description="Newest first.")
     next: int | None = Field(description="`before` of the next page; null: this is the last one.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,8 @@ import pytest
 import pytest_asyncio
 
 from tests.services.conversation.stores import SESSIONS, TURNS
-from tests.support.servers.app import App, make_settings, open_app
+from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
+from tests.support.waiting import until
 from tests.support.wire.copies import branch, bring_in, qa, tree, uid
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -252,6 +254,30 @@ async def test_the_list_is_searched_by_title(tmp_path: Path) -> None:
             refused = await app.client.get("/sessions", params={"q": bad})
             assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_field")
             assert why in refused.json()["error"]["message"]
+
+
+async def test_a_session_is_pending_while_a_turn_of_it_runs(tmp_path: Path) -> None:
+    """Discriminates: every session while one is busy; a state that outlives its turn."""
+    async with open_app(make_settings(tmp_path, models={"llms": {"default": scripted("x", 30.0)}})) as app:
+        other = (await app.client.post("/sessions", json={"title": "Other"})).json()
+        session_id, turn_id = str(uuid.uuid4()), str(uuid.uuid4())
+        asking = asyncio.create_task(app.ask("Why?", session_id=session_id, turn_id=turn_id))
+        await until(lambda: len(app.container.running))
+
+        async def states() -> dict[str, str]:
+            listed = (await app.client.get("/sessions")).json()["sessions"]
+            single = [(await app.client.get(f"/sessions/{each['session_id']}")).json() for each in listed]
+            assert [each["state"] for each in listed] == [each["state"] for each in single]
+            return {each["session_id"]: each["state"] for each in listed}
+
+        assert await states() == {other["session_id"]: "idle", session_id: "pending"}
+        body = {"question": "And?", "session_id": session_id}
+        refused = await app.client.post(CHAT, json=body)
+        assert refused.json()["error"]["code"] == "session_busy"
+        await app.client.post(f"/turns/{turn_id}/stop")
+        await asking
+        await until(lambda: not len(app.container.running))
+        assert set((await states()).values()) == {other["state"]} == {"idle"}
 
 
 async def test_the_tree_tells_what_was_asked_in_one_short_line(app: App) -> None:
