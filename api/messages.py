@@ -70,6 +70,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "上下文放不下全部内容，已省略较早或次要的部分。",
         "Not everything fits into the model's window: older or lesser parts were left out.",
     ),
+    "summarized": (
+        "较早的对话已写成摘要，从这一轮起模型读到的是摘要。",
+        "Earlier turns were summed up: from this turn on the model reads the summary in their place.",
+    ),
     "turns_unreadable": (
         "本会话有无法读取的轮次，已跳过。",
         "Some turns of this session cannot be read and were skipped.",

@@ -35,6 +35,7 @@ from api.turn.talk import talk_reply
 from api.turn.tools import KnowledgeTool, TurnTools
 from core.conversation.branch import Branch
 from core.conversation.sessions import Command, Session, command_language
+from core.conversation.summaries import AppliedSummary
 from core.conversation.turns import PromptManifest, Turn, TurnRequest, TurnStage, TurnStatus, Usage, WarnCode
 from core.errors import (
     DiskFullError,
@@ -49,6 +50,7 @@ from core.errors import (
 )
 from core.failpoints import failpoint
 from core.prompt.exchange import Exchange
+from core.prompt.messages import Part
 from services.conversation.turns import TurnVectors
 from services.llm_service import ModelEntry
 from services.store.clock import Activity
@@ -209,6 +211,7 @@ class TurnRun:
         self.tools.give_room(int(model.context_window * RESULTS_SHARE), model.count_tokens)
         self._citing.expect(self._gathering.query, self._prompt.candidates, gathered.rewritten)
         self._remember(self._prompt, gathered)
+        self._tell_summarized(self._prompt, gathered.summary)
         return self._prompt
 
     def _remember(self, prompt: Prompt, gathered: Gathered) -> None:
@@ -219,6 +222,13 @@ class TurnRun:
         self._pipeline.memories.note_used(prompt.memories)
         memories = [remembered_fields(memory) for memory in prompt.memories]
         self._status(TurnStage.REMEMBERING, memories=memories)
+
+    def _tell_summarized(self, prompt: Prompt, summary: AppliedSummary | None) -> None:
+        """In the first turn of the branch that has it: it was made after the turn before had begun."""
+        if summary is None or summary.created_us <= self._plan.branch.nodes[-1].created_us:
+            return
+        if any(part.kept and part.part == Part.SUMMARY for part in prompt.parts):
+            self._warning(WarnCode.SUMMARIZED, turns=len(summary.covered))
 
     def _learn(self, model: ModelEntry) -> None:
         showed = self._answer.showed_thinking_first

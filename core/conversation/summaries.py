@@ -30,13 +30,15 @@ class SummarySource:
 
 @dataclass(frozen=True, slots=True)
 class AppliedSummary:
-    """The summary that holds on a branch, stored with `turn_id`: for the turns `covered`, from `start` on."""
+    """The summary that holds on a branch, stored with `turn_id`: for the turns `covered`, from `start` on.
+    `created_us` is UTC microseconds."""
 
     text: str
     covered: frozenset[str]
     turn_id: str
     start: str
     tokens: int
+    created_us: int = 0
 
 
 def nearest_applicable(branch: Sequence[str], stored: Mapping[str, Summary]) -> AppliedSummary | None:
@@ -55,7 +57,7 @@ def nearest_applicable(branch: Sequence[str], stored: Mapping[str, Summary]) -> 
         return None
     turn_id, nearest = next(reversed(holding.items()))
     covered = frozenset(_covered(turn_id, holding))
-    return AppliedSummary(nearest.text, covered, turn_id, nearest.start, nearest.tokens)
+    return AppliedSummary(nearest.text, covered, turn_id, nearest.start, nearest.tokens, nearest.created_us)
 
 
 def _holds(turn_id: str, summary: Summary, place: Mapping[str, int], holding: Mapping[str, Summary]) -> bool:

@@ -48,6 +48,7 @@ class WarnCode(StrEnum):
     RERANKER_UNAVAILABLE = "reranker_unavailable"
     ANSWER_CUT = "answer_cut"
     TOOLS_UNAVAILABLE = "tools_unavailable"
+    SUMMARIZED = "summarized"
 
 
 @dataclass(frozen=True, slots=True)

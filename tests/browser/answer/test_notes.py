@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from playwright.async_api import Page
 
 from tests.browser.support.driving import answered, ask
 from tests.browser.support.live import QUESTION, Live, live_server
 from tests.support.models.stub_llm import StubLLM, running_stub
+from tests.support.waiting import wait_until
 
 REWRITTEN = "灯塔的灯每晚亮几个小时"
 NOTES = (
@@ -62,6 +65,48 @@ async def test_a_warning_and_the_rewritten_question_stay_over_a_reload(page: Pag
         f"Searched again for “{REWRITTEN}”.",
         "The reranker could not be reached; the built-in one ranked this time.",
     ]
+
+
+class SummingStub(StubLLM):
+    def words_for(self, body: dict[str, Any]) -> tuple[str, ...]:
+        return (
+            ("船长姓李\n", "定在五月。") if "概括" in str(body["messages"][0]["content"])[:40] else self.words
+        )
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_a_line_says_that_a_summary_was_made_and_opens_it(
+    page: Page, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Discriminates: a line before there is one, or that is gone after a reload; another text."""
+    with running_stub(SummingStub(words=("好的。",))) as stub:
+        environment = {"OPENAI_BASE_URL": stub.url, "COMPRESS_AFTER_TOKENS": "200", "MAX_RECENT_TURNS": "1"}
+        with live_server(tmp_path_factory.mktemp("summing"), **environment) as server:
+            await page.goto(server.url)
+            for number in range(1, 4):
+                await ask(page, f"第{number}问\uff1a" + "船什么时候开\uff0c谁来开\uff0c开往哪里。" * 12)
+                await answered(page, turns=number)
+            assert await page.locator(".notes .text-button").count() == 0
+            await asyncio.to_thread(wait_until, lambda: _has_summary(server.url))
+            await ask(page, "那么\uff1f")
+            await answered(page, turns=4)
+            for reloaded in (False, True):
+                if reloaded:
+                    await page.reload()
+                    await answered(page, turns=4)
+                note = page.locator(".turn:nth-child(4) .notes li", has_text="轮已写成摘要")
+                await note.get_by_role("button", name="看摘要").click()
+                assert await page.inner_text("dialog .summary-text") == "船长姓李\n定在五月。"
+                await page.get_by_role("button", name="关闭").click()
+                assert await page.locator(".notes .text-button").count() == 1
+            await page.click("#language")
+            assert "earlier turns were summed up" in await page.inner_text(".turn:nth-child(4) .notes")
+
+
+def _has_summary(url: str) -> bool:
+    (session,) = httpx.get(f"{url}/sessions").json()["sessions"]
+    tree = httpx.get(f"{url}/sessions/{session['session_id']}/tree").json()["turns"]
+    return any(node["has_summary"] for node in tree)
 
 
 async def test_an_answer_that_was_cut_says_so_now_and_after_a_reload(page: Page, live: Live) -> None:

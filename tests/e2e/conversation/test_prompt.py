@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +251,43 @@ async def test_a_model_without_a_system_role_writes_summaries_too(tmp_path: Path
     assert any(node["has_summary"] for node in nodes)
     assert "summary" in [part["part"] for part in prompt["parts"] if part["kept"]]
     assert prompt["request"]["exact"] is True
+
+
+class SummingStub(StubLLM):
+    """A new summary each time it is told to write one."""
+
+    made = 0
+
+    def words_for(self, body: dict[str, Any]) -> tuple[str, ...]:
+        if not body["messages"][0]["content"].startswith("You summarise a conversation"):
+            return self.words
+        self.made += 1
+        return (f"SUMMARY {self.made}.",)
+
+
+async def test_the_first_turn_that_reads_a_new_summary_says_so(tmp_path: Path) -> None:
+    """Discriminates: saying it again in each later turn, or before the model is given it."""
+    long = " ".join(f"word{number}" for number in range(60))
+    with running_stub(SummingStub()) as stub:
+        settings = with_stub(tmp_path, stub, compress_after_tokens=200, max_recent_turns=1)
+        async with open_app(settings) as app:
+            turns = [await app.ask("Begin.", knowledge="never")]
+            session = {"session_id": turns[0].session_id, "knowledge": "never"}
+            for number in range(7):
+                turns.append(await app.ask(f"Question {number}: {long}", **session))
+                await app.container.summaries.idle()
+            ids = [turn.finished["turn_id"] for turn in turns]
+            stored = [(await app.client.get(f"/turns/{turn_id}")).json() for turn_id in ids]
+        answers = [body for body in stub.bodies if "Question" in str(body["messages"][-1]["content"])]
+    sent = [re.findall(r"SUMMARY \d", json.dumps(body)) for body in answers if "summarise" not in str(body)]
+    new = [bool(now) and now != before for before, now in pairwise([[], *sent])]
+    notices = [[each for each in turn.statuses if each.get("code") == "summarized"] for turn in turns[1:]]
+    assert [bool(each) for each in notices] == new
+    assert sum(new) >= 2
+    first = next(each[0] for each in notices if each)
+    assert first["turns"] >= 2
+    codes = [[each["code"] for each in turn.get("warnings", [])] for turn in stored[1:]]
+    assert ["summarized" in each for each in codes] == new
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")

@@ -1,5 +1,7 @@
 /** The dialog about one turn's prompt: what was sent to the model, and what a search for it finds now. */
 
+import { readPrompt } from "../api/turns.js";
+import { showDialog } from "../base/dialogs.js";
 import { el, icon } from "../base/dom.js";
 import { RetrievalTab } from "./retrieval.js";
 import { sentContent } from "./sent.js";
@@ -26,6 +28,15 @@ export async function showPrompt(turnId, opener) {
     },
     showRetrieval: () => bar.choose("prompt-retrieval"),
   })));
+}
+
+/** The summary of earlier turns that the model was given for this one. */
+export async function showSummary(turnId) {
+  const prompt = await readPrompt(turnId).catch(() => null);
+  const text = prompt?.parts?.find(({ part, kept }) => part === "summary" && kept)?.text;
+  const close = el("div", { class: "dialog-actions" }, el("button", { class: "button primary", i18n: "close" }));
+  const content = text ? el("p", { class: "summary-text", text }) : el("p", { class: "faint", i18n: "summaryGone" });
+  await showDialog([el("h2", { i18n: "summaryTitle" }), content, close], "small-dialog");
 }
 
 function closed(dialog, goal) {

@@ -7,6 +7,7 @@ import { el } from "../base/dom.js";
 import { hasWords } from "../base/i18n.js";
 import { passageAt } from "../base/passage-link.js";
 import { UsedMemories } from "../memory/used.js";
+import { showSummary } from "../prompt/dialog.js";
 import { SourcesView } from "../sources/cards.js";
 import { TurnActions } from "./actions.js";
 import { commandOf } from "./commands.js";
@@ -32,7 +33,7 @@ export class TurnView {
     this.thinking = new ThinkingView();
     this.answer = new AnswerView();
     this.progress = new ProgressLine();
-    this.notes = new Notes();
+    this.notes = new Notes(turnId);
     this.memories = new UsedMemories();
     this.tools = new ToolCards(turnId);
     this.actions = new TurnActions(this, acts);
@@ -192,7 +193,7 @@ export class TurnView {
   #clear() {
     this.thinking = new ThinkingView();
     this.answer = new AnswerView();
-    this.notes = new Notes();
+    this.notes = new Notes(this.turnId);
     this.memories = new UsedMemories();
     this.tools = new ToolCards(this.turnId);
     this.#sourceBox.replaceChildren();
@@ -234,11 +235,16 @@ class Notes {
   #shown = new Set();
   element = el("ul", { class: "notes", hidden: true });
 
+  constructor(turnId) {
+    this.turnId = turnId;
+  }
+
   /** A `warning` status. One that this page has no words for is shown in the server's. */
   warn({ code = "", message = "", ...counts }) {
     if (ELSEWHERE.has(code) || this.#shown.has(code)) return;
     this.#shown.add(code);
     this.#add(hasWords(`warn_${code}`) ? [`warn_${code}`, { n: counts.turns ?? "" }] : [message]);
+    if (code === "summarized") this.#offerSummary();
   }
 
   /** It stands first, whatever was told before it: a stored turn does not say in which order they came. */
@@ -252,8 +258,12 @@ class Notes {
     for (const warning of warnings) this.warn(warning);
   }
 
+  #offerSummary() {
+    this.element.lastChild.append(" ", el("button", { class: "text-button", type: "button", i18n: "summaryOpen", on: { click: () => showSummary(this.turnId) } }));
+  }
+
   #add(words) {
-    if (words[0]) this.#show(el("li", { i18n: words }));
+    if (words[0]) this.#show(el("li", {}, el("span", { i18n: words })));
   }
 
   #show(item, before = null) {
