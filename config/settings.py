@@ -244,6 +244,7 @@ class ConversationSettings(Section):
     memory_expire_days: Annotated[int | None, BLANK_IS_UNSET] = Field(None, ge=1, le=36_500)
     memory_outlives_turns: bool = True
     prompt_keep_days: int = Field(30, ge=0, le=36_500)
+    keep_raw_response: bool = False
     qa_log: OptionalPath = None
     question_filters: Annotated[tuple[FilterPath, ...], LISTED] = ()
     answer_filters: Annotated[tuple[FilterPath, ...], LISTED] = ()

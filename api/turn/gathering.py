@@ -60,6 +60,7 @@ class Pipeline:
     answer_filters: AnswerFilters | None
     qa_log: QALog | None
     keeps_prompts: bool
+    keeps_raw: bool
     max_answer_chars: int
     threshold: float
     judged_top_n: int

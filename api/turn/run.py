@@ -101,7 +101,7 @@ class TurnRun:
         search = KnowledgeTool(look_up, self._citing.add, lambda text: self.tools.has_room(text))
         self.tools = TurnTools(pipeline.tools, plan.turn, self._status, (search,))
         self._prompt: Prompt | None = None
-        self._exchange = Exchange()
+        self._exchange = Exchange(keeps_raw=pipeline.keeps_raw)
         self._scope = anyio.CancelScope()
         self._cut_status = TurnStatus.CANCELLED
         self._timings: dict[str, float] = {}

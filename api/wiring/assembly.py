@@ -503,6 +503,7 @@ def _pipeline(
         answer_filters=load_answer_filters(conversation.answer_filters, conversation.blocked_words),
         qa_log=history.qa_log,
         keeps_prompts=conversation.prompt_keep_days > 0,
+        keeps_raw=conversation.keep_raw_response,
         max_answer_chars=settings.models.max_answer_chars,
         threshold=settings.retrieval.rerank_score_threshold,
         judged_top_n=settings.retrieval.reranker_input_top_n,

@@ -22,6 +22,7 @@ from core.tools import ToolOffer
 
 MESSAGES, PROMPT, SYSTEM = "messages", "prompt", "system"
 MASK = "***"
+MAX_RAW_BYTES = 200_000  # of a reply as it came: far more than an answer has, and it is stored with the turn
 _SECRET_NAME = re.compile(
     r"^(.*[_-])?(api[_-]?key|secret([_-]?key)?|password|authorization|(access|auth|bearer)[_-]?token)$", re.I
 )
@@ -47,7 +48,7 @@ class Exchange:
 
     `usage` is the provider's own, as received; `status` an HTTP refusal's. `body` is worked out when asked
     for, so that an exchange nobody looks at costs nothing. `offer` is what the request is to offer, `options`
-    what it asks for: set by whoever calls, they stay.
+    what it asks for, `keeps_raw` whether the reply is kept as it comes: set by whoever calls, they stay.
     """
 
     model: str = ""
@@ -59,6 +60,8 @@ class Exchange:
     status: int | None = None
     offer: ToolOffer | None = None
     options: CallOptions = AS_THE_TABLE
+    keeps_raw: bool = False
+    _raw: bytes = b""
     _body: bytes = b""
     _system_apart: bool = False
     _noted: tuple[Message, ...] = ()
@@ -104,6 +107,7 @@ class Exchange:
             "finish_reason": self.finish_reason,
             "usage": self.usage,
             "status": self.status,
+            "raw": self._raw.decode("utf-8", "replace"),
         }
         return {name: value for name, value in fields.items() if value}
 
@@ -115,9 +119,15 @@ class Exchange:
         """Note the messages of a call that is no HTTP request."""
         self._noted, self._messages_key, self._body = tuple(messages), key, b""
 
+    def note_reply(self, piece: bytes) -> None:
+        """The body of an HTTP reply as it comes, its first MAX_RAW_BYTES."""
+        if self.keeps_raw and len(self._raw) < MAX_RAW_BYTES:
+            self._raw += piece[: MAX_RAW_BYTES - len(self._raw)]
+
     def begin(self, model: str, layout: Layout) -> None:
         """Forget an earlier attempt."""
-        self.take(Exchange(model=model, layout=layout, offer=self.offer, options=self.options))
+        offer, options = self.offer, self.options
+        self.take(Exchange(model, layout, offer=offer, options=options, keeps_raw=self.keeps_raw))
 
     def snapshot(self) -> Exchange:
         return copy(self)

@@ -370,7 +370,10 @@ class Prompt(Reply):
     filters: Limits | None = absent("What the question was limited to.")
     parts: list[PromptPart] | None = Field(description="null when no record is kept (PROMPT_KEEP_DAYS).")
     request: PromptRequest | None = absent("The request as one text.")
-    response: dict[str, Any] | None = absent("What the provider said of its answer: id, usage, …")
+    response: dict[str, Any] | None = absent(
+        "What the provider said of its answer: id, usage, …; with KEEP_RAW_RESPONSE its beginning as it came, "
+        "as `raw`."
+    )
 
 
 MAX_TITLE_CHARS = 200

@@ -13,7 +13,7 @@ from tests.house.measure import Figure, cheap
 AT_MOST = {
     "source modules": 365,  # tools, episodes, models, the library and images
     "source lines": 68_750,
-    "settings": 114,
+    "settings": 115,
 }
 
 

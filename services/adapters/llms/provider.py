@@ -276,6 +276,7 @@ class HttpLLM(LeanLLM):
                         piece = await (stream.read_until(deadline) if deadline else stream.read())
                         if not piece:
                             break
+                        exchange.note_reply(piece)
                         delta = reader.read(piece)
                         if delta is not None:
                             yield delta

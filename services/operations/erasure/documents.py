@@ -23,7 +23,7 @@ from services.operations.erasure.proof import (
     ErasureParts,
     readers_of,
 )
-from services.operations.erasure.reading import StoreReader, is_id
+from services.operations.erasure.reading import ANSWERED, StoreReader, is_id, texts_at
 from services.store.clock import utc_now_us
 from services.store.dialect import Filter, Record, UnknownPointError
 from services.store.filters import any_of, equals, has_id
@@ -307,11 +307,8 @@ class DocumentTraces:
 
     def quoted_by(self, payload: Mapping[str, Any]) -> bool:
         """Whether the answer, or the thinking, says a sentence of the document or links to it."""
-        texts = (payload.get("assistant_response"), payload.get("thinking"))
-        return any(
-            isinstance(text, str) and (self._document_id in text or self._texts.are_in(text))
-            for text in texts
-        )
+        texts = (text for key in ANSWERED for text in texts_at(payload, key))
+        return any(self._document_id in text or self._texts.are_in(text) for text in texts)
 
     def _part(self, part: Mapping[str, Any]) -> dict[str, Any]:
         changed: dict[str, Any] = {}

@@ -141,9 +141,10 @@ def is_id(text: str) -> bool:
 # The full proof: every string of everything stored is read, for the ids and for pieces of the texts.
 
 
-_ANSWERED = frozenset(("assistant_response", "thinking"))
+_RAW = "prompt.response.raw"  # the answer as it came
+ANSWERED = frozenset(("assistant_response", "thinking", _RAW))
 _READERS = frozenset(("user_query", "feedback.comment"))  # may say what a document says, of themselves
-_OWN_WORDS = frozenset((*own_words(), "title"))
+_OWN_WORDS = frozenset((*own_words(), "title", _RAW))
 _SUMMARY = "summary.text"
 
 
@@ -228,7 +229,7 @@ class FullSearch:
         if elsewhere:
             document.discard(text)
         elif quotes := tuple(document.in_text(text)):
-            if path in _ANSWERED:
+            if path in ANSWERED:
                 self._everything.quoting[point_id] = quotes
             elif path == _SUMMARY:
                 self._everything.summaries[point_id] = quotes

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from core.prompt.exchange import MAX_RAW_BYTES
 from tests.support.models.provider_stub import Answer, serving
 from tests.support.models.stub_llm import Refusal, StubLLM, running_stub
+from tests.support.models.tool_stub import Step, calling_tools, claude_events, openai_events
 from tests.support.servers.app import App, make_settings, open_app, scripted
 
 GUIDE = "# 保修\n\n## 保修期多长\n\n保修期为两年,从购买之日起算。\n\n## 谁来修\n\n由授权服务站维修。"
@@ -251,6 +253,44 @@ async def test_a_model_without_a_system_role_writes_summaries_too(tmp_path: Path
     assert any(node["has_summary"] for node in nodes)
     assert "summary" in [part["part"] for part in prompt["parts"] if part["kept"]]
     assert prompt["request"]["exact"] is True
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_the_reply_is_kept_as_it_came_where_that_is_wished(tmp_path: Path, provider: str) -> None:
+    """Discriminates: kept unasked; the answer for the reply; a raw reply that is exported, outlives its turn,
+    or makes the erasure of a document that it quotes look unfinished."""
+    sentence = "The warranty of the lighthouse clock lasts for two years."
+    step = Step(f"{sentence} [1]")
+    sent = "".join((openai_events if provider == "openai" else claude_events)(step))
+    with calling_tools(step) as stub:
+        url = stub.url if provider == "openai" else stub.claude_url
+        model = {"provider": provider, "base_url": url, "api_key": "k", "model": "m"}
+        sections: dict[str, Any] = {"models": {"llms": {"default": model}}}
+        async with open_app(make_settings(tmp_path / "off", **sections)) as app:
+            turn = await app.ask("How long is the warranty?")
+            assert "raw" not in (await shown(app, turn.finished["turn_id"]))["response"]
+        sections["conversation"] = {"keep_raw_response": True}
+        async with open_app(make_settings(tmp_path / "on", **sections)) as app:
+            document_id = await app.add_text("clock.md", f"# Warranty\n\n{sentence}\n")
+            turn = await app.ask("How long is the warranty of the lighthouse clock?", knowledge="always")
+            turn_id = turn.finished["turn_id"]
+            assert (await shown(app, turn_id))["response"]["raw"] == sent
+            for form in ("json", "md"):
+                export = await app.client.get(f"/sessions/{turn.session_id}/export", params={"format": form})
+                assert "warranty" in export.text
+                assert stub_mark(provider) not in export.text
+            erased = (await app.client.delete(f"/documents/{document_id}?proof=full")).json()
+            assert (erased["proof"]["complete"], erased["proof"]["quoted_in"]) == (True, [turn_id])
+            stub.play(Step("x" * 300_000))
+            large = await app.ask("And?", knowledge="never")
+            assert len((await shown(app, large.finished["turn_id"]))["response"]["raw"]) == MAX_RAW_BYTES
+            await app.client.delete(f"/turns/{turn_id}")
+            assert (await app.client.get(f"/turns/{turn_id}/prompt")).status_code == 404
+
+
+def stub_mark(provider: str) -> str:
+    """What only the reply itself has."""
+    return '"choices"' if provider == "openai" else "content_block_delta"
 
 
 class SummingStub(StubLLM):

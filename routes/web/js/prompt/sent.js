@@ -27,8 +27,9 @@ function shown(prompt, acts) {
     el("p", { class: "prompt-state", "data-exact": String(request.exact === true), i18n: state(request, parts) }),
     partList(sent, prompt.prompt_tokens, acts),
     leftOut(parts.filter((part) => !part.kept), acts),
-    request.body && requestBlock(request.body),
+    request.body && textBlock("promptRequest", "copyRequest", request.body),
     reply(prompt.response ?? {}),
+    prompt.response?.raw && textBlock("promptRaw", "copyReply", prompt.response.raw),
   ].filter(Boolean);
 }
 
@@ -47,10 +48,10 @@ function state({ sha256, exact, body }, parts) {
   return body ? "promptRebuilt" : ["promptRemoved", { n: parts.filter((part) => part.removed).length }];
 }
 
-function requestBlock(text) {
-  const copy = el("button", { class: "quiet", type: "button", label: "copyRequest", on: { click: () => copyText(text, copy) } }, icon("copy"));
+function textBlock(title, label, text) {
+  const copy = el("button", { class: "quiet", type: "button", label, on: { click: () => copyText(text, copy) } }, icon("copy"));
   return el("div", { class: "code prompt-request" },
-    el("div", { class: "code-bar" }, el("span", { i18n: "promptRequest" }), copy), el("pre", { tabindex: "0", text }));
+    el("div", { class: "code-bar" }, el("span", { i18n: title }), copy), el("pre", { tabindex: "0", text }));
 }
 
 function reply({ id, model, finish_reason: reason, status, usage }) {
