@@ -145,7 +145,6 @@ class ToolServer:
         finally:
             self._client = None
             self._up.clear()
-        self._tried.clear()  # it was up a moment ago: the next attempt is worth waiting for
         log.warning("tool_server_lost", table=self.name)
 
     async def _until_stirred(self) -> None:
@@ -171,6 +170,7 @@ class ToolServer:
     def _lose(self) -> None:
         self._lost = True
         self._up.clear()
+        self._tried.clear()  # it was up a moment ago: the next attempt is worth waiting for
         self._stir.set()
 
     def _offered(self, listed: Sequence[Listed]) -> dict[str, tuple[str, Tool]]:

@@ -158,8 +158,9 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 async def open_address(
     url: str, headers: Mapping[str, str], timeout_s: float
 ) -> AsyncGenerator[TransportStreams, None]:
-    """A server over streamable HTTP."""
-    timeout = httpx2.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
+    """A server over streamable HTTP. What waits for it has a deadline of its own, `timeout_s`; a read that
+    ended with it would take the connection, and the calls beside it, along."""
+    timeout = httpx2.Timeout(timeout_s + CONNECT_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
     async with (
         httpx2.AsyncClient(
             headers=dict(headers), timeout=timeout, transport=BoundedTransport(), trust_env=False

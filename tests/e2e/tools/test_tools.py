@@ -9,7 +9,7 @@ import sys
 import threading
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ import httpx
 import pytest
 
 from config.settings import Settings
-from core.tools import SEARCH_TOOL, ToolState
+from core.tools import SEARCH_TOOL
+from tests.e2e.tools.asking import FORMS, WEATHER, Asking, both_forms, calls_made, decided, waits
 from tests.support.models.tool_stub import Call, Step, ToolStub, calling_tools
-from tests.support.servers.app import CHAT, HASHING, App, make_settings, open_app
+from tests.support.servers.app import CHAT, HASHING, make_settings, open_app
 from tests.support.servers.server import running_server, start_server, stop_server
+from tests.support.servers.tool_http import tools_over_http
 from tests.support.waiting import until, wait_until
-from tests.support.wire.sse import Streamed
 
 PROGRAM = (sys.executable, "-m", "tests.support.servers.tool_program")
 
@@ -31,25 +32,6 @@ def test_nothing_of_the_sdk_is_imported_without_a_table() -> None:
     modules = "import sys, routes.app, api.wiring.assembly"
     script = f"{modules}; sys.exit('mcp' in sys.modules or 'jsonschema' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
-
-
-FORMS = ("openai", "anthropic")
-WEATHER = "今天上海的天气怎么样？"
-
-
-class Asking:
-    """The product with a program of tools, and a model that plays what a test gives it, in both forms."""
-
-    def __init__(self, app: App, stub: ToolStub, folder: Path) -> None:
-        self.app, self.stub, self.folder = app, stub, folder
-
-    async def ask(self, form: str, *steps: Step, **body: Any) -> Streamed:
-        self.stub.play(*steps)
-        return await self.app.ask(WEATHER, model_id=form, **{"tools": ["t"], "knowledge": "never", **body})
-
-    async def turn(self, streamed: Streamed) -> dict[str, Any]:
-        turn_id = streamed.finished["turn_id"]
-        return (await self.app.client.get(f"/turns/{turn_id}")).json()  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +44,7 @@ async def asking(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Aski
 
 
 def tool_settings(folder: Path, stub: ToolStub, **tools: Any) -> Settings:
-    model = {"model": "m", "api_key": "k", "context_window": 100_000}
-    llms = {
-        "openai": {**model, "provider": "openai", "base_url": stub.url},
-        "anthropic": {**model, "provider": "anthropic", "base_url": stub.claude_url},
-        "quotes": {"provider": "extractive"},
-    }
+    llms = {**both_forms(stub), "quotes": {"provider": "extractive"}}
     program = {"command": (*PROGRAM, str(folder)), "timeout_s": 20}
     tables = {
         "t": {**program, "confirm": "never"},
@@ -75,11 +52,6 @@ def tool_settings(folder: Path, stub: ToolStub, **tools: Any) -> Settings:
         "down": {"command": ["no-such-program"]},
     }
     return make_settings(folder / "data", models={"llms": llms}, tools={"tools": tables, **tools})
-
-
-def calls_made(tmp_path: Path) -> list[str]:
-    file = tmp_path / "calls"
-    return file.read_text().split() if file.exists() else []
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -320,18 +292,6 @@ async def test_a_server_that_is_down_is_said_and_nothing_waits_for_it(asking: As
     assert reply.json()["warnings"] == {"tools.down": "Its program is not installed."}
 
 
-async def decided(asking: Asking, turn_id: str, call_id: str, *, approve: bool) -> str:
-    """The code of the refusal; "" when the word was taken."""
-    reply = await asking.app.client.post(f"/turns/{turn_id}/tools/{call_id}", json={"approve": approve})
-    return "" if reply.status_code == 200 else str(reply.json()["error"]["code"])
-
-
-def waits(asking: Asking, turn_id: str, call_id: str) -> bool:
-    run = asking.app.container.running.get(turn_id)
-    uses = {use.id: use for use in run.tools.uses} if run else {}
-    return call_id in uses and uses[call_id].state is ToolState.WAITING
-
-
 async def test_a_call_that_writes_waits_for_a_person_who_approves_one_and_refuses_another(
     asking: Asking,
 ) -> None:
@@ -381,19 +341,22 @@ def _ask_and_be_cut(url: str, body: dict[str, Any]) -> None:
 
 
 @pytest.mark.full("starts the server twice and kills it")
+@pytest.mark.parametrize(("form", "over_http"), [("openai", False), ("anthropic", True)])
 def test_a_call_that_ran_when_the_server_was_killed_is_asked_about_before_it_is_made_again(
-    tmp_path: Path,
+    tmp_path: Path, form: str, over_http: bool
 ) -> None:
     """Discriminates: a retry that orders twice; one that asks although nothing can be changed."""
     turn_id = str(uuid.uuid4())
     body = {"question": WEATHER, "tools": ["t"], "turn_id": turn_id, "knowledge": "never"}
     calls: list[Call] = [("c1", "t__write_slowly", {}), ("c2", "t__wait", {})]
-    with calling_tools(Step("", calls)) as stub:
-        config = tmp_path / "wenmai.toml"
-        command = json.dumps([*PROGRAM, str(tmp_path)])
+    with calling_tools(Step("", calls)) as stub, ExitStack() as stack:
+        config, base_url = tmp_path / "wenmai.toml", both_forms(stub)[form]["base_url"]
+        table = f"command = {json.dumps([*PROGRAM, str(tmp_path)])}"
+        if over_http:
+            table = f'url = "{stack.enter_context(tools_over_http("tool_http", str(tmp_path)))}"'
         config.write_text(
-            f'[llms.default]\nprovider = "openai"\nmodel = "m"\nbase_url = "{stub.url}"\napi_key = "k"\n'
-            f'[tools.t]\ncommand = {command}\nconfirm = "never"\n'
+            f'[llms.default]\nprovider = "{form}"\nmodel = "m"\nbase_url = "{base_url}"\napi_key = "k"\n'
+            f'[tools.t]\n{table}\nconfirm = "never"\n'
         )
         environment = {"WENMAI_CONFIG": str(config), "EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
         first = start_server(tmp_path / "data", **environment)

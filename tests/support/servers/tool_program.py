@@ -1,6 +1,7 @@
 """A program that offers tools over its standard streams, spoken by hand, so that it can also misbehave.
 
-`python -m tests.support.servers.tool_program [FOLDER]`: what its tools did is appended to FOLDER/calls.
+`python -m tests.support.servers.tool_program [FOLDER]`: what its tools did is appended to FOLDER/calls. Over
+HTTP: `tests.support.servers.tool_http`.
 """
 
 from __future__ import annotations
@@ -77,6 +78,10 @@ def main() -> None:
 
 
 def _answer(request: dict[str, Any], folder: Path | None) -> None:
+    _send({"id": request["id"], **reply_to(request, folder)})
+
+
+def reply_to(request: dict[str, Any], folder: Path | None) -> dict[str, Any]:
     match request["method"]:
         case "initialize":
             version = request["params"]["protocolVersion"]
@@ -86,18 +91,18 @@ def _answer(request: dict[str, Any], folder: Path | None) -> None:
                 "capabilities": capabilities,
                 "serverInfo": {"name": "tests", "version": "1"},
             }
-            _send({"id": request["id"], "result": result})
+            return {"result": result}
         case "tools/list":
-            _send({"id": request["id"], "result": {"tools": TOOLS}})
+            return {"result": {"tools": TOOLS}}
         case "tools/call":
             params = request["params"]
             if folder is not None:
                 with (folder / "calls").open("a") as file:
                     file.write(params["name"] + "\n")
             content = CALLS[params["name"]](params.get("arguments") or {})
-            _send({"id": request["id"], "result": {"content": content, "isError": False}})
+            return {"result": {"content": content, "isError": False}}
         case _:
-            _send({"id": request["id"], "error": {"code": -32601, "message": "no such method"}})
+            return {"error": {"code": -32601, "message": "no such method"}}
 
 
 def _send(message: dict[str, Any]) -> None:

@@ -1,0 +1,58 @@
+"""Servers of tools on a loopback port, as processes of their own that can be killed; and that of
+`tool_program` over HTTP, by hand.
+
+`python -m tests.support.servers.tool_http FOLDER http`: its first line is its address.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tests.support.servers.server import ROOT
+from tests.support.servers.tool_program import reply_to
+
+
+def serve_tools(app: Starlette) -> None:
+    """Print the address, and serve until the process is ended."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+        uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listener])
+
+
+@contextmanager
+def tools_over_http(module: str, *arguments: str) -> Iterator[str]:
+    """The address of `python -m tests.support.servers.MODULE ARGUMENTS http`."""
+    command = [sys.executable, "-m", f"tests.support.servers.{module}", *arguments, "http"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def http_app(folder: Path) -> Starlette:
+    async def answer(request: Request) -> Response:
+        message = await request.json()
+        if "id" not in message:
+            return Response(status_code=202)
+        reply = await to_thread.run_sync(reply_to, message, folder)
+        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], **reply})
+
+    return Starlette(routes=[Route("/mcp", answer, methods=["POST"])])
+
+
+if __name__ == "__main__":
+    serve_tools(http_app(Path(sys.argv[1])))
