@@ -294,7 +294,7 @@ class KnowledgeHandler:
                 tool_calls=unfinished(stored),
                 images=tuple([each.image for each in request.images]),
             )
-            if command is None and request.how.knowledge != "never":
+            if command is None and self._pipeline.use_of(turn) != "never":
                 self._pipeline.queries.begin(request.question, request.how.date)
             recent, _ = await asyncio.gather(
                 self._recent(branch), self._store_begun(turn, session, request, is_retry=stored is not None)

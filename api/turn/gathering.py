@@ -81,6 +81,15 @@ class Pipeline:
         """Whose documents this owner may search: the own ones and the shared ones."""
         return (owner, self.shared_owner)
 
+    def use_of(self, turn: Turn) -> KnowledgeUse:
+        """Whether the documents are searched for it: as its request says, else as configured."""
+        if turn.images and turn.question in ONLY_IMAGE.values():
+            return "never"  # there are no words to search with
+        request = turn.request
+        if request is None or request.knowledge != "auto":
+            return request.knowledge if request else self.knowledge
+        return "never" if SEARCH_TOOL in request.tools else self.knowledge  # the model decides
+
     async def widened(self, candidates: Sequence[Candidate], owners: Sequence[str]) -> tuple[Candidate, ...]:
         """With the text that goes into the prompt. Raises StoreUnavailableError."""
         return await self.widener.widen(candidates, owners) if self.widener else tuple(candidates)
@@ -136,7 +145,7 @@ class Gathering:
         if recent is None:
             recent = await conversations.get_recent_history(self._branch)
         self._warn_of_lost(len(conversations.recent_ids(self._branch)) - len(recent))
-        use = self._use()
+        use = self._pipeline.use_of(self._turn)
         talk = None if use == "always" else self._talk_by_phrase(recent)
         remembers = await self._remembers()
         self._episode = await self._episode_asked()
@@ -174,14 +183,6 @@ class Gathering:
         query = await self._pipeline.queries.build(text, [], date=self._date)
         reranked = await self._pipeline.reranking.rerank(query, await self._search(query))
         return query, apply_threshold(reranked.candidates, self._pipeline.threshold, top_n)
-
-    def _use(self) -> KnowledgeUse:
-        if self._turn.images and self._turn.question in ONLY_IMAGE.values():
-            return "never"  # there are no words to search with
-        request = self._turn.request
-        if request is None or request.knowledge != "auto":
-            return request.knowledge if request else self._pipeline.knowledge
-        return "never" if SEARCH_TOOL in request.tools else self._pipeline.knowledge  # the model decides
 
     def _talk_by_phrase(self, recent: Sequence[Turn]) -> Talk | None:
         """Without a model. A request to do something with an answer that does not exist is searched for."""

@@ -371,8 +371,8 @@ class Prompt(Reply):
     parts: list[PromptPart] | None = Field(description="null when no record is kept (PROMPT_KEEP_DAYS).")
     request: PromptRequest | None = absent("The request as one text.")
     response: dict[str, Any] | None = absent(
-        "What the provider said of its answer: id, usage, …; with KEEP_RAW_RESPONSE its beginning as it came, "
-        "as `raw`."
+        "What the provider said of its answer: id, usage, …; with KEEP_RAW_RESPONSE its beginning as it "
+        "came, `raw`."
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 
 from config.settings import Settings
 from core.tools import SEARCH_TOOL
@@ -129,6 +130,19 @@ async def test_a_model_that_searches_itself_cites_what_it_got(form: str, asking:
     assert '"number"' not in stub.results(4)["c1"]
     assert (await app.client.delete(f"/documents/{warranty}")).status_code == 200
     assert "保修期为两年" not in json.dumps(await asking.turn(streamed), ensure_ascii=False)
+
+
+async def test_a_question_whose_search_the_model_decides_on_is_not_embedded_before(tmp_path: Path) -> None:
+    """Discriminates: an embedding that nothing waits for, once per question."""
+    with calling_tools(Step("好。")) as stub:
+        async with open_app(make_settings(tmp_path, models={"llms": both_forms(stub)})) as app:
+            await app.container.embedding.close()
+            events = []
+            for tools in ([SEARCH_TOOL], []):
+                with structlog.testing.capture_logs() as logged:
+                    await app.ask(WEATHER, model_id="openai", tools=tools)
+                events.append("question_not_read_early" in [line["event"] for line in logged])
+    assert events == [False, True]
 
 
 async def test_a_search_that_brings_nothing_leaves_no_source(asking: Asking) -> None:
