@@ -18,7 +18,7 @@ from starlette.routing import Route
 from core.errors import LLMUnavailableError
 from services.adapters.http import open_model_client
 from services.adapters.llms.catalogue import Catalogue
-from services.llm_service import NO_WINDOW, WindowReply
+from services.llm_service import NO_WINDOW, WindowReply, known_window
 from tests.support.models.stub_llm import in_thread
 
 REPLIES = Path(__file__).parents[3] / "data" / "catalogues"
@@ -79,6 +79,17 @@ async def test_a_list_of_models_in_each_form(form: str, model: str, tokens: int)
     with telling({"/v1/models": documented(form)}) as server:
         assert await window(server, model) == WindowReply(tokens)
     assert f"Bearer {KEY}" in server.keys
+
+
+async def test_what_is_guessed_of_each_family_is_no_more_than_a_server_tells() -> None:
+    """The lengths are those that hosts, or its own document, tell of a model. Discriminates: a guess that the
+    server would refuse; a family that nothing is known of."""
+    reply = documented("families")
+    with telling({"/v1/models": reply}) as server:
+        for model in reply["data"]:
+            listed = await window(server, model["id"])
+            assert listed == WindowReply(model["context_length"])
+            assert 0 < known_window(model["id"]) <= listed.tokens, model
 
 
 async def test_claude_is_asked_for_the_one_model() -> None:
