@@ -1,0 +1,126 @@
+"""What of a conversation a model receives, and what its reader does, in the bytes that went out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from config.settings import Settings
+from tests.support.models.stub_llm import Refusal, StubLLM, running_stub
+from tests.support.servers.app import CHAT, make_settings, open_app
+
+LAYOUTS = ("one_system", "many_system", "system_field", "flat")
+GUIDE = "# Fees\n\nThe fee of the lighthouse is nine ducats.\n\n# Hours\n\nThe lighthouse opens at six.\n"
+
+
+def with_stub(folder: Path, stub: StubLLM, layout: str | None = None, **sections: Any) -> Settings:
+    table = {"provider": "openai", "base_url": stub.url, "api_key": "k", "model": "stub", "layout": layout}
+    return make_settings(folder, models={"llms": {"default": table}}, **sections)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_the_history_is_led_in_where_a_layout_has_room(tmp_path: Path, layout: str) -> None:
+    """Discriminates: a lead-in for history that is not there; none in a layout that has room for it."""
+    with running_stub(StubLLM()) as stub:
+        async with open_app(with_stub(tmp_path, stub, layout)) as app:
+            first = await app.ask("灯塔几点开门？", knowledge="never")
+            await app.ask("那几点关门？", knowledge="never", session_id=first.session_id)
+    alone, later = ("以下是最近的对话历史" in json.dumps(body, ensure_ascii=False) for body in stub.bodies)
+    assert (alone, later) == (False, layout in ("many_system", "flat"))
+
+
+async def test_recalled_turns_are_announced_where_all_stands_in_one_system_message(tmp_path: Path) -> None:
+    """Discriminates: turns out of order that read as the last ones; the note where nothing is recalled."""
+    conversation = {"max_recent_turns": 1, "relevant_turn_threshold": 0.0}
+    with running_stub(StubLLM()) as stub:
+        async with open_app(with_stub(tmp_path, stub, "one_system", conversation=conversation)) as app:
+            turn = await app.ask("灯塔的钥匙在哪里？", knowledge="always")
+            for question in ("港口在哪里？", "船几点开？"):
+                turn = await app.ask(question, knowledge="always", session_id=turn.session_id)
+            await app.container.conversations.index_missing()
+            await app.ask("灯塔的钥匙在哪里呢？", knowledge="always", session_id=turn.session_id)
+        system = [body["messages"][0]["content"] for body in stub.bodies]
+        asked = [each["content"] for each in stub.bodies[-1]["messages"] if each["role"] == "user"]
+    assert any("灯塔的钥匙在哪里？" in each for each in asked[:-1])
+    announced = ["与当前问题相关的几轮" in each for each in system]
+    assert (announced[:2], announced[-1]) == (
+        [False, False],
+        True,
+    )  # of the third a turn may be recalled already
+
+
+async def test_marks_of_earlier_answers_are_not_sent(tmp_path: Path) -> None:
+    """Discriminates: `[1]` of an earlier answer, which would be taken for today's first passage."""
+    with running_stub(StubLLM(words=("Nine ducats [1]", ", see 【1】."))) as stub:
+        async with open_app(with_stub(tmp_path, stub)) as app:
+            await app.add_text("guide.md", GUIDE)
+            first = await app.ask("What is the fee of the lighthouse?", knowledge="always")
+            assert "[1]" in first.answer
+            await app.ask("Thanks!", knowledge="never", session_id=first.session_id)
+        (earlier,) = [each for each in stub.bodies[1]["messages"] if each["role"] == "assistant"]
+    assert "Nine ducats" in earlier["content"]
+    assert "1" not in earlier["content"]
+
+
+async def test_a_server_without_chat_is_asked_for_completions_and_that_is_learnt(tmp_path: Path) -> None:
+    """Discriminates: asking in vain before each question."""
+    words = StubLLM()
+    missing = Refusal("Not Found", 404)
+    words.refuse = lambda body: missing if "messages" in body else None
+    with running_stub(words) as stub:
+        async with open_app(with_stub(tmp_path, stub)) as app:
+            first = await app.ask("Why?", knowledge="never")
+            second = await app.ask("And?", knowledge="never", session_id=first.session_id)
+            assert first.answer == second.answer == "one two three"
+    assert stub.paths == ["/v1/chat/completions", "/v1/completions", "/v1/completions"]
+
+
+async def test_blocked_words_neither_reach_a_model_nor_a_reader(tmp_path: Path) -> None:
+    """Discriminates: a word that two deltas part; fences that stay; a stored answer that says more."""
+    words = tmp_path / "words.txt"
+    words.write_text("kraken\n", "utf-8")
+    filters = {
+        "blocked_words": words,
+        "answer_filters": ("services.models.text_filters:CodeFences",),
+    }
+    said = ("```python\n", "print(1)\n", "``", "`\nThe kra", "ken sleeps.")
+    with running_stub(StubLLM(words=said)) as stub:
+        async with open_app(with_stub(tmp_path / "data", stub, conversation=filters)) as app:
+            refused = await app.client.post(CHAT, json={"question": "Where is the Kraken?"})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (422, "question_refused")
+            assert stub.bodies == []
+            turn = await app.ask("What sleeps?", knowledge="never")
+            stored = (await app.client.get(f"/turns/{turn.finished['turn_id']}")).json()
+    assert turn.answer == stored["answer"]
+    assert "```" not in turn.answer
+    assert "kraken" not in turn.answer.lower()
+    assert "print(1)" in turn.answer
+    assert turn.answer.endswith(" sleeps.")
+
+
+@pytest.mark.parametrize(("question", "chinese"), [("灯塔几点开门？", True), ("When does it open?", False)])
+async def test_an_error_is_in_the_language_of_the_question(
+    tmp_path: Path, question: str, chinese: bool
+) -> None:
+    with running_stub(StubLLM(status=401)) as stub:
+        async with open_app(with_stub(tmp_path, stub)) as app:
+            turn = await app.ask(question, knowledge="never")
+    sentence = turn.text("ERROR")
+    assert sentence
+    assert any("\u4e00" <= char <= "\u9fff" for char in sentence) == chinese
+
+
+async def test_a_line_of_the_log_counts_what_each_step_of_the_assembly_changed(tmp_path: Path) -> None:
+    """Discriminates: a step that is not counted; a line that has a word of the question."""
+    with running_stub(StubLLM()) as stub:
+        async with open_app(with_stub(tmp_path, stub)) as app:
+            with structlog.testing.capture_logs() as logged:
+                await app.ask("Where is the lighthouse?", knowledge="never")
+    (line,) = [each for each in logged if each["event"] == "messages_assembled"]
+    assert line.keys() >= {"compress", "drop_invalid", "repair_tools", "insert_system", "validate"}
+    assert line["sent"] == len(stub.bodies[0]["messages"])
+    assert "lighthouse" not in json.dumps(line)
