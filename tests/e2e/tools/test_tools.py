@@ -300,6 +300,41 @@ async def test_messages_with_tools_come_in_and_go_to_the_model_without_an_orphan
         assert b"orphan" not in asking.stub.raw_bodies[0]
 
 
+@pytest.mark.parametrize("form", FORMS)
+async def test_neither_the_budget_nor_a_summary_parts_a_pair(form: str, tmp_path: Path) -> None:
+    """Discriminates: a call without its result where the window ends, or where a summary begins."""
+    messages: list[dict[str, Any]] = []
+    for number in range(12):
+        calls = [
+            {"id": f"c{number}{side}", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+            for side in "ab"
+        ]
+        results = [
+            {"role": "tool", "tool_call_id": call["id"], "content": f"{call['id']} found nothing. " * 12}
+            for call in calls
+        ]
+        said = {"role": "assistant", "content": f"Nothing was found the {number}th time."}
+        asked = {"role": "user", "content": f"Look for the {number}th lighthouse."}
+        messages += [asked, {"role": "assistant", "content": None, "tool_calls": calls}, *results, said]
+    with calling_tools(Step("Nothing.")) as stub:
+        llms = {name: {**table, "context_window": 3_000} for name, table in both_forms(stub).items()}
+        conversation = {"max_recent_turns": 8, "compress_after_tokens": 200}
+        settings = make_settings(tmp_path, models={"llms": llms}, conversation=conversation)
+        async with open_app(settings) as app:
+            reply = await app.client.post("/sessions/import", json={"messages": messages})
+            session = {"session_id": reply.json()["session_id"], "model_id": form, "knowledge": "never"}
+            for question in ("And now?", "And again?"):
+                await app.ask(question, **session)
+                await app.container.summaries.idle()
+        sent = [at for at, body in enumerate(stub.bodies) if "And " in str(body["messages"][-1]["content"])]
+        pairs = [(stub.calls(at), list(stub.results(at))) for at in sent]
+    assert len(pairs) == 2
+    for calls_sent, results_sent in pairs:
+        assert calls_sent == results_sent
+        assert 0 < len(calls_sent) < 16
+        assert len(calls_sent) % 2 == 0
+
+
 async def test_a_server_that_is_down_is_said_and_nothing_waits_for_it(asking: Asking) -> None:
     reply = await asking.app.client.get("/health/ready")
     assert (reply.status_code, reply.json()["status"]) == (200, "degraded")
