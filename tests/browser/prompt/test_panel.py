@@ -121,6 +121,21 @@ async def test_the_request_is_copied_exactly(page: Page, server_url: str) -> Non
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
+async def test_the_reply_as_it_came_stands_below_the_request_where_it_is_kept(
+    page: Page, server_url: str
+) -> None:
+    await opened(page, server_url, prompt())
+    assert await page.locator(".prompt-request").count() == 1
+    raw = 'data: {"id":"r1","choices":[]}\n\ndata: [DONE]\n\n'
+    await opened(page, server_url, prompt(response={"id": "r1", "raw": raw}))
+    block = page.locator(".prompt-request").nth(1)
+    assert "答复原文" in await block.inner_text()
+    assert await block.locator("pre").text_content() == raw
+    await block.locator("button").click()
+    assert await page.evaluate("window.__copied") == raw
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_escape_closes_and_the_focus_is_back_on_the_button(page: Page, server_url: str) -> None:
     await opened(page, server_url, prompt())
     await page.keyboard.press("Escape")
@@ -161,7 +176,7 @@ async def test_hostile_texts_stay_texts(page: Page, server_url: str) -> None:
     parts = [part(HOSTILE[1], 1, hostile, role=HOSTILE[1], reason=HOSTILE[1])]
     request = {"body": hostile, "sha256": HOSTILE[1], "exact": False}
     shown = prompt(model_id=HOSTILE[1], layout=HOSTILE[1], parts=parts, request=request)
-    shown["response"] = {"id": HOSTILE[1], "finish_reason": HOSTILE[2]}
+    shown["response"] = {"id": HOSTILE[1], "finish_reason": HOSTILE[2], "raw": hostile}
     await opened(page, server_url, shown)
     await page.click(".prompt-part summary")
     assert await page.text_content(".part-text") == hostile
