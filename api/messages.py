@@ -373,14 +373,14 @@ class FailureTexts:
 
     def __init__(self, models: ModelSettings, mask: Mask) -> None:
         self._models = models
-        self._mask = mask
+        self.mask = mask
 
     def __call__(self, error: Exception, language: Language, model_id: str = "default") -> str:
         """The error's own sentence where no model is to blame."""
         failure = error.failure if isinstance(error, UnavailableError) else None
         if failure is None:
             return self._own_sentence(error, language)
-        reason = " ".join(self._mask(failure.reason).split())
+        reason = " ".join(self.mask(failure.reason).split())
         reason = reason if len(reason) <= REASON_CHARS else f"{reason[:REASON_CHARS]}…"
         if isinstance(error, EmbeddingUnavailableError):
             return say_failure("embedding", failure, reason, language, **_endpoint("EMBEDDING"))
@@ -392,7 +392,7 @@ class FailureTexts:
         code = error.code if isinstance(error, WenmaiError) else WenmaiError.code
         if code in _OF_STORE:
             return say(code, language)
-        sentence = self._mask(str(error))
+        sentence = self.mask(str(error))
         is_english_only = language == "zh" and code == WenmaiError.code and not is_mostly_chinese(sentence)
         return say(code, language) if is_english_only else sentence
 

@@ -311,7 +311,13 @@ class TurnRun:
     def _manifest(self) -> PromptManifest | None:
         if self._prompt is None or not self._pipeline.keeps_prompts:
             return None
-        return self._prompt.manifest(self.turn.model_id, self._exchange)
+        manifest = self._prompt.manifest(self.turn.model_id, self._exchange)
+        if "raw" not in manifest.response:
+            return manifest
+        raw = self._pipeline.failure_text.mask(
+            manifest.response["raw"]
+        )  # a proxy may repeat what it was sent
+        return replace(manifest, response={**manifest.response, "raw": raw})
 
     def _usage(self) -> Usage:
         reported = self._answer.prompt_tokens is not None

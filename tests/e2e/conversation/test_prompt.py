@@ -288,6 +288,23 @@ async def test_the_reply_is_kept_as_it_came_where_that_is_wished(tmp_path: Path,
             assert (await app.client.get(f"/turns/{turn_id}/prompt")).status_code == 404
 
 
+async def test_a_kept_reply_may_be_any_bytes_and_holds_no_key(tmp_path: Path) -> None:
+    """Discriminates: bytes that no store takes; a key that a proxy repeats."""
+    chunk = b'data: {"choices":[{"index":0,"delta":{"content":"Yes."},"finish_reason":"stop"}]}\n\n'
+    pieces = [b": \xff\x00 sent with sk-very-secret\n\n", chunk, b"data: [DONE]\n\n"]
+    async with serving(Answer(pieces)) as stub:
+        table = {"provider": "openai", "base_url": stub.url, "api_key": "sk-very-secret", "model": "m"}
+        keeping = {"keep_raw_response": True}
+        settings = make_settings(tmp_path, models={"llms": {"default": table}}, conversation=keeping)
+        async with open_app(settings) as app:
+            turn = await app.ask("Is it?", knowledge="never")
+            raw = (await shown(app, turn.finished["turn_id"]))["response"]["raw"]
+    assert turn.answer == "Yes."
+    assert raw.startswith(": \ufffd\0 sent with ")
+    assert "sk-very-secret" not in raw
+    assert raw.endswith(chunk.decode() + "data: [DONE]\n\n")
+
+
 def stub_mark(provider: str) -> str:
     """What only the reply itself has."""
     return '"choices"' if provider == "openai" else "content_block_delta"
