@@ -12,7 +12,7 @@ from tests.house.measure import Figure, cheap
 # has been added since is counted, too.
 AT_MOST = {
     "source modules": 365,  # tools, episodes, models, the library and images
-    "source lines": 68_800,
+    "source lines": 68_850,
     "settings": 115,
 }
 
