@@ -306,7 +306,7 @@ class KnowledgeHandler:
         return run.stream
 
     async def _recent(self, branch: Branch) -> list[Turn] | None:
-        """Read while the turn is stored; None: to be read again, by whom the stream can be told of failing."""
+        """Read while the turn is stored; None: to be read again by its run, which can report what fails."""
         try:
             return await self._pipeline.conversations.get_recent_history(branch)
         except StoreUnavailableError:

@@ -346,7 +346,7 @@ def test_a_long_line_in_small_pieces_takes_linear_time() -> None:
 
 
 WORDS = 12
-SLOWLY = [HI, 0.01] * WORDS
+SLOWLY: list[bytes | float] = [HI, 0.01] * WORDS
 
 
 async def words_of(llm: HttpLLM) -> list[str]:
