@@ -28,6 +28,7 @@ from benchmarks.memory.attributes import (
 )
 from config.settings import Settings, load_settings
 from core.memory.record import MemoryDraft
+from core.relevance.query import Query
 from services.memory.recall import MemoryRecall, RecallScope
 from services.memory.records import MemoryRecords
 from services.memory.writing import MemoryWriter
@@ -38,10 +39,12 @@ from services.store.collections import ensure_collections
 class Bench:
     def __init__(self, recall: MemoryRecall, queries: QueryBuilder) -> None:
         self._recall, self._queries = recall, queries
+        self._built: dict[str, Query] = {}  # everybody is asked the same
 
     async def told(self, question: str, owner: str) -> list[str]:
         """The memories that the prompt would have, best first."""
-        query = await self._queries.build(question, [])
+        query = self._built.get(question) or await self._queries.build(question, [])
+        self._built[question] = query
         candidates = await self._recall.candidates(query, RecallScope(owner, "another session", is_new=True))
         chosen = self._recall.choose(candidates, frozenset())
         return [each.memory.content for each in chosen.memories]
