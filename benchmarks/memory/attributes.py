@@ -79,7 +79,8 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     "How do I like to read things?")),
 )  # fmt: skip
 
-# What nobody looked at when the formula and its words were chosen.
+# What nobody looked at when the formula and its words were chosen; the first eight were measured
+# alone before.
 HELD_OUT: tuple[Attribute, ...] = (
     Attribute("blood", "用户的血型是{}", "The user's blood type is {}", ("A型", "O型"), ("A", "O"),
     ("我是什么血型？", "如果要输血，我是哪一型"), ("What blood type do I have?", "Which blood group am I?")),
@@ -101,6 +102,39 @@ HELD_OUT: tuple[Attribute, ...] = (
     Attribute("printer", "用户用的打印机是{}", "The user's printer is the {}", ("三楼的", "前台的"),
     ("one on floor 3", "one at reception"), ("我打印用哪台机器？", "我的文件在哪里打印"),
     ("Where do my prints come out?", "Which printer do I use?")),
+    Attribute("lunch", "用户中午在{}吃饭", "The user has lunch at {}", ("二食堂", "面馆"), ("the canteen",
+    "Joe's Diner"), ("我午餐去哪儿解决？", "我一般去哪家吃午饭"), ("Where do I eat at noon?",
+    "Where do I usually grab a bite at midday?")),
+    Attribute("seat", "用户坐飞机要靠{}的座位", "The user wants {} seats on planes", ("窗", "过道"),
+    ("window", "aisle"), ("订机票时给我选什么位置？", "我飞的时候喜欢坐哪里"),
+    ("Which place should be booked for my flight?", "Where do I want to sit when I fly?")),
+    Attribute("diet", "用户吃{}", "The user is {}", ("全素", "清真"), ("vegetarian", "vegan"),
+    ("我的饮食有什么讲究？", "请我吃饭要注意什么"), ("What diet do I follow?", "Do I eat meat?")),
+    Attribute("daughter", "用户的女儿叫{}", "The user's daughter is called {}", ("朵朵", "小满"), ("Mila",
+    "Ida"), ("我孩子的名字是什么？", "我闺女叫啥"), ("What is my child's name?", "Who is my little girl?")),
+    Attribute("hours", "用户早上{}点到岗", "The user starts work at {}", ("八", "九"), ("8", "9:30"),
+    ("我几点上班？", "我每天什么时候开始工作"), ("When does my working day begin?",
+    "At what time am I in the office?")),
+    Attribute("editor", "用户写代码用{}", "The user writes code in {}", ("Vim", "PyCharm"), ("Vim",
+    "PyCharm"), ("我的编辑器是哪个？", "我平时拿什么编程"), ("Which editor do I use?",
+    "What do I program with?")),
+    Attribute("supplier", "用户的主要供应商是{}", "The user's main supplier is {}", ("恒达", "瑞丰"),
+    ("Norvik", "Lumen"), ("我们主要从谁那里进货？", "我最常跟哪家拿货"), ("Who do I buy most from?",
+    "Which vendor do I mostly order from?")),
+    Attribute("trip", "用户下个月去{}出差", "The user travels to {} next month", ("深圳", "西安"), ("Lyon",
+    "Graz"), ("我接下来的差旅目的地是哪里？", "我下月要飞哪儿"), ("Where is my next business trip?",
+    "Which town will I visit soon for work?")),
+    Attribute("dentist", "用户的牙医姓{}", "The user's dentist is Dr {}", ("方", "陆"), ("Weber", "Costa"),
+    ("给我看牙的大夫是谁？", "我补牙找谁"), ("Who looks after my teeth?", "Which doctor fills my cavities?")),
+    Attribute("music", "用户爱听{}", "The user listens to {}", ("爵士乐", "京剧"), ("jazz", "opera"),
+    ("放点我喜欢的音乐，放什么？", "我的歌单是什么风格"), ("What music am I into?",
+    "Which kind of songs do I put on?")),
+    Attribute("insurance", "用户的医疗保险在{}", "The user's health insurance is with {}", ("平安", "太平洋"),
+    ("Allianz", "Helvetia"), ("我的医保是哪家公司的？", "我看病由谁报销"), ("Who insures me?",
+    "Which company pays when I am ill?")),
+    Attribute("bag", "用户的行李箱是{}的", "The user's suitcase is {}", ("红色", "墨绿色"), ("red", "green"),
+    ("我的箱子什么颜色？", "在机场怎么认出我的行李"), ("What colour is my luggage?",
+    "How do I recognise my bag at the airport?")),
 )  # fmt: skip
 
 UNRELATED_ZH = (
@@ -121,6 +155,20 @@ UNRELATED_EN = (
     "How do I back up the database?", "Will it rain tomorrow?", "What is quantum entanglement?",
     "What goes on the invoice?",
     "Recommend a film", "What port does the server use?",
+)  # fmt: skip
+# Asked together with HELD_OUT, and looked at as little.
+UNRELATED_HELD_OUT = (
+    "珠穆朗玛峰有多高？", "办公用品去哪里领？", "总结一下这份报告", "供应商准入要哪些材料？",
+    "把这段话改得礼貌一点",
+    "哪天发工资？", "什么叫复利？", "公司班车几点发车？", "列出三种排序算法",
+    "保修期多长？", "离职流程是什么？",
+    "水的沸点是多少？", "打印机卡纸怎么办？", "给我讲个笑话", "投诉电话是多少？", "食堂几点开门？",
+    "How tall is Mount Everest?", "Where do I get office supplies?", "Summarise this report",
+    "What does a vendor need for approval?", "Make this paragraph more polite", "When are salaries paid?",
+    "What is compound interest?", "List three sorting algorithms", "How long is the warranty?",
+    "How does offboarding work?", "At what temperature does water boil?", "The printer is jammed, what now?",
+    "Tell me a joke", "What is the hotline for complaints?", "When does the canteen open?",
+    "Who wrote Hamlet?",
 )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from benchmarks.memory.attributes import (
     ATTRIBUTES,
     HELD_OUT,
     UNRELATED_EN,
+    UNRELATED_HELD_OUT,
     UNRELATED_ZH,
     Attribute,
     Person,
@@ -90,7 +91,8 @@ async def _ask(
                 counts["told"] += len(told)
                 if shows and not right:
                     print(f"missed  {question} · {person.facts[attribute.name]}")
-    for question in (*UNRELATED_ZH, *UNRELATED_EN):
+    unrelated = UNRELATED_HELD_OUT if attributes is HELD_OUT else (*UNRELATED_ZH, *UNRELATED_EN)
+    for question in unrelated:
         told = await bench.told(question, person.owner)
         counts["unrelated"] += 1
         counts["wrong"] += bool(told)
