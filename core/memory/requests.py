@@ -136,6 +136,7 @@ _SUPPOSED = re.compile(
     re.I,
 )
 _SENTENCE = re.compile(r"[^。！？!?\n]+[。！？!?\n]?")
+_AND_I = re.compile(r"\s+and\s+(?=(?:i|i['’]m|my)\b)", re.I)
 _CLAUSE = re.compile(r"[，,；;：:]|\.(?=\s|$)")
 _HELLO = r"(?:你好|您好|大家好|嗨|hi|hello|hey)?\s*"
 _FROM_ZH = r"(?:其实|从(?:今天|现在)(?:起|开始)|以后|今后)?"
@@ -207,7 +208,11 @@ def _statements(text: str) -> Iterator[str]:
         if any(_ASKS_ZH.search(clause) and is_mostly_chinese(clause) for clause in clauses[:1]):
             continue
         for clause in clauses:
-            yield from _stated(clause)
+            for part in _AND_I.split(clause):
+                stated = list(_stated(part))
+                yield from stated
+                if not stated:  # what others say may be of them: "they think I am late and I live in Rome"
+                    break
 
 
 def _stated(clause: str) -> Iterator[str]:
