@@ -79,9 +79,8 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     "How do I like to read things?")),
 )  # fmt: skip
 
-# What nobody looked at when the formula and its words were chosen; the first eight were measured
-# alone before.
-HELD_OUT: tuple[Attribute, ...] = (
+# Measured unseen first; then looked at, when it was fitted what questions not about the person need.
+MORE: tuple[Attribute, ...] = (
     Attribute("blood", "用户的血型是{}", "The user's blood type is {}", ("A型", "O型"), ("A", "O"),
     ("我是什么血型？", "如果要输血，我是哪一型"), ("What blood type do I have?", "Which blood group am I?")),
     Attribute("shoes", "用户穿{}码的鞋", "The user wears size {} shoes", ("42", "38"), ("42", "38"),
@@ -137,6 +136,36 @@ HELD_OUT: tuple[Attribute, ...] = (
     "How do I recognise my bag at the airport?")),
 )  # fmt: skip
 
+# What nobody looked at before it was measured.
+HELD_OUT: tuple[Attribute, ...] = (
+    Attribute("height", "用户身高{}厘米", "The user is {} cm tall", ("172", "185"), ("172", "185"),
+    ("我有多高？", "我个子是多少"), ("How tall am I?", "What is my height?")),
+    Attribute("garden", "用户在阳台上种了{}", "The user grows {} on the balcony", ("番茄", "薄荷"),
+    ("tomatoes", "mint"), ("我家种了什么？", "我养的是什么植物"),
+    ("What do I grow at home?", "Which plants do I keep?")),
+    Attribute("budget", "用户今年的预算是{}万元", "The user's budget this year is {} euros", ("三十", "五十"),
+    ("30,000", "50,000"), ("我今年能花多少钱？", "我手里的经费有多少"), ("How much may I spend this year?",
+    "How much money do I have for the year?")),
+    Attribute("mentor", "用户的导师是{}", "The user's mentor is {}", ("何清", "孙磊"), ("Priya", "Jonas"),
+    ("谁带我？", "我师父是谁"), ("Who guides me?", "Who is teaching me the job?")),
+    Attribute("paper", "用户每天早上看{}", "The user reads the {} every morning", ("参考消息", "财经日报"),
+    ("Guardian", "Times"), ("我平时看什么报？", "我起床后读什么"), ("Which newspaper do I take?",
+    "What do I read over coffee?")),
+    Attribute("parking", "用户的车位是{}", "The user parks in bay {}", ("B12", "C07"), ("B12", "C07"),
+    ("我的车停哪里？", "我停车停几号"), ("Where is my car?", "Which parking space is mine?")),
+    Attribute("breakfast", "用户早餐吃{}", "The user has {} for breakfast", ("豆浆油条", "燕麦"), ("porridge",
+    "toast"), ("我早饭吃什么？", "我早上一般吃啥"), ("What do I eat in the morning?",
+    "What is my first meal of the day?")),
+    Attribute("joined", "用户{}年入职", "The user joined the company in {}", ("2015", "2019"),
+    ("2015", "2019"), ("我什么时候进公司的？", "我来这里多少年了"),
+    ("When did I start here?", "Since when have I been employed?")),
+    Attribute("keyboard", "用户用{}键盘", "The user types on a {} keyboard", ("机械", "静音"), ("mechanical",
+    "silent"), ("我打字用的是什么？", "我的键盘是哪种"), ("What do I type on?", "Which keyboard do I have?")),
+    Attribute("zone", "用户在{}时区", "The user's time zone is {}", ("东八", "东一"), ("UTC+8", "UTC+1"),
+    ("我这边比格林尼治快几小时？", "约会议时我按什么时间"), ("What time zone am I in?",
+    "Which clock do I live by?")),
+)  # fmt: skip
+
 UNRELATED_ZH = (
     "巴黎圣母院是哪一年建成的？", "怎么报销差旅费？", "解释一下父子链", "帮我写一封道歉信", "光速是多少？",
     "公司的退货政策是什么？",
@@ -156,8 +185,7 @@ UNRELATED_EN = (
     "What goes on the invoice?",
     "Recommend a film", "What port does the server use?",
 )  # fmt: skip
-# Asked together with HELD_OUT, and looked at as little.
-UNRELATED_HELD_OUT = (
+UNRELATED_MORE = (
     "珠穆朗玛峰有多高？", "办公用品去哪里领？", "总结一下这份报告", "供应商准入要哪些材料？",
     "把这段话改得礼貌一点",
     "哪天发工资？", "什么叫复利？", "公司班车几点发车？", "列出三种排序算法",
@@ -170,6 +198,23 @@ UNRELATED_HELD_OUT = (
     "Tell me a joke", "What is the hotline for complaints?", "When does the canteen open?",
     "Who wrote Hamlet?",
 )  # fmt: skip
+UNRELATED_HELD_OUT = (
+    "长城有多长？", "差旅超标怎么处理？", "用一句话解释递归", "合同在哪里盖章？", "报价单的有效期是多久？",
+    "如何重置路由器？",
+    "三角形内角和是多少？", "把下面的话翻成英文", "夜班补贴怎么算？", "什么是区块链？", "仓库几点关门？",
+    "列个会议议程",
+    "How long is the Great Wall?", "What happens if travel costs exceed the limit?",
+    "Explain recursion in one sentence", "Where do contracts get stamped?", "How long is a quote valid?",
+    "How do I reset the router?", "What is the sum of a triangle's angles?", "How is the night shift paid?",
+    "What is a blockchain?", "When does the warehouse close?", "Draft a meeting agenda",
+    "Which form do I need for a refund?",
+)  # fmt: skip
+# By name: what a person has, and what has nothing to do with any of it.
+KINDS = {
+    "first": (ATTRIBUTES, (*UNRELATED_ZH, *UNRELATED_EN)),
+    "more": (MORE, UNRELATED_MORE),
+    "held-out": (HELD_OUT, UNRELATED_HELD_OUT),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,7 @@ from pathlib import Path
 from random import Random
 
 from api.wiring.parts import open_embedding, open_store
-from benchmarks.memory.attributes import (
-    ATTRIBUTES,
-    HELD_OUT,
-    UNRELATED_EN,
-    UNRELATED_HELD_OUT,
-    UNRELATED_ZH,
-    Attribute,
-    Person,
-    people,
-)
+from benchmarks.memory.attributes import KINDS, Attribute, Person, people
 from config.settings import Settings, load_settings
 from core.memory.record import MemoryDraft
 from core.relevance.query import Query
@@ -51,9 +42,8 @@ class Bench:
         return [each.memory.content for each in chosen.memories]
 
 
-async def measure(
-    settings: Settings, number: int, seed: int, attributes: Sequence[Attribute], *, shows: bool
-) -> dict[str, float]:
+async def measure(settings: Settings, number: int, seed: int, kinds: str, *, shows: bool) -> dict[str, float]:
+    attributes, unrelated = KINDS[kinds]
     async with AsyncExitStack() as stack:
         embedding = await stack.enter_async_context(open_embedding(settings.models))
         store = await stack.enter_async_context(open_store(settings.store))
@@ -69,6 +59,7 @@ async def measure(
             for content in person.facts.values():
                 await writer.write(person.owner, MemoryDraft(content))
             await _ask(bench, person, attributes, counts, shows=shows)
+            await _ask_unrelated(bench, person, unrelated, counts, shows=shows)
         return {
             "right_same_language": counts["right_own"] / counts["asked_own"],
             "right_other_language": counts["right_other"] / counts["asked_other"],
@@ -91,8 +82,12 @@ async def _ask(
                 counts["told"] += len(told)
                 if shows and not right:
                     print(f"missed  {question} · {person.facts[attribute.name]}")
-    unrelated = UNRELATED_HELD_OUT if attributes is HELD_OUT else (*UNRELATED_ZH, *UNRELATED_EN)
-    for question in unrelated:
+
+
+async def _ask_unrelated(
+    bench: Bench, person: Person, questions: Sequence[str], counts: Counter[str], *, shows: bool
+) -> None:
+    for question in questions:
         told = await bench.told(question, person.owner)
         counts["unrelated"] += 1
         counts["wrong"] += bool(told)
@@ -105,12 +100,15 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=100)
     parser.add_argument("--seed", type=int, default=7, help="chooses the values of the facts")
     parser.add_argument("--show", action="store_true", help="name what was missed and wrongly told")
-    parser.add_argument("--held-out", action="store_true", help="facts that no rule was made for")
+    parser.add_argument(
+        "--kinds", choices=KINDS, default="first", help="of facts; nothing was fitted on those held out"
+    )
     options = parser.parse_args()
-    attributes = HELD_OUT if options.held_out else ATTRIBUTES
     with tempfile.TemporaryDirectory() as folder:
         settings = load_settings(store={"data_dir": Path(folder)})
-        figures = asyncio.run(measure(settings, options.people, options.seed, attributes, shows=options.show))
+        figures = asyncio.run(
+            measure(settings, options.people, options.seed, options.kinds, shows=options.show)
+        )
     for name, value in figures.items():
         print(f"{name:24}{value:.3f}")
 
