@@ -16,8 +16,6 @@ from services.memory.writing import ImportCounts, MemoryWriter, Written
 from services.store.clock import Clock, utc_now_us
 
 _OF_ME = re.compile(r"^(?:我的?|my |the user's )", re.I)
-
-
 MOST_HISTORY = 50
 LEAST_STEM = 6  # letters
 
@@ -74,8 +72,7 @@ class MemoriesHandler:
     async def edit(
         self, memory_id: str, owner: str, content: str | None, memory_type: MemoryType | None
     ) -> Memory:
-        """A type that its words gave it goes with its words. Raises UnknownMemoryError, MemoryRefusedError,
-        EmbeddingUnavailableError."""
+        """A type that its words gave it goes with them. Raises UnknownMemoryError, and as `write` does."""
         memory = await self._get(memory_id, owner)
         text = memory.content if content is None else content
         by_words = type_of(text) if memory.type is type_of(memory.content) else memory.type
