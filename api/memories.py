@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from core.errors import UnknownMemoryError
 from core.memory.gate import slot_named, statement_of
 from core.memory.record import Memory, MemoryDraft, MemoryType
+from core.memory.requests import type_of
 from core.relevance.sparse import question_terms, terms
 from services.memory.learning import MemoryLearning
 from services.memory.records import MemoryRecords, MemorySwitch
@@ -15,9 +16,8 @@ from services.memory.writing import ImportCounts, MemoryWriter, Written
 from services.store.clock import Clock, utc_now_us
 
 _OF_ME = re.compile(r"^(?:我的?|my |the user's )", re.I)
-
-
 MOST_HISTORY = 50
+LEAST_STEM = 6  # letters
 
 
 class MemoriesHandler:
@@ -72,10 +72,11 @@ class MemoriesHandler:
     async def edit(
         self, memory_id: str, owner: str, content: str | None, memory_type: MemoryType | None
     ) -> Memory:
-        """Raises UnknownMemoryError, MemoryRefusedError, EmbeddingUnavailableError."""
+        """A type that its words gave it goes with them. Raises UnknownMemoryError, and as `write` does."""
         memory = await self._get(memory_id, owner)
         text = memory.content if content is None else content
-        return await self._writer.edit(memory, text, memory_type or memory.type)
+        by_words = type_of(text) if memory.type is type_of(memory.content) else memory.type
+        return await self._writer.edit(memory, text, memory_type or by_words)
 
     async def delete_all(self, owner: str) -> tuple[int, int]:
         """Returns how many went, and how many are left."""
@@ -115,10 +116,20 @@ class MemoriesHandler:
         forgotten = [
             memory
             for memory in memories
-            if (asked and asked <= set(terms(memory.content))) or _is_of(slot, memory)
+            if (asked and _has_all(terms(memory.content), asked)) or _is_of(slot, memory)
         ]
         await self._records.delete([memory.memory_id for memory in forgotten])
         return forgotten
+
+
+def _has_all(words: Sequence[str], asked: set[str]) -> bool:
+    return all(any(word == term or _is_form_of(word, term) for word in words) for term in asked)
+
+
+def _is_form_of(word: str, term: str) -> bool:
+    """The stemmer leaves "allergi" of allergy and "allerg" of allergic."""
+    short, long = sorted((word, term), key=len)
+    return len(short) >= LEAST_STEM and long.isalpha() and long[:-1] == short and long.isascii()
 
 
 def _is_of(slot: str, memory: Memory) -> bool:

@@ -79,8 +79,8 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     "How do I like to read things?")),
 )  # fmt: skip
 
-# What nobody looked at when the formula and its words were chosen.
-HELD_OUT: tuple[Attribute, ...] = (
+# Measured unseen first; then looked at, when it was fitted what questions not about the person need.
+MORE: tuple[Attribute, ...] = (
     Attribute("blood", "用户的血型是{}", "The user's blood type is {}", ("A型", "O型"), ("A", "O"),
     ("我是什么血型？", "如果要输血，我是哪一型"), ("What blood type do I have?", "Which blood group am I?")),
     Attribute("shoes", "用户穿{}码的鞋", "The user wears size {} shoes", ("42", "38"), ("42", "38"),
@@ -101,6 +101,69 @@ HELD_OUT: tuple[Attribute, ...] = (
     Attribute("printer", "用户用的打印机是{}", "The user's printer is the {}", ("三楼的", "前台的"),
     ("one on floor 3", "one at reception"), ("我打印用哪台机器？", "我的文件在哪里打印"),
     ("Where do my prints come out?", "Which printer do I use?")),
+    Attribute("lunch", "用户中午在{}吃饭", "The user has lunch at {}", ("二食堂", "面馆"), ("the canteen",
+    "Joe's Diner"), ("我午餐去哪儿解决？", "我一般去哪家吃午饭"), ("Where do I eat at noon?",
+    "Where do I usually grab a bite at midday?")),
+    Attribute("seat", "用户坐飞机要靠{}的座位", "The user wants {} seats on planes", ("窗", "过道"),
+    ("window", "aisle"), ("订机票时给我选什么位置？", "我飞的时候喜欢坐哪里"),
+    ("Which place should be booked for my flight?", "Where do I want to sit when I fly?")),
+    Attribute("diet", "用户吃{}", "The user is {}", ("全素", "清真"), ("vegetarian", "vegan"),
+    ("我的饮食有什么讲究？", "请我吃饭要注意什么"), ("What diet do I follow?", "Do I eat meat?")),
+    Attribute("daughter", "用户的女儿叫{}", "The user's daughter is called {}", ("朵朵", "小满"), ("Mila",
+    "Ida"), ("我孩子的名字是什么？", "我闺女叫啥"), ("What is my child's name?", "Who is my little girl?")),
+    Attribute("hours", "用户早上{}点到岗", "The user starts work at {}", ("八", "九"), ("8", "9:30"),
+    ("我几点上班？", "我每天什么时候开始工作"), ("When does my working day begin?",
+    "At what time am I in the office?")),
+    Attribute("editor", "用户写代码用{}", "The user writes code in {}", ("Vim", "PyCharm"), ("Vim",
+    "PyCharm"), ("我的编辑器是哪个？", "我平时拿什么编程"), ("Which editor do I use?",
+    "What do I program with?")),
+    Attribute("supplier", "用户的主要供应商是{}", "The user's main supplier is {}", ("恒达", "瑞丰"),
+    ("Norvik", "Lumen"), ("我们主要从谁那里进货？", "我最常跟哪家拿货"), ("Who do I buy most from?",
+    "Which vendor do I mostly order from?")),
+    Attribute("trip", "用户下个月去{}出差", "The user travels to {} next month", ("深圳", "西安"), ("Lyon",
+    "Graz"), ("我接下来的差旅目的地是哪里？", "我下月要飞哪儿"), ("Where is my next business trip?",
+    "Which town will I visit soon for work?")),
+    Attribute("dentist", "用户的牙医姓{}", "The user's dentist is Dr {}", ("方", "陆"), ("Weber", "Costa"),
+    ("给我看牙的大夫是谁？", "我补牙找谁"), ("Who looks after my teeth?", "Which doctor fills my cavities?")),
+    Attribute("music", "用户爱听{}", "The user listens to {}", ("爵士乐", "京剧"), ("jazz", "opera"),
+    ("放点我喜欢的音乐，放什么？", "我的歌单是什么风格"), ("What music am I into?",
+    "Which kind of songs do I put on?")),
+    Attribute("insurance", "用户的医疗保险在{}", "The user's health insurance is with {}", ("平安", "太平洋"),
+    ("Allianz", "Helvetia"), ("我的医保是哪家公司的？", "我看病由谁报销"), ("Who insures me?",
+    "Which company pays when I am ill?")),
+    Attribute("bag", "用户的行李箱是{}的", "The user's suitcase is {}", ("红色", "墨绿色"), ("red", "green"),
+    ("我的箱子什么颜色？", "在机场怎么认出我的行李"), ("What colour is my luggage?",
+    "How do I recognise my bag at the airport?")),
+)  # fmt: skip
+
+# What nobody looked at before it was measured.
+HELD_OUT: tuple[Attribute, ...] = (
+    Attribute("height", "用户身高{}厘米", "The user is {} cm tall", ("172", "185"), ("172", "185"),
+    ("我有多高？", "我个子是多少"), ("How tall am I?", "What is my height?")),
+    Attribute("garden", "用户在阳台上种了{}", "The user grows {} on the balcony", ("番茄", "薄荷"),
+    ("tomatoes", "mint"), ("我家种了什么？", "我养的是什么植物"),
+    ("What do I grow at home?", "Which plants do I keep?")),
+    Attribute("budget", "用户今年的预算是{}万元", "The user's budget this year is {} euros", ("三十", "五十"),
+    ("30,000", "50,000"), ("我今年能花多少钱？", "我手里的经费有多少"), ("How much may I spend this year?",
+    "How much money do I have for the year?")),
+    Attribute("mentor", "用户的导师是{}", "The user's mentor is {}", ("何清", "孙磊"), ("Priya", "Jonas"),
+    ("谁带我？", "我师父是谁"), ("Who guides me?", "Who is teaching me the job?")),
+    Attribute("paper", "用户每天早上看{}", "The user reads the {} every morning", ("参考消息", "财经日报"),
+    ("Guardian", "Times"), ("我平时看什么报？", "我起床后读什么"), ("Which newspaper do I take?",
+    "What do I read over coffee?")),
+    Attribute("parking", "用户的车位是{}", "The user parks in bay {}", ("B12", "C07"), ("B12", "C07"),
+    ("我的车停哪里？", "我停车停几号"), ("Where is my car?", "Which parking space is mine?")),
+    Attribute("breakfast", "用户早餐吃{}", "The user has {} for breakfast", ("豆浆油条", "燕麦"), ("porridge",
+    "toast"), ("我早饭吃什么？", "我早上一般吃啥"), ("What do I eat in the morning?",
+    "What is my first meal of the day?")),
+    Attribute("joined", "用户{}年入职", "The user joined the company in {}", ("2015", "2019"),
+    ("2015", "2019"), ("我什么时候进公司的？", "我来这里多少年了"),
+    ("When did I start here?", "Since when have I been employed?")),
+    Attribute("keyboard", "用户用{}键盘", "The user types on a {} keyboard", ("机械", "静音"), ("mechanical",
+    "silent"), ("我打字用的是什么？", "我的键盘是哪种"), ("What do I type on?", "Which keyboard do I have?")),
+    Attribute("zone", "用户在{}时区", "The user's time zone is {}", ("东八", "东一"), ("UTC+8", "UTC+1"),
+    ("我这边比格林尼治快几小时？", "约会议时我按什么时间"), ("What time zone am I in?",
+    "Which clock do I live by?")),
 )  # fmt: skip
 
 UNRELATED_ZH = (
@@ -122,6 +185,36 @@ UNRELATED_EN = (
     "What goes on the invoice?",
     "Recommend a film", "What port does the server use?",
 )  # fmt: skip
+UNRELATED_MORE = (
+    "珠穆朗玛峰有多高？", "办公用品去哪里领？", "总结一下这份报告", "供应商准入要哪些材料？",
+    "把这段话改得礼貌一点",
+    "哪天发工资？", "什么叫复利？", "公司班车几点发车？", "列出三种排序算法",
+    "保修期多长？", "离职流程是什么？",
+    "水的沸点是多少？", "打印机卡纸怎么办？", "给我讲个笑话", "投诉电话是多少？", "食堂几点开门？",
+    "How tall is Mount Everest?", "Where do I get office supplies?", "Summarise this report",
+    "What does a vendor need for approval?", "Make this paragraph more polite", "When are salaries paid?",
+    "What is compound interest?", "List three sorting algorithms", "How long is the warranty?",
+    "How does offboarding work?", "At what temperature does water boil?", "The printer is jammed, what now?",
+    "Tell me a joke", "What is the hotline for complaints?", "When does the canteen open?",
+    "Who wrote Hamlet?",
+)  # fmt: skip
+UNRELATED_HELD_OUT = (
+    "长城有多长？", "差旅超标怎么处理？", "用一句话解释递归", "合同在哪里盖章？", "报价单的有效期是多久？",
+    "如何重置路由器？",
+    "三角形内角和是多少？", "把下面的话翻成英文", "夜班补贴怎么算？", "什么是区块链？", "仓库几点关门？",
+    "列个会议议程",
+    "How long is the Great Wall?", "What happens if travel costs exceed the limit?",
+    "Explain recursion in one sentence", "Where do contracts get stamped?", "How long is a quote valid?",
+    "How do I reset the router?", "What is the sum of a triangle's angles?", "How is the night shift paid?",
+    "What is a blockchain?", "When does the warehouse close?", "Draft a meeting agenda",
+    "Which form do I need for a refund?",
+)  # fmt: skip
+# By name: what a person has, and what has nothing to do with any of it.
+KINDS = {
+    "first": (ATTRIBUTES, (*UNRELATED_ZH, *UNRELATED_EN)),
+    "more": (MORE, UNRELATED_MORE),
+    "held-out": (HELD_OUT, UNRELATED_HELD_OUT),
+}
 
 
 @dataclass(frozen=True, slots=True)

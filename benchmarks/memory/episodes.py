@@ -14,36 +14,53 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 from core.conversation.recall import Ranked
 from core.conversation.turns import Turn, TurnStatus
-from core.relevance.query import Query
+from core.relevance.query import Query, embedded_part
+from core.relevance.sparse import encode_document
 from scripts.evaluation.figures import Answer, retrieval
 from scripts.evaluation.in_process import Services, open_services
 from scripts.evaluation.sets import EvaluationSet, Line, Question, load_set
+from services.conversation.recall import EMBEDDED_TURN_CHARS
 from services.conversation.turns import TurnVectors
 from services.conversation_manager import ConversationManager
 from services.retrieval.query_forms import QueryBuilder
+from services.store.pages import batches
 
 TOP = 10
+EMBEDDED_AT_ONCE, STORED_AT_ONCE = 32, 500
 BEGAN_US = 1_700_000_000_000_000
 ONE = "one owner"
 
 
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """What was embedded already, by its text: the same is stored in three ways and asked in each."""
+
+    turns: dict[str, TurnVectors] = field(default_factory=dict)
+    queries: dict[str, Query] = field(default_factory=dict)
+
+
 class Bench:
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, embedded: Embedded) -> None:
         container = services.container
         every = container.settings.conversation.model_copy(update={"max_recent_turns": 0})
         self._conversations = ConversationManager(container.conversations.turns, container.embedding, every)
+        self._embedding, self._embedded = container.embedding, embedded
         self._queries = QueryBuilder(container.embedding)
         self._line_of: dict[str, str] = {}
         self._sessions: dict[tuple[str, str], str] = {}
 
     async def store(self, lines: Sequence[tuple[Line, str, str]]) -> None:
-        """Each with its owner and its session's name, as a turn on the one before it."""
+        """Each with its owner and its session's name, as a turn on the one before it, with its vectors.
+
+        In large batches: the product embeds four turns at a time behind the answers, and looks for those that
+        lack a vector before each four, which takes an hour of a set.
+        """
         by_session: dict[tuple[str, str], list[Turn]] = defaultdict(list)
         for number, (line, owner, session) in enumerate(lines):
             key, turn_id = (owner, session), str(uuid.uuid4())
@@ -57,19 +74,38 @@ class Bench:
                 )
             )  # fmt: skip
             self._line_of[turn_id] = line.line_id
-        for turns in by_session.values():
-            await self._conversations.turns.put_many([(turn, TurnVectors()) for turn in turns])
-        await self._conversations.index_missing()
+        turns = [turn for each in by_session.values() for turn in each]
+        for batch in batches(turns, STORED_AT_ONCE):
+            await self._embed(batch)
+            vectors = [(turn, self._embedded.turns[turn.text]) for turn in batch]
+            await self._conversations.turns.put_many(vectors)
+
+    async def _embed(self, turns: Sequence[Turn]) -> None:
+        """What the product gives a turn that it indexes."""
+        missing = list({turn.text: turn for turn in turns if turn.text not in self._embedded.turns}.values())
+        for batch in batches(missing, EMBEDDED_AT_ONCE):
+            asked = await self._embedding.embed_queries([embedded_part(turn.question) for turn in batch])
+            texts = [turn.text[:EMBEDDED_TURN_CHARS] for turn in batch]
+            passages = await self._embedding.embed_passages(texts)
+            for turn, question, passage in zip(batch, asked, passages, strict=True):
+                words = encode_document(turn.text)
+                self._embedded.turns[turn.text] = TurnVectors(question, passage, words)
+
+    async def _query(self, question: Question) -> Query:
+        known = self._embedded.queries
+        if question.question_id not in known:
+            known[question.question_id] = await self._queries.build(question.text, question.previous)
+        return known[question.question_id]
 
     async def within(self, question: Question) -> Answer:
         """By recall of earlier turns, in the scope's one session."""
-        query = await self._queries.build(question.text, question.previous)
+        query = await self._query(question)
         branch = await self._conversations.find_branch(self._sessions[(ONE, question.scope)], ONE)
         return self._answer(question, await self._conversations.recall.rank(query, branch, (), ONE))
 
     async def elsewhere(self, question: Question, owner: str) -> Answer:
-        query: Query = await self._queries.build(question.text, question.previous)
-        return self._answer(question, await self._conversations.recall.rank_everywhere(query, owner))
+        ranked = await self._conversations.recall.rank_everywhere(await self._query(question), owner)
+        return self._answer(question, ranked)
 
     def _answer(self, question: Question, ranked: Sequence[Ranked]) -> Answer:
         return Answer(question, [(self._line_of[each.turn_id], each.score) for each in ranked[:TOP]])
@@ -107,10 +143,11 @@ async def measure(folder: Path, cache: Path | None, sample: Sample) -> dict[str,
         "episodes": lambda line: (line.scope, session_of[line.line_id]),
         "episodes of one": lambda line: (ONE, session_of[line.line_id]),
     }
+    embedded = Embedded()
     answers: dict[str, list[Answer]] = {}
     for way, place in ways.items():
         async with open_services(cache) as services:
-            bench = Bench(services)
+            bench = Bench(services, embedded)
             await bench.store([(line, *place(line)) for line in lines])
             if way == "in session":
                 answers[way] = [await bench.within(question) for question in asked]

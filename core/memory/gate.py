@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core.memory.record import MAX_CONTENT_CHARS, Memory, MemoryDraft, MemoryType
+from core.memory.record import MAX_CONTENT_CHARS, Memory, MemoryDraft
 from core.relevance.sparse import question_terms, terms
 from core.text import alike, fold_width, is_mostly_chinese
 
@@ -360,11 +360,6 @@ def _shared_words(content: str, other: str) -> float:
         {term for term in terms(_PERSON.sub("", each)) if term not in _FRAME} for each in (content, other)
     )
     return len(one & two) / len(one | two) if one | two else 0.0
-
-
-def is_wish(memory_type: MemoryType) -> bool:
-    """Whether it holds whatever is asked."""
-    return memory_type is MemoryType.INSTRUCTION
 
 
 # What is never remembered, whoever asks for it: keys, passwords, card and identity numbers, codes.

@@ -136,8 +136,10 @@ _SUPPOSED = re.compile(
     re.I,
 )
 _SENTENCE = re.compile(r"[^。！？!?\n]+[。！？!?\n]?")
+_AND_I = re.compile(r"\s+and\s+(?=(?:i|i['’]m|my)\b)", re.I)
 _CLAUSE = re.compile(r"[，,；;：:]|\.(?=\s|$)")
 _HELLO = r"(?:你好|您好|大家好|嗨|hi|hello|hey)?\s*"
+_FROM_ZH = r"(?:其实|从(?:今天|现在)(?:起|开始)|以后|今后)?"
 _SURNAMES = (
     "赵钱孙李周吴郑王冯陈褚卫蒋沈韩杨朱秦尤许何吕施张孔曹严华金魏陶姜戚谢邹喻柏窦章云苏潘葛奚范彭郎鲁韦马苗凤"
     "方俞任袁柳唐罗薛伍余米贝姚孟顾尹江钟徐邱骆高夏蔡田樊胡凌霍虞万支柯管卢莫房缪解应宗丁宣邓郁单洪包左石崔吉"
@@ -154,7 +156,7 @@ _NO_NAME = re.compile(
 _NO_LATIN_NAME = re.compile(
     r"^(?:Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday|Tomorrow|Today|Later|Back|Not|Now|Maybe"
     r"|When|If|"
-    r"A|An|The|Crazy|On|In|At|What|Who|Uber|Taxi)\b"
+    r"A|An|The|Crazy|On|In|At|What|Who|Uber|Taxi|Train|Bus|Car|Bike|Bicycle)\b"
 )
 _UNIT = r"(?:部门?|组|团队|中心|科室?|办公室|事业部|分公司|公司|学院|医院)"
 _NO_UNIT = re.compile(r"^(?:问|说|想|找|要|从|被|去|来|给|替|帮|不|谁|哪|什么|这个?|那个?)")
@@ -164,8 +166,8 @@ _PLACE = r"[\u4e00-\u9fff]{2,12}?|[A-Z][\w '-]{1,30}"
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
-            rf"^{_HELLO}(?:我(?:现在|已经|后来)?(?:改名?)?叫做?|我的?(?:名字|姓名)(?:是|叫)|(?:我?(?:现在"
-            rf"|已经|以后))?改名?叫"
+            rf"^{_HELLO}{_FROM_ZH}(?:我(?:现在|已经|后来)?(?:改名?)?叫做?|我名叫|我(?:已经)?改名[为成]"
+            rf"|我的?(?:名字|姓名)(?:是|叫|改[为成叫])|(?:我?(?:现在|已经|以后))?改名?叫"
             rf"|(?:以后|今后|请|就|你可以|可以)*叫我)\s*(?P<name>{_CHINESE_NAME}|{_LATIN_NAME})(?:了|吧"
             rf"|就行了?|就好|就可以了?|好了)?$"
         ),
@@ -178,14 +180,15 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     "用户的职位是{}"),
     (re.compile(rf"^{_HELLO}我(?:现在|目前)?(?:住在|家在|搬到了?|搬家到了?)(?P<place>{_PLACE})了?$"),
     "用户住在{}"),
-    (re.compile(rf"^{_HELLO}(?:(?i:my) name(?: is|'s|’s)(?: now)?|(?:(?i:please|you can|just) )*(?i:call) me"
-                rf"|(?i:i am|i'm|i’m) (?:now )?called) (?P<name>{_LATIN_NAME})(?: (?:and|now|please|from now "
-                rf"on)\b.*)?$", re.I), "The user's name is {}"),
+    (re.compile(rf"^(?i:{_HELLO}(?:from now on |actually )?(?:my name(?: is|'s|’s)(?: now)?|(?:(?:please"
+                rf"|you can|just) )*call me|(?:i am|i'm|i’m) (?:now )?called|i go by|i(?:'ve|’ve| have)? "
+                rf"changed my name to)) (?P<name>{_LATIN_NAME})(?i: (?:and|now|please|from now on)\b.*)?$"),
+                "The user's name is {}"),
     (re.compile(rf"^{_HELLO}(?:i (?:now )?work (?:in|for|at)|i am (?:in|from)|i'm (?:in|from)|i’m (?:in"
                 rf"|from)) (?:the )?(?P<unit>[\w& ]{{2,30}}? (?:department|team|office|group))(?: and\b.*)?$",
                 re.I), "The user's department is the {}"),
-    (re.compile(rf"^{_HELLO}i (?:now |currently )?(?:live in|moved to) (?P<place>[A-Z][\w'’.-]*(?: "
-                rf"[A-Z][\w'’.-]*){{0,3}})(?: (?:and|now)\b.*)?$", re.I), "The user lives in {}"),
+    (re.compile(rf"^(?i:{_HELLO}i(?:'ve|’ve| have)? (?:now |currently )?(?:live in|moved to)) (?P<place>"
+                rf"{_LATIN_NAME})(?i: (?:and|now|with|but|since|for)\b.*)?$"), "The user lives in {}"),
 )  # fmt: skip
 
 
@@ -205,7 +208,11 @@ def _statements(text: str) -> Iterator[str]:
         if any(_ASKS_ZH.search(clause) and is_mostly_chinese(clause) for clause in clauses[:1]):
             continue
         for clause in clauses:
-            yield from _stated(clause)
+            for part in _AND_I.split(clause):
+                stated = list(_stated(part))
+                yield from stated
+                if not stated:  # what others say may be of them: "they think I am late and I live in Rome"
+                    break
 
 
 def _stated(clause: str) -> Iterator[str]:

@@ -247,7 +247,7 @@ def word_pieces(word: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
-    if len(word) < 4 or len(word) > 32:
+    if len(word) < 4 or len(word) > 32 or word.isdigit():
         return word
     if not hasattr(_stemmers, "english"):
         import snowballstemmer

@@ -16,7 +16,7 @@ from core.memory.record import Memory, MemoryType
 from core.relevance.sparse import SparseTerms, encode_document
 from core.text import alike
 from services.store.collections import SPARSE
-from services.store.dialect import Condition, Filter, Point, QueryRequest, Record, VectorStore
+from services.store.dialect import Condition, Filter, Point, QueryRequest, Record, ScoredPoint, VectorStore
 from services.store.filters import (
     any_of,
     by_ids,
@@ -195,7 +195,7 @@ class MemoryRecords:
             for point in response.points:
                 if request.using == DENSE:
                     cosines[str(point.id)] = point.score
-                memory = memories.get(str(point.id)) or _read(Record(id=point.id, payload=point.payload))
+                memory = memories.get(str(point.id)) or _read(point)
                 if memory is not None:
                     memories[str(point.id)] = memory
         return [
@@ -330,7 +330,7 @@ def _left(record: Record, erased: frozenset[str]) -> list[str]:
     return [each for each in stored if each not in erased] if isinstance(stored, list) else []
 
 
-def _read(record: Record) -> Memory | None:
+def _read(record: Record | ScoredPoint) -> Memory | None:
     try:
         stored = _Payload.model_validate(record.payload or {})
     except ValidationError as error:

@@ -23,10 +23,24 @@ async def test_an_answer_shows_what_it_was_told_and_each_can_be_put_right(
     await page.reload()
     await page.click(".used-memories summary")
     await expect(page.locator(".used-memories li > span >> nth=0")).to_have_text("用户的名字是张三<b>")
+    await expect(page.locator(".used-memories summary .icon")).to_be_visible()
     await page.click("text=这条不对")
     await page.fill(".memory-list input", "用户的名字是李四")
     await page.click(".memory-list .button.primary")
     await expect(page.locator(".memory-list li > p >> nth=0")).to_have_text("用户的名字是李四")
+
+
+async def test_what_no_longer_holds_stands_there_with_its_end(page: Page, stubbed: Stubbed) -> None:
+    """Discriminates: a dot behind its buttons, as behind the words for the end of a turn."""
+    async with httpx.AsyncClient(base_url=stubbed.url, timeout=60) as client:
+        await client.delete("/memories", params={"confirm": "all"})
+        for name in ("张三", "李四"):
+            await client.post("/memories", json={"content": f"用户的名字是{name}"})
+    await page.goto(stubbed.url)
+    await page.click("#open-memory")
+    ended = page.locator(".memory-list li.ended")
+    await expect(ended).to_contain_text("为止")
+    assert await ended.evaluate("item => getComputedStyle(item, '::after').content") == "none"
 
 
 async def test_the_panel_adds_searches_forgets_and_switches_off(page: Page, stubbed: Stubbed) -> None:

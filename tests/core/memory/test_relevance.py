@@ -61,6 +61,36 @@ def test_a_topic_counts_only_where_the_question_is_about_oneself() -> None:
     assert _told("How do I book a meeting room?", ("用户每周二开组会", 0.80)) == []
 
 
+@pytest.mark.parametrize(
+    ("question", "memory", "cosine"),
+    [
+        ("Where do I get office supplies?", "The user's main supplier is Lumen", 0.87),
+        ("报销单我该去哪领？", "用户用的打印机是三楼的", 0.87),
+        ("服务器端口是多少？", "用户的分机号是8012", 0.865),
+    ],
+)
+def test_what_only_resembles_a_question_that_is_not_about_the_person_is_not_told(
+    question: str, memory: str, cosine: float
+) -> None:
+    """Discriminates: "do I get" taken for a question about oneself; the best of all told for its likeness."""
+    assert _told(question, (memory, cosine), ("用户周末去爬山", 0.8)) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "memory"),
+    [
+        ("How do I change the battery of a ThinkPad X1?", "The user's laptop is a ThinkPad X1"),
+        ("写封邮件给刘洋请假", "用户的主管是刘洋"),
+        ("请我吃饭要注意什么", "用户吃全素"),
+        ("订机票时给我选什么位置？", "用户坐飞机要靠窗的座位"),
+        ("How do I get to work?", "The user takes the ferry"),
+    ],
+)
+def test_what_a_question_names_or_asks_for_the_person_is_told(question: str, memory: str) -> None:
+    """Discriminates: a memory that is told only where the question says "my"."""
+    assert _told(question, (memory, 0.86), ("用户周末去爬山", 0.8)) == [memory]
+
+
 def test_of_a_person_the_nearest_are_told_and_nothing_for_a_question_of_something_else() -> None:
     pet, food = ("The user has a cat called Otto", 0.86), ("The user is allergic to peanuts", 0.80)
     assert _told("What is my animal called?", pet, food) == [pet[0]]

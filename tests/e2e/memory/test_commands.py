@@ -66,6 +66,11 @@ async def test_commands_remember_list_and_forget(tmp_path: Path) -> None:
         forgotten = (await app.ask("/forget peanuts", session_id=session)).answer
         assert forgotten == "Forgotten (1):\n- I am allergic to peanuts"
         assert "nothing that matches" in (await app.ask("/forget peanuts", session_id=session)).answer
+        for content in ("I am allergic to nuts", "I keep an internet shop"):
+            await app.ask(f"/remember {content}", session_id=session)
+        assert "(1)" in (await app.ask("Forget my allergy", session_id=session)).answer
+        assert "nothing" in (await app.ask("/forget my intern", session_id=session)).answer
+        assert "(1)" in (await app.ask("/forget internet", session_id=session)).answer
         assert await contents(app) == ["My name is Sam"]
         for command, expected in (("/remember", "Say what"), ("/forget", "Say what to forget")):
             assert expected in (await app.ask(command, session_id=session)).answer

@@ -51,6 +51,10 @@ async def test_a_memory_is_written_read_changed_and_deleted(tmp_path: Path) -> N
         assert (changed.json()["content"], changed.json()["type"]) == ("The user's desk is 304", "preference")
         await app.ask("What is my desk?")
         assert lines_of("written") == ["- The user's desk is 304"]
+        wish = (await write(app, "always answer in French")).json()["memory"]
+        reply = await app.client.patch(f"/memories/{wish['memory_id']}", json={"content": "I like bees"})
+        assert (wish["type"], reply.json()["type"]) == ("instruction", "preference")  # by its words
+        assert (await app.client.delete(f"/memories/{wish['memory_id']}")).json()["erased"] == 1
         assert (await app.client.delete(path)).json()["erased"] == 1
         assert (await app.client.get(path)).status_code == 404
         gone = await app.client.delete("/memories", params={"confirm": "all"})

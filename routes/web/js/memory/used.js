@@ -2,7 +2,7 @@
 
 import { memoriesOfTurn } from "../api/memories.js";
 import { tell } from "../base/bus.js";
-import { el } from "../base/dom.js";
+import { el, icon } from "../base/dom.js";
 import { originOf } from "./origin.js";
 
 export class UsedMemories {
@@ -11,7 +11,7 @@ export class UsedMemories {
   show(memories) {
     this.element.hidden = !memories.length;
     this.element.replaceChildren(
-      el("summary", { i18n: ["memoryUsed", { n: memories.length }] }),
+      el("summary", {}, icon("chevron"), el("span", { i18n: ["memoryUsed", { n: memories.length }] })),
       el("ul", {}, ...memories.map((memory) => this.#line(memory))),
     );
   }
