@@ -11,16 +11,16 @@ from core.conversation.sessions import CHOICES, Session
 from core.conversation.turns import Summary, Turn, settled_calls
 from core.knowledge import KnowledgeFilter
 from routes.stream import citation_reply, warning_reply
-from routes.wire import turns
+from routes.wire import sessions, turns
 
 
-def session_reply(session: Session, turn_count: int | None = None) -> turns.Session:
+def session_reply(session: Session, turn_count: int | None = None) -> sessions.Session:
     """`turn_count` is absent when it is not known."""
-    always = turns.Session.model_fields.keys() - {*CHOICES, "turn_count"}
+    always = sessions.Session.model_fields.keys() - {*CHOICES, "turn_count"}
     body = {name: getattr(session, name) for name in always} | session.choices
     if turn_count is not None:
         body["turn_count"] = turn_count
-    return turns.Session.model_validate(body)
+    return sessions.Session.model_validate(body)
 
 
 def turn_reply(turn: Turn, documents: KnownDocuments) -> turns.Turn:

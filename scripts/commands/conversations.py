@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from routes.wire.foreign import ForeignImport, PlannedConversation
-from routes.wire.turns import Branch, Prompt, PromptPart, PromptRequest, SessionPage
+from routes.wire.imports import ForeignImport, PlannedConversation
+from routes.wire.sessions import SessionPage
+from routes.wire.turns import Branch, Prompt, PromptPart, PromptRequest
 from scripts.commands.ask import BOLD, DIM, PLAIN, RED
 from scripts.commands.maintenance import EXIT_OK, Options, as_json, print_json, run, shown
 from scripts.commands.server import ServerClient, at_server, at_url, checked
