@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from config.secrets import Mask
-from config.settings import ModelSettings
+from config.settings import LLMSettings, ModelSettings
 from config.sources import did_you_mean
 from core.errors import (
     BadRequestError,
@@ -369,11 +371,17 @@ REASON_CHARS = 200  # of the provider's own words
 
 
 class FailureTexts:
-    """Why a model did not answer, in a sentence that names the settings to look at and holds no secret."""
+    """Why a model did not answer, in a sentence that names the settings to look at and holds no secret.
 
-    def __init__(self, models: ModelSettings, mask: Mask) -> None:
+    `stored` are the tables of models that were added while the server runs.
+    """
+
+    def __init__(
+        self, models: ModelSettings, mask: Mask, stored: Mapping[str, LLMSettings] = MappingProxyType({})
+    ) -> None:
         self._models = models
         self.mask = mask
+        self._stored = stored
 
     def __call__(self, error: Exception, language: Language, model_id: str = "default") -> str:
         """The error's own sentence where no model is to blame."""
@@ -400,14 +408,16 @@ class FailureTexts:
         models = self._models
         from_environment = models.openai_base_url or models.openai_api_key
         table = model_id if model_id in models.llms or from_environment else next(iter(models.llms), "")
-        entry = models.llms.get(table)
+        entry, place = models.llms.get(table), f"[llms.{table}]"
+        if model_id in self._stored:
+            entry, place = self._stored[model_id], model_id
         names = {"timeout": "TOKEN_TIMEOUT_S"}
         if entry is None:
             return names | {"key": "OPENAI_API_KEY", "address": "OPENAI_BASE_URL", "model": "LLM_MODEL"}
         public = "ANTHROPIC_API_KEY" if entry.provider == "anthropic" else "OPENAI_API_KEY"
         key = entry.api_key_env or (public if not entry.api_key and not entry.base_url else "")
         fields = {"key": "api_key", "address": "base_url", "model": "model"}
-        named = {name: f"{field} ([llms.{table}])" for name, field in fields.items()}
+        named = {name: f"{field} ({place})" for name, field in fields.items()}
         return names | named | ({"key": key} if key else {})
 
 

@@ -18,6 +18,11 @@ _LOOKS = re.compile(
     r"|(?i:\b(?:api[-_ ]?key|access[-_]?token|secret|password)[\"']?\s*[=:]\s*)[\"']?[^\s\"'&,;]+"
 )
 _KEY_ALONE = re.compile(r"\s*(?:[\w-]+:)?(?:Bearer\s+|(?:sk|gsk|hf|xai|nvapi)[-_])(?=\S*\d)[\w.-]{16,}\s*")
+_NAME_VARIABLES = (
+    "api_key_env",
+    "env",
+    "headers",
+)  # fields of tables; headers of a model are among its options
 _LONG = 8  # a shorter secret is taken for one only where it stands alone
 
 
@@ -49,8 +54,10 @@ def _pattern(secret: str) -> str:
 
 
 def mask_of(settings: BaseModel) -> Mask:
-    """Of every secret that is configured, in the environment too where `api_key_env` names a variable."""
-    return Mask([secret.strip() for secret in (*_secrets(settings), os.environ.get("ANTHROPIC_API_KEY", ""))])
+    """Of every secret that is configured, and of every key in the environment: a model that is added while
+    the server runs may name any of them."""
+    keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
+    return Mask([secret.strip() for secret in (*_secrets(settings), *keys)])
 
 
 def _secrets(value: Any, *, named: bool = False) -> Iterator[str]:
@@ -60,7 +67,7 @@ def _secrets(value: Any, *, named: bool = False) -> Iterator[str]:
         case BaseModel():
             for name in type(value).model_fields:
                 field = getattr(value, name)
-                yield from [os.environ.get(str(field), "")] if name == "api_key_env" else _secrets(field)
+                yield from _of_variables(name, field) if name in _NAME_VARIABLES else _secrets(field)
         case Mapping():
             for name, each in value.items():
                 yield from _secrets(each, named=named or is_secret_name(str(name)))
@@ -69,6 +76,15 @@ def _secrets(value: Any, *, named: bool = False) -> Iterator[str]:
         case list() | tuple():
             for each in value:
                 yield from _secrets(each, named=named)
+
+
+def _of_variables(name: str, field: Any) -> Iterator[str]:
+    """What the variables hold that a table names. A program gets others, too, such as HOME."""
+    variables = (
+        field.values() if isinstance(field, Mapping) else field if isinstance(field, tuple) else [field]
+    )
+    for variable in map(str, variables):
+        yield from _secrets(os.environ.get(variable, ""), named=name != "env" or is_secret_name(variable))
 
 
 def _login(url: str) -> list[str]:

@@ -84,7 +84,7 @@ class Section(BaseModel):
     @classmethod
     def _no_key(cls, value: Any) -> Any:
         """What is no secret is shown in many places."""
-        if isinstance(value, str) and looks_like_key(value):
+        if isinstance(value, str | Path) and looks_like_key(str(value)):
             raise ValueError("this is a key, which has a setting of its own: api_key or …_API_KEY")
         return value
 
@@ -439,7 +439,7 @@ class ToolSettings(Section):
     variable that holds its value. `confirm`: before which of its tools a person is asked.
     """
 
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = Field((), repr=False)
     url: Url = None
     env: tuple[VariableName, ...] = ()
     headers: dict[str, VariableName] = Field(default_factory=dict)

@@ -28,7 +28,7 @@ from config.logging import SparingLog
 from config.settings import ServerSettings
 from core import errors
 from core.errors import BodyTooLargeError, ForbiddenError, ForbiddenHostError, WenmaiError
-from routes.openai.errors import PREFIX, error_in_openai, status_in_openai
+from routes.openai.wire import PREFIX, error_in_openai, status_in_openai
 
 log = structlog.get_logger()
 

@@ -159,6 +159,8 @@ async def _whole(stream: TurnStream, request: Request) -> Response:
     """Every part of the stream in one object; a failed turn answers 503 with the error beside them."""
     whole = WholeTurn()
     await hear_whole(events_of(stream), request.receive, whole.add)
+    if not whole.ended:
+        return Response(status_code=499)  # the client left, which nginx writes so
     answer = whole.answer()
     content = answer.model_dump_json(exclude_unset=True)
     if answer.error is None:

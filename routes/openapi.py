@@ -15,13 +15,13 @@ from routes.openai.wire import CompletionBody, CompletionChunk, EmbeddingBody
 from routes.wire.chat import ChatBody, EarlierChatBody, EarlierEvent, StreamEvent
 from routes.wire.documents import DocumentPatch, DocumentUpload, Job
 from routes.wire.fields import ErrorResponse
+from routes.wire.imports import ImportBody
 from routes.wire.memories import MemoryBody, MemoryChanges, MemoryImportBody, SwitchBody
 from routes.wire.operations import ReembedBody, SyncBody
 from routes.wire.search import CalibrationBody, SearchBody
 from routes.wire.server import ModelTable
-from routes.wire.shares import ShareBody
-from routes.wire.transfer import ImportBody
-from routes.wire.turns import FeedbackBody, PersonaBody, SessionBody, SessionChanges, ToolDecision
+from routes.wire.sessions import PersonaBody, SessionBody, SessionChanges, ShareBody
+from routes.wire.turns import FeedbackBody, ToolDecision
 
 Responses = dict[int | str, dict[str, Any]]
 

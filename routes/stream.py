@@ -410,6 +410,10 @@ class WholeTurn:
                 self._notes.hear(event, at=0)
 
     @property
+    def ended(self) -> bool:
+        return "status" in self._body
+
+    @property
     def length(self) -> int:
         """Characters of the answer."""
         return sum(map(len, self._texts["answer"]))

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from scripts.commands.maintenance import (
     as_json,
     invoke,
     one_of,
-    print_json,
+    print_result,
     print_table,
     run,
     time_zone,
@@ -104,7 +105,7 @@ async def _repair(settings: Settings, options: Options) -> int:
     async def here() -> int:
         async with open_here(settings) as (history, _):
             if options.accept_loss:
-                return await _accept_loss(history, as_json=options.json)
+                return await _accept_loss(history, options)
             return await _finish(RepairHere(options, history), options)
 
     async def by_server(server: Server, _: StoreContents) -> int:
@@ -120,12 +121,10 @@ async def _repair(settings: Settings, options: Options) -> int:
         raise CommandError(str(error), EXIT_REFUSED) from error
 
 
-async def _accept_loss(history: History, *, as_json: bool) -> int:
+async def _accept_loss(history: History, options: Options) -> int:
     lost = await history.accept_loss()
-    if as_json:
-        print_json({"lost": lost})
-    else:
-        print("\n".join(lost) or "Nothing is lost.")
+    sentence = "\n".join(lost) or "Nothing is lost."
+    print_result({"lost": lost}, options, lambda _: print(sentence))
     return EXIT_OK
 
 
@@ -133,10 +132,10 @@ async def _finish(job: RepairHere | RepairByServer, options: Options) -> int:
     embed = not options.no_embed
     if options.import_from is not None:
         imported = await job.import_from(options.import_from)
-        print_json(asdict(imported)) if options.json else print_import(imported, embed=embed)
+        print_result(imported, options, partial(print_import, embed=embed))
         return EXIT_OK
     report = await job.repair()
-    print_json(asdict(report)) if options.json else print_report(report, embed=embed)
+    print_result(report, options, partial(print_report, embed=embed))
     if options.session and not report.sessions:
         raise CommandError(f"there is no turn of session {options.session!r}")
     return EXIT_OK

@@ -17,7 +17,7 @@ from scripts.commands.maintenance import (
     Options,
     as_json,
     invoke,
-    print_json,
+    print_result,
     print_table,
     run,
 )
@@ -54,11 +54,7 @@ async def _clean_up(settings: Settings, options: Options) -> int:
             "add --yes to delete turns that are kept so far",
             EXIT_REFUSED,
         )
-    report = await _expire(settings, options, days)
-    if options.json:
-        print_json(report.model_dump())
-    else:
-        _print_report(report)
+    print_result(await _expire(settings, options, days), options, _print_report)
     return EXIT_OK
 
 

@@ -11,7 +11,7 @@ import os
 import sys
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -30,7 +30,7 @@ from scripts.commands.maintenance import (
     Options,
     as_json,
     invoke,
-    print_json,
+    print_result,
     run,
     shown,
 )
@@ -233,16 +233,14 @@ async def _ingest(client: ServerClient, files: Sequence[Path], options: Options)
         print(f"failed: {shown(failure)}", file=sys.stderr)
     if skipped := left_out(options.paths):
         print(shown(skipped), file=sys.stderr)
-    print_json(asdict(summary)) if options.json else print(summary)
+    print_result(summary, options, print)
     return EXIT_FAILED if summary.failed or not files else EXIT_OK
 
 
 async def _remove_sample(client: ServerClient, options: Options) -> int:
     removed = await client.send("DELETE", "/documents/sample", RemovedSample)
-    if options.json:
-        print_json(removed.model_dump())
-    else:
-        print(f"removed {removed.documents} documents of the sample, {removed.chunks} passages")
+    sentence = f"removed {removed.documents} documents of the sample, {removed.chunks} passages"
+    print_result(removed, options, lambda _: print(sentence))
     if removed.left:
         print(f"{removed.left} traces are still stored: wenmai doctor", file=sys.stderr)
     return EXIT_FAILED if removed.left else EXIT_OK

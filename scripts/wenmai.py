@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from scripts.commands.maintenance import EXIT_CODES, EXIT_OK, Options, as_json, invoke, print_json
+from scripts.commands.maintenance import EXIT_CODES, EXIT_OK, Options, as_json, invoke, print_result
 
 COMMANDS = {
     "serve": ("serve", "Start the server."),
@@ -95,11 +95,8 @@ def version(**options: Any) -> int:
     """Print the version, of Python and of the main libraries, too."""
     versions = {"wenmai": _version("wenmai"), "python": sys.version.split()[0]}
     versions |= {name: _version(name) for name in PARTS}
-    if Options(**options).json:
-        print_json(versions)
-        return EXIT_OK
-    for name, number in versions.items():
-        print(f"{name} {number}")
+    lines = "\n".join(f"{name} {number}" for name, number in versions.items())
+    print_result(versions, Options(**options), lambda _: print(lines))
     return EXIT_OK
 
 

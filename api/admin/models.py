@@ -43,8 +43,8 @@ Table = Mapping[str, Any]  # fields of a model's table, those that were written
 
 
 class ModelsHandler:
-    """`tables` are those of wenmai.toml and the environment. `open_model` and `list_models` raise
-    StartRefusedError where a table or its key will not do."""
+    """`tables` are those of wenmai.toml and the environment, `stored` those that are kept here.
+    `open_model` and `list_models` raise StartRefusedError where a table or its key will not do."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ModelsHandler:
         self._llms, self._settings, self._tables = llms, settings, tables
         self._open, self._list = open_model, list_models
         self._configured = {entry.model_id: entry for entry in llms.entries()}
-        self._stored: dict[str, LLMSettings] = {}
+        self.stored: dict[str, LLMSettings] = {}
 
     async def load(self) -> None:
         """At start. One that cannot be opened now, or has got a name of wenmai.toml's, is left out."""
@@ -76,7 +76,7 @@ class ModelsHandler:
 
     def tables(self) -> dict[str, dict[str, Any]]:
         """Those that are kept here, by their ids."""
-        return {model_id: _written(table) for model_id, table in self._stored.items()}
+        return {model_id: _written(table) for model_id, table in self.stored.items()}
 
     async def put(self, model_id: str, table: Table) -> None:
         """Add it, or change it, from the next question on.
@@ -94,10 +94,10 @@ class ModelsHandler:
     async def remove(self, model_id: str) -> None:
         """Raises UnknownModelError, ConflictError for one of wenmai.toml's, StoreUnavailableError."""
         self._check_free(model_id)
-        if model_id not in self._stored:
+        if model_id not in self.stored:
             raise UnknownModelError("model_id: no such model was added here.")
         await self._store.delete(self._collection, by_ids([_point(model_id)]))
-        del self._stored[model_id]
+        del self.stored[model_id]
         self._llms.put(model_id, self._configured.get(model_id))
         log.info("model_removed", model_id=model_id)
 
@@ -106,7 +106,7 @@ class ModelsHandler:
 
         Raises UnknownModelError, BadRequestError, LLMUnavailableError.
         """
-        known = self._stored.get(model_id) or self._tables.get(model_id)
+        known = self.stored.get(model_id) or self._tables.get(model_id)
         if model_id and known is None:
             raise UnknownModelError("model_id: no such table, neither in wenmai.toml nor here.")
         settings = known or self._checked({"model": "any", **table})
@@ -163,7 +163,7 @@ class ModelsHandler:
             raise BadRequestError(str(error)) from error
 
     def _keep(self, entry: ModelEntry, settings: LLMSettings) -> None:
-        self._stored[entry.model_id] = settings
+        self.stored[entry.model_id] = settings
         self._llms.put(entry.model_id, entry)
 
 

@@ -330,7 +330,10 @@ def _put_together(
     metrics = Metrics(entry.model_id for entry in llms.entries())
     memories = _memories(history, metrics)
     prompts, personas = _prompts(history)
-    pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics, memories, tools)
+    failure_text = FailureTexts(settings.models, mask_of(settings), models.stored)
+    pipeline = _pipeline(
+        history, knowledge, reranker, prompts, personas, metrics, memories, tools, failure_text
+    )
     images = make_question_images(settings, history.conversations.turns)
     search, chat = _search(history, knowledge, pipeline), _chat(history, pipeline, running, images)
     disk, readiness = DiskWatch(store, names.low_disk_mb << 20), Readiness(store, names, history.embedding)
@@ -340,7 +343,7 @@ def _put_together(
         settings=settings,
         chat=chat,
         conversation_door=ConversationDoor(chat, sessions, history.conversations, pipeline.question_filter),
-        plain_door=PlainDoor(llms, pipeline.failure_text, pipeline.max_answer_chars),
+        plain_door=PlainDoor(llms, failure_text, pipeline.max_answer_chars),
         sessions=sessions,
         foreign=ForeignImporter(sessions, history.conversations, personas),
         shares=SharesHandler(sessions, history.sessions),
@@ -360,7 +363,7 @@ def _put_together(
         reembedding=reembedding, disk=disk, sync=sync, metrics=metrics,
         look=StoreLook(WatchedStore(store, names, readiness, disk, history.receipts, history.space, sync)),
         calibration=CalibrationHandler(search, history.calibrations, pipeline.threshold),
-        model_check=ModelCheck(llms, history.embedding, reranker, pipeline.failure_text),
+        model_check=ModelCheck(llms, history.embedding, reranker, failure_text),
         memories=memories,
         tools=tools,
         models=models,
@@ -480,6 +483,7 @@ def _pipeline(
     metrics: Metrics,
     memories: MemoriesHandler,
     tools: Sequence[ToolSource],
+    failure_text: FailureTexts,
 ) -> Pipeline:
     settings, store, library = history.settings, history.store, history.prompts
     conversation = settings.conversation
@@ -513,7 +517,7 @@ def _pipeline(
         is_reading=knowledge.is_reading,
         find_documents=knowledge.find_documents,
         precedence=knowledge.precedence,
-        failure_text=FailureTexts(settings.models, mask_of(settings)),
+        failure_text=failure_text,
         memories=history.recall,
         episodes=Episodes(turns, recall, now_in(conversation)),
         learning=memories.learning,

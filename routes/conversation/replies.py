@@ -12,17 +12,17 @@ from core.conversation.sessions import CHOICES, Session
 from core.conversation.turns import Summary, Turn, settled_calls
 from core.knowledge import KnowledgeFilter
 from routes.stream import citation_reply, warning_reply
-from routes.wire import turns
+from routes.wire import sessions, turns
 
 
-def session_reply(session: Session, **known: Any) -> turns.Session:
+def session_reply(session: Session, **known: Any) -> sessions.Session:
     """`known`: its `turn_count` and `state`, absent where they are not."""
-    always = turns.Session.model_fields.keys() - {*CHOICES, "turn_count", "state"}
+    always = sessions.Session.model_fields.keys() - {*CHOICES, "turn_count", "state"}
     body = {name: getattr(session, name) for name in always} | session.choices | known
-    return turns.Session.model_validate(body)
+    return sessions.Session.model_validate(body)
 
 
-def whole_session(running: RunningTurns, session: Session, turn_count: int) -> turns.Session:
+def whole_session(running: RunningTurns, session: Session, turn_count: int) -> sessions.Session:
     pending = running.is_pending(session.session_id, session.owner)
     return session_reply(session, turn_count=turn_count, state="pending" if pending else "idle")
 

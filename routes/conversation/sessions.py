@@ -27,24 +27,17 @@ from routes.dependencies import (
 )
 from routes.openapi import WireRoute, errors
 from routes.wire.fields import AtMost, PlainText
-from routes.wire.turns import (
+from routes.wire.sessions import (
     MAX_TITLE_CHARS,
-    Branch,
     ErasedSession,
-    ErasedTurn,
-    FeedbackBody,
     PersonaBody,
-    Prompt,
-    RatedTurn,
     Session,
     SessionBody,
     SessionChanges,
     SessionChoices,
     SessionPage,
-    Tree,
-    TreeNode,
-    Turn,
 )
+from routes.wire.turns import Branch, ErasedTurn, FeedbackBody, Prompt, RatedTurn, Tree, TreeNode, Turn
 
 # Nobody else's, also from a cache; where a browser opens it by itself, it runs nothing.
 IMAGE_HEADERS = {

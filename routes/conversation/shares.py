@@ -17,7 +17,7 @@ from core.knowledge import Citation
 from core.text import is_mostly_chinese
 from routes.dependencies import ContainerDep, Owner, body_schema, json_body
 from routes.openapi import WireRoute, errors
-from routes.wire import shares as wire
+from routes.wire import sessions as wire
 from routes.wire.fields import text_of
 
 router = APIRouter(tags=["sessions"], route_class=WireRoute)

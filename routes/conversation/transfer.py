@@ -27,8 +27,8 @@ from routes.dependencies import ContainerDep, Owner, body_schema, check_headers,
 from routes.openapi import Responses, WireRoute, errors
 from routes.stream import citation_reply, warning_reply
 from routes.wire.fields import Reply
-from routes.wire.foreign import ForeignImport, PlannedConversation
-from routes.wire.transfer import AS_STORED, ImportBody, ImportedConversation
+from routes.wire.imports import ForeignImport, ImportBody, ImportedConversation, PlannedConversation
+from routes.wire.transfer import AS_STORED
 
 router = APIRouter(tags=["sessions"], route_class=WireRoute)
 

@@ -26,8 +26,7 @@ from core.conversation.turns import TurnStage
 from core.knowledge import Citation
 from core.text import Language, scrub
 from routes.errors import RETRY_AFTER_S
-from routes.openai.errors import error_in_openai
-from routes.openai.wire import Completion
+from routes.openai.wire import Completion, error_in_openai
 from routes.stream import EventStreamResponse, citation_objects, hear_whole, json_line
 
 FINISH_REASONS = ("length", "content_filter")  # any other end is "stop"

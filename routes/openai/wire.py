@@ -1,4 +1,4 @@
-"""Requests and replies in OpenAI's form, and what Wenmai adds to them."""
+"""Requests, replies and errors in OpenAI's form, and what Wenmai adds to them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from core import errors
 from core.conversation.turns import KnowledgeUse
 from core.images import SentImage
 from core.text import scrub
@@ -15,6 +16,7 @@ from routes.wire.chat import DEFAULT_TOP_N, MAX_TOP_N
 from routes.wire.fields import AskedDate, FiltersBody, Reply, Uuid, absent, example
 from routes.wire.turns import SESSION_ID, TURN_ID, Citation
 
+PREFIX = "/v1/"
 IMAGE = "[image]"  # where a history had one
 MAX_MESSAGES = 20_000
 MAX_EMBEDDED = 2_048
@@ -362,3 +364,28 @@ class OfferedModels(Reply):
 
     object: Literal["list"] = Field(description="What it is.")
     data: list[OfferedModel] = Field(description="With knowledge: wenmai…; without: plain/….")
+
+
+# Errors; what our own clients know of one stands beside it.
+
+_ERROR_CODES = {
+    errors.UnknownModelError.code: "model_not_found",
+    errors.UnauthorizedError.code: "invalid_api_key",
+    errors.QuestionTooLongError.code: "context_length_exceeded",
+    errors.TooManyStreamsError.code: "rate_limit_exceeded",
+}
+_REFUSED_PARAM = re.compile(r"(?:missing: )?([a-z_]+(?:\.\w+)*)(?::|$)")
+
+
+def status_in_openai(status: int) -> int:
+    """A refused field is 400 there."""
+    return 400 if status == 422 else status
+
+
+def error_in_openai(status: int, error: dict[str, Any]) -> dict[str, Any]:
+    """The object of an error; its message begins with the parameter, where one was refused."""
+    kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+    kind = "server_error" if status >= 500 else kinds.get(status, "invalid_request_error")
+    refused = _REFUSED_PARAM.match(error["message"]) if kind == "invalid_request_error" else None
+    param = refused[1].replace("model_id", "model") if refused else None
+    return {**error, "code": _ERROR_CODES.get(error["code"], error["code"]), "type": kind, "param": param}

@@ -1,5 +1,4 @@
-"""Turns in replies: with their citations, in the tree, with the prompt that was sent; and a rating. Sessions
-and personas."""
+"""Turns in replies: with their citations, in the tree, with the prompt that was sent; and a rating."""
 
 from __future__ import annotations
 
@@ -7,21 +6,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from core.conversation.sessions import MAX_NAME_CHARS, PersonaDraft
 from core.conversation.turns import Feedback as StoredFeedback
 from core.conversation.turns import KnowledgeUse, TurnStatus
-from core.dates import MAX_EXPIRE_DAYS
 from core.tools import ToolState
 from routes.wire.erasure import PROOF, RECEIPT_ID, Proof
 from routes.wire.fields import (
-    MAX_NAMES,
     AtMost,
-    MaxTokens,
     Moment,
-    Named,
     PlainText,
     Reply,
-    Temperature,
     WireModel,
     absent,
     example,
@@ -374,126 +367,3 @@ class Prompt(Reply):
         "What the provider said of its answer: id, usage, …; with KEEP_RAW_RESPONSE its beginning as it "
         "came, `raw`."
     )
-
-
-MAX_TITLE_CHARS = 200
-
-Name = Annotated[PlainText, AtMost(MAX_NAME_CHARS)]
-Title = Annotated[PlainText, AtMost(MAX_TITLE_CHARS)]
-
-_SESSION = {
-    "session_id": SESSION_ID,
-    "title": "父子链是什么？",
-    "created_at": "2026-01-31T09:30:00.000000Z",
-    "updated_at": "2026-01-31T09:35:00.000000Z",
-    "hold": False,
-    "expire_days": None,
-    "persona": None,
-}
-
-
-class Persona(Reply):
-    """A session's own system prompt."""
-
-    persona_id: str = Field(description="Its id.")
-    name: str = Field(description='What it is called; "" for none.')
-    text: str = Field(description="The prompt.")
-    document_id: str | None = Field(description="The document that the text is from.")
-    chunk_id: str | None = Field(description="The passage that the text is from.")
-    batch_name: str | None = Field(None, description="The batch of the library that the text is from.")
-    item: str | None = Field(None, description="The title of the item there.")
-    updated_at: Moment = Field(description="When it was set.")
-
-
-class SessionChoices(Reply):
-    """How questions are answered that do not say it themselves; what is absent is the server's choice."""
-
-    model_id: str = absent("The model that answers.")
-    temperature: float = absent("The model's temperature.")
-    max_tokens: int = absent("The longest answer, in tokens.")
-    thinking: bool = absent("Whether the model thinks first.")
-    tools: list[str] = absent("What the model may call.")
-    knowledge: KnowledgeUse = absent("Whether the documents are searched.")
-
-
-class Session(SessionChoices):
-    """A conversation."""
-
-    model_config = example({**_SESSION, "turn_count": 2, "state": "idle"})
-
-    session_id: str = Field(description="Its id.")
-    title: str = Field(description="Its title, at first the first question.")
-    created_at: Moment = Field(description="When it began.")
-    updated_at: Moment = Field(description="When its last turn began.")
-    hold: bool = Field(description="true: kept from expiry.")
-    expire_days: int | None = Field(description="Its own age limit in days; null: the server's.")
-    persona: Persona | None = Field(description="Its own system prompt.")
-    turn_count: int = absent("How many turns it has; absent where a change is answered.")
-    state: Literal["idle", "pending"] = absent(
-        "pending: a turn of it runs, and a question without parent_turn_id is refused (409 session_busy); "
-        "absent where a change is answered."
-    )
-
-
-class SessionPage(Reply):
-    """A page of sessions."""
-
-    model_config = example({"sessions": [{**_SESSION, "turn_count": 2, "state": "idle"}], "next": None})
-
-    sessions: list[Session] = Field(description="Newest first.")
-    next: int | None = Field(description="`before` of the next page; null: this is the last one.")
-    choices: SessionChoices = absent("What a new session begins with; on the first page of all.")
-
-
-class ErasedSession(Reply):
-    """A session that was erased."""
-
-    model_config = example({"session_id": SESSION_ID, "turns_erased": 2, "proof": None, "receipt_id": ""})
-
-    session_id: str = Field(description="Its id.")
-    turns_erased: int = Field(description="How many turns it had.")
-    proof: Proof | None = PROOF
-    receipt_id: str = RECEIPT_ID
-
-
-class SessionBody(WireModel):
-    """What POST /sessions takes."""
-
-    model_config = example({"title": "Notes"})
-
-    title: Title = Field("", description="Its title; empty: taken from the first question.")
-
-
-class SessionChanges(WireModel):
-    """What PATCH /sessions/{id} takes; absent fields stay as they are."""
-
-    model_config = example({"title": "Notes", "hold": True}, {"model_id": "default", "thinking": True})
-
-    title: Title | None = Field(None, min_length=1, description="Its new title.")
-    hold: bool | None = Field(None, description="true: kept from expiry.")
-    expire_days: int | None = Field(
-        None, ge=1, le=MAX_EXPIRE_DAYS, description="The session's own limit; null: the server's."
-    )
-    model_id: Name | None = Field(None, description="The model of its questions; null: the default one.")
-    temperature: Temperature | None = Field(None, description="null: as the model's table says.")
-    max_tokens: MaxTokens | None = Field(None, description="null: as the model's table says.")
-    thinking: bool | None = Field(None, description="null: false.")
-    tools: list[Named] | None = Field(None, max_length=MAX_NAMES, description="null: none.")
-    knowledge: KnowledgeUse | None = Field(None, description="null: auto.")
-
-
-class PersonaBody(WireModel):
-    """What PUT /sessions/{id}/persona takes."""
-
-    model_config = example({"text": "Answer in one sentence.", "name": "terse"})
-
-    text: str = Field(description="The session's own system prompt; 1 to 16,000 characters.")
-    name: Name = Field("", description="What it is called.")
-    document_id: Name | None = Field(None, description="Where the text is from.")
-    chunk_id: Name | None = Field(None, description="The passage the text is from.")
-    batch_name: Name | None = Field(None, description="The batch of the library that the text is from.")
-    item: Name | None = Field(None, description="The title of the item there.")
-
-    def to_draft(self) -> PersonaDraft:
-        fields = self.model_dump(include={"text", "document_id", "chunk_id", "batch_name", "item"})
-        return PersonaDraft(name=self.name.strip(), **fields)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scripts.commands.maintenance import EXIT_OK, CommandError, Options, run
-from scripts.commands.server import NOT_RUNNING, at_url, server_of
+from scripts.commands.maintenance import EXIT_OK, Options, run
+from scripts.commands.server import ServerClient, at_server, at_url
 
 if TYPE_CHECKING:
     from mcp.client import Client
@@ -26,26 +26,27 @@ def mcp(**options: Any) -> int:
 
 
 async def _mcp(settings: Settings, options: Options) -> int:
-    from api.offline.holders import serving
+    return await at_server(settings, options, _serve_standard_streams)
 
-    held = "" if options.url else serving(settings.store)
-    server = server_of(settings, options.url or held or None, as_admin=False)
+
+async def _serve_standard_streams(client: ServerClient) -> int:
     import httpx2
     from mcp.client import Client
     from mcp.client.streamable_http import streamable_http_client
     from mcp.server.stdio import stdio_server
 
+    from routes.wire.server import PublicSettings
+
+    server = client.server
     headers = {"Authorization": f"Bearer {server.api_key}"} if server.api_key else {}
-    try:
-        async with (
-            httpx2.AsyncClient(headers=headers, timeout=ASK_TIMEOUT_S) as http,
-            Client(streamable_http_client(f"{server.url}/mcp", http_client=http)) as client,
-            stdio_server() as (incoming, outgoing),
-        ):
-            bridge = _bridge(client)
-            await bridge.run(incoming, outgoing, bridge.create_initialization_options())
-    except httpx2.HTTPError as error:
-        raise CommandError(NOT_RUNNING.format(url=server.url, error=type(error).__name__)) from error
+    await client.send("GET", "/settings/public", PublicSettings)  # refuses a wrong key in one line
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=ASK_TIMEOUT_S) as http,
+        Client(streamable_http_client(f"{server.url}/mcp", http_client=http)) as tools,
+        stdio_server() as (incoming, outgoing),
+    ):
+        bridge = _bridge(tools)
+        await bridge.run(incoming, outgoing, bridge.create_initialization_options())
     return EXIT_OK
 
 

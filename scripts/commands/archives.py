@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from scripts.commands.maintenance import (
     as_json,
     one_of,
     print_json,
+    print_result,
     print_table,
     run,
 )
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from api.offline.archives import Restoring
     from api.offline.holders import StoreContents
     from config.settings import Settings, StoreSettings
+    from core.operations.archive import Manifest
     from routes.wire.operations import Archive, Backup
 
 BACKUP_DESCRIPTION = """Write the whole store into one archive, while the server serves or without it.
@@ -77,7 +80,7 @@ async def _back_up(settings: Settings, options: Options) -> int:
     if name and options.keep:
         raise CommandError("--keep is for a folder: leave the file's name out of --to", EXIT_REFUSED)
     report = await _create(settings, options, folder, name)
-    print_json(report.model_dump()) if options.json else _print_backup(report, folder)
+    print_result(report, options, partial(_print_backup, folder=folder))
     return EXIT_OK
 
 
@@ -193,12 +196,14 @@ def _verify(path: Path, options: Options) -> int:
         manifest = verified(path)
     except BadArchiveError as error:
         raise CommandError(str(error), EXIT_FAILED) from error
-    if options.json:
-        print_json({"file": str(path), "created": manifest.created, "points": manifest.points})
-        return EXIT_OK
+    result = {"file": str(path), "created": manifest.created, "points": manifest.points}
+    print_result(result, options, lambda _: _print_manifest(path, manifest))
+    return EXIT_OK
+
+
+def _print_manifest(path: Path, manifest: Manifest) -> None:
     print_table([(member.role.value, member.points) for member in manifest.members])
     print(f"{path} is whole: {manifest.made_by}, as it was at {manifest.created}")
-    return EXIT_OK
 
 
 RESTORE_DESCRIPTION = """Bring a backup back into an empty store.
@@ -240,18 +245,14 @@ async def _restore(settings: Settings, options: Options) -> int:
 
 
 def _unchanged(points: Mapping[Any, int], what: str, options: Options) -> int:
-    if options.json:
-        print_json({"points": points, "dry_run": True})
-    else:
-        print(f"Nothing was changed: add --apply to {what}.")
+    sentence = f"Nothing was changed: add --apply to {what}."
+    print_result({"points": points, "dry_run": True}, options, lambda _: print(sentence))
     return EXIT_OK
 
 
 def _changed(sentence: str, points: Mapping[Any, int], options: Options) -> int:
-    if options.json:
-        print_json({"points": points, "dry_run": False})
-    else:
-        print(sentence.format(sum(points.values())))
+    sentence = sentence.format(sum(points.values()))
+    print_result({"points": points, "dry_run": False}, options, lambda _: print(sentence))
     return EXIT_OK
 
 

@@ -20,6 +20,7 @@ from scripts.commands.maintenance import (
     as_json,
     print_json,
     print_refusal,
+    print_result,
     run,
     shown,
 )
@@ -185,14 +186,14 @@ async def _search(settings: Settings, options: Options) -> int:
 
     async def work(client: ServerClient) -> int:
         found = await client.send("POST", "/search", SearchResult, body)
-        if options.json:
-            print_json(found.model_dump())
-            return EXIT_OK
+        print_result(found, options, print_candidates)
+        return EXIT_OK
+
+    def print_candidates(found: SearchResult) -> None:
         for number, candidate in enumerate(found.candidates[: options.top], 1):
             _print_candidate(number, candidate)
         if not any(each.kept for each in found.candidates):
             print("Nothing here is probable enough to be cited.")
-        return EXIT_OK
 
     return await at_server(settings, options, work, TIMEOUT_S)
 

@@ -22,7 +22,7 @@ from scripts.commands.maintenance import (
     Options,
     as_json,
     one_of,
-    print_json,
+    print_result,
     print_table,
     run,
 )
@@ -76,15 +76,12 @@ def _questions(file: Path | None) -> list[dict[str, Any]]:
 async def _run(client: ServerClient, options: Options, body: dict[str, Any]) -> int:
     if options.show or options.undo:
         current = await client.send("DELETE" if options.undo else "GET", PATH, Calibration)
-        print_json(current.model_dump()) if options.json else print(_in_force(current))
+        print_result(current, options, lambda each: print(_in_force(each)))
         return EXIT_OK
     report = await client.send(
         "POST", PATH, CalibrationReport, body, dry_run="false" if options.apply else "true"
     )
-    if options.json:
-        print_json(report.model_dump())
-        return EXIT_OK
-    _print(report)
+    print_result(report, options, _print)
     return EXIT_OK
 
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from routes.wire.foreign import ForeignImport, PlannedConversation
-from routes.wire.turns import Branch, Prompt, PromptPart, PromptRequest, SessionPage
+from routes.wire.imports import ForeignImport, PlannedConversation
+from routes.wire.sessions import SessionPage
+from routes.wire.turns import Branch, Prompt, PromptPart, PromptRequest
 from scripts.commands.ask import BOLD, DIM, PLAIN, RED
-from scripts.commands.maintenance import EXIT_OK, Options, as_json, print_json, run, shown
+from scripts.commands.maintenance import EXIT_OK, Options, as_json, print_result, run, shown
 from scripts.commands.server import ServerClient, at_server, at_url, checked
 
 if TYPE_CHECKING:
@@ -39,30 +40,25 @@ def sessions(**options: Any) -> int:
 async def _sessions(settings: Settings, options: Options) -> int:
     async def work(client: ServerClient) -> int:
         if options.session_id:
-            path = f"/sessions/{options.session_id}/turns"
-            _print_turns(await client.send("GET", path, Branch), options)
+            branch = await client.send("GET", f"/sessions/{options.session_id}/turns", Branch)
+            print_result(branch, options, _print_turns)
         else:
-            _print_sessions(await client.send("GET", "/sessions", SessionPage, limit=options.limit), options)
+            page = await client.send("GET", "/sessions", SessionPage, limit=options.limit)
+            print_result(page, options, _print_sessions)
         return EXIT_OK
 
     return await at_server(settings, options, work, TIMEOUT_S)
 
 
-def _print_sessions(page: SessionPage, options: Options) -> None:
-    if options.json:
-        print_json(page.model_dump())
-        return
+def _print_sessions(page: SessionPage) -> None:
     for each in page.sessions:
         print(shown(f"{each.session_id}  {each.updated_at[:16]}  {each.turn_count:>4} turns  {each.title}"))
     if page.next is not None:
-        print(f"The newest {options.limit}; --limit shows more.", file=sys.stderr)
+        print(f"The newest {len(page.sessions)}; --limit shows more.", file=sys.stderr)
 
 
-def _print_turns(page: Branch, options: Options) -> None:
-    if options.json:
-        print_json(page.model_dump())
-        return
-    for turn in page.turns:
+def _print_turns(branch: Branch) -> None:
+    for turn in branch.turns:
         print(shown(f"{turn.turn_id}  {turn.timestamp[:16]}  {turn.status}"))
         print(shown(f"? {turn.question}"))
         print(shown(turn.answer))
@@ -82,12 +78,12 @@ def prompt(**options: Any) -> int:
 async def _prompt(settings: Settings, options: Options) -> int:
     async def work(client: ServerClient) -> int:
         sent = await client.send("GET", f"/turns/{options.turn_id}/prompt", Prompt)
-        if options.json:
-            print_json(sent.model_dump())
-            return EXIT_OK
+        print_result(sent, options, print_prompt)
+        return EXIT_OK
+
+    def print_prompt(sent: Prompt) -> None:
         for colour, line in lines(sent, with_request=options.request):
             print(f"{colour}{line}{PLAIN}" if colour and sys.stdout.isatty() else line)
-        return EXIT_OK
 
     return await at_server(settings, options, work, TIMEOUT_S)
 
@@ -174,16 +170,13 @@ async def _import(settings: Settings, options: Options) -> int:
             content=content,
             headers={"Content-Type": "application/octet-stream"},
         )
-        _show_plan(checked(response, ForeignImport), options)
+        print_result(checked(response, ForeignImport), options, _print_plan)
         return EXIT_OK
 
     return await at_server(settings, options, work)
 
 
-def _show_plan(plan: ForeignImport, options: Options) -> None:
-    if options.json:
-        print_json(plan.model_dump())
-        return
+def _print_plan(plan: ForeignImport) -> None:
     for each in plan.conversations[:MOST_SHOWN]:
         print(shown(f"{each.title or each.session_id}: {_figures(each)}"))
     if len(plan.conversations) > MOST_SHOWN:

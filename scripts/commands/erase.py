@@ -19,7 +19,7 @@ from scripts.commands.maintenance import (
     CommandError,
     Options,
     as_json,
-    print_json,
+    print_result,
     print_table,
     run,
 )
@@ -93,12 +93,7 @@ async def _erase(settings: Settings, options: Options) -> int:
     erased, look = await _ask(settings, options, kind, name)
     if look.is_empty:
         raise CommandError(f"{look.place} is empty: this proves nothing of another store", EXIT_REFUSED)
-    if options.json:
-        from dataclasses import asdict
-
-        print_json(asdict(erased))
-    else:
-        _print_report(erased)
+    print_result(erased, options, _print_report)
     return EXIT_FAILED if erased.proof is not None and _hits_in_use(erased.proof) else EXIT_OK
 
 

@@ -7,8 +7,9 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, is_dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,6 +18,8 @@ from config.deferred import defer_llama_index
 if TYPE_CHECKING:
     from config.settings import Settings
 
+
+T = TypeVar("T")
 
 EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
@@ -167,6 +170,19 @@ def print_table(rows: Sequence[tuple[str, int | str]]) -> None:
 
 def print_json(body: object) -> None:
     print(json.dumps(body, ensure_ascii=False, indent=2))
+
+
+def print_result(result: T, options: Options, print_words: Callable[[T], object]) -> None:
+    """With --json a model of the wire, a dataclass or what is JSON already; else in words."""
+    if not options.json:
+        print_words(result)
+        return
+    from pydantic import BaseModel
+
+    if isinstance(result, BaseModel):
+        print_json(result.model_dump())
+    else:
+        print_json(asdict(result) if is_dataclass(result) and not isinstance(result, type) else result)
 
 
 _LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

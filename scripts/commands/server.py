@@ -230,8 +230,9 @@ def server_of(settings: Settings, url: str | None, *, as_admin: bool = True) -> 
 class ServerClient:
     """Every method raises CommandError in one plain line; `silence` is that line when nothing answers."""
 
-    def __init__(self, client: httpx.AsyncClient, silence: str) -> None:
+    def __init__(self, client: httpx.AsyncClient, server: Server, silence: str) -> None:
         self._client = client
+        self.server = server
         self._silence = silence
 
     async def send(
@@ -263,8 +264,7 @@ class ServerClient:
         try:
             yield
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            url = str(self._client.base_url).rstrip("/")
-            line = self._silence.format(url=url, kind=type(error).__name__, error=error)
+            line = self._silence.format(url=self.server.url, kind=type(error).__name__, error=error)
             raise CommandError(line) from error
         except UnicodeEncodeError as error:
             raise unsendable() from error
@@ -289,7 +289,7 @@ async def asking(
     except httpx.InvalidURL as error:
         raise CommandError(silence.format(url=server.url, kind="InvalidURL", error=error)) from error
     async with client:
-        yield ServerClient(client, silence)
+        yield ServerClient(client, server, silence)
 
 
 async def ask_server(server: Server, path: str, params: Mapping[str, str | int], reply: type[T]) -> T:

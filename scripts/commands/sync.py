@@ -26,6 +26,7 @@ from scripts.commands.maintenance import (
     one_math_thread,
     one_of,
     print_json,
+    print_result,
     print_table,
     run,
     shown,
@@ -100,10 +101,8 @@ def quiet(settings: Settings) -> Settings:
 
 
 def _print_forgotten(options: Options, removed: int) -> int:
-    if options.json:
-        print_json({"source": options.forget, "removed": removed})
-    else:
-        print(f"{shown(options.forget)}: {removed} documents removed")
+    sentence = f"{shown(options.forget)}: {removed} documents removed"
+    print_result({"source": options.forget, "removed": removed}, options, lambda _: print(sentence))
     return EXIT_OK
 
 

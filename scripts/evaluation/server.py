@@ -22,8 +22,8 @@ from config.settings import load_settings
 from core.knowledge import Upload
 from routes.wire.chat import Answer
 from routes.wire.documents import AddedDocument, DocumentPage
+from routes.wire.imports import ImportedConversation
 from routes.wire.search import SearchResult as SearchReply
-from routes.wire.transfer import ImportedConversation
 from scripts.commands.maintenance import CommandError
 from scripts.commands.server import Server, ServerClient, asking, checked, show_asked
 from scripts.evaluation.judging import Hit, Reply

@@ -7,14 +7,16 @@ import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 import psutil
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from config.logging import configure_logging
 from config.secrets import HIDDEN, Mask, is_secret_name, looks_like_key, mask_of
-from config.settings import ModelSettings, Settings, load_settings
+from config.settings import ModelSettings, Settings, ToolsSettings, load_settings
 from config.sources import ConfigurationError
 from core.errors import WenmaiError
 from scripts import serve
@@ -33,6 +35,8 @@ KEYS = ("openai_api_key", "qdrant_api_key", "embedding_api_key", "reranker_api_k
 LISTS = ("api_keys", "admin_api_keys")
 URLS = ("openai_base_url", "qdrant_url", "embedding_base_url", "reranker_url")
 MODEL = f'[llms.m]\nprovider = "openai"\nmodel = "m"\nbase_url = "{DEAD}"\n'
+PROGRAM = 'command = ["/nowhere"]\n'
+ADDRESS = 'url = "http://127.0.0.1:9/mcp"\n'
 PLUGIN = f'[llms.m]\nprovider = "{SCRIPTED}"\n'
 
 
@@ -54,7 +58,10 @@ def files(key: str) -> Iterator[tuple[str, str]]:
             yield f"{name} at {host!r}", f'{name} = "http://user:{key}@{host}"'
         yield f"key as {name}", f'{name} = "{key}"'
         yield f"key in the query of {name}", f'{name} = "{DEAD}?api_key={key}"'
-    for name in ("embedding", "reranker", "layout", "cleanup_cron", "timezone", "log_level", "port"):
+    for name in (
+        "embedding", "reranker", "layout", "cleanup_cron", "timezone", "log_level", "port", "qa_log",
+        "prompts_dir", "library_dir", "blocked_words", "question_filters", "memory_model_id",
+    ):  # fmt: skip
         yield f"key as {name}", f'{name} = "{key}"'
     for field in ("api_key", "api_ky", "apikey", "token", "key", "base_url", "layout", "options"):
         yield (
@@ -79,6 +86,20 @@ def files(key: str) -> Iterator[tuple[str, str]]:
         "unknown option of our own class",
         f'embedding = "openai:m"\nembedding_options = {{ api_ky = "{key}" }}',
     )
+    for name, fields in {
+        "key as env": f'{PROGRAM}env = ["{key}"]',
+        "env with its value": f'{PROGRAM}env = {{ GITHUB_TOKEN = "{key}" }}',
+        "argument": f'command = ["/nowhere", "--token", "{key}"]',
+        "token": f'{PROGRAM}token = "{key}"',
+        "api_ky": f'{PROGRAM}api_ky = "{key}"',
+        "allow": f'{PROGRAM}allow = "{key}"',
+        "key as the variable of a header": f'{ADDRESS}headers = {{ Authorization = "{key}" }}',
+        "header with its value": f'{ADDRESS}headers = {{ Authorization = "Bearer {key}" }}',
+        "login": f'url = "http://user:{key}@127.0.0.1:9/mcp"',
+        "broken login": f'url = "http://user:{key}@127.0.0.1:x/mcp"',
+        "query": f'url = "http://127.0.0.1:9/mcp?token={key}"',
+    }.items():
+        yield f"{name} of tools", f"[tools.t]\n{fields}"
     yield "not TOML", f'openai_api_key = "{key}'
     yield "key twice", f'openai_api_key = "{key}"\nopenai_api_key = "{key}"'
     yield (
@@ -92,9 +113,34 @@ def test_every_secret_setting_is_among_them() -> None:
     """Discriminates: a setting for a key, added later, that no canary stands in."""
     sections = [each.annotation for each in Settings.model_fields.values()]
     fields = {name: field for each in sections if each for name, field in each.model_fields.items()}
+    tables = [each for each in map(table_of, fields.values()) if each is not None]
+    assert {each.__name__ for each in tables} == {"SourceSettings", "LLMSettings", "ToolSettings"}
     secret = {name for name, field in fields.items() if "Secret" in str(field.annotation)}
     assert secret == {*KEYS, *LISTS}
     assert {name for name, field in fields.items() if name.endswith("url")} == {*URLS}
+
+
+def table_of(field: FieldInfo) -> type[BaseModel] | None:
+    """Of a setting whose tables have names of their own."""
+    kind = get_args(field.annotation)[-1:]
+    return kind[0] if kind and isinstance(kind[0], type) and issubclass(kind[0], BaseModel) else None
+
+
+def test_what_a_tables_variables_hold_is_hidden_and_their_names_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Discriminates: "needs the environment variable ***"; HOME hidden in every path; a token in the log; the
+    key of a model that is added later."""
+    for name in ("HOOK", "GITHUB_TOKEN", "LATER_API_KEY"):
+        monkeypatch.setenv(name, f"{name.lower()} of 4f9b2c7d")
+    monkeypatch.setenv("HOME", "/srv/wenmai")
+    program = {"command": ["x"], "env": ["GITHUB_TOKEN", "HOME"]}
+    tools = {"a": program, "b": {"url": DEAD, "headers": {"Authorization": "HOOK"}}}
+    mask = mask_of(ToolsSettings.model_validate({"tools": tools}))
+    shown = "HOOK, GITHUB_TOKEN and LATER_API_KEY in /srv/wenmai"
+    assert mask(f"{shown}: hook of 4f9b2c7d, github_token of 4f9b2c7d, later_api_key of 4f9b2c7d") == (
+        f"{shown}: {HIDDEN}, {HIDDEN}, {HIDDEN}"
+    )
 
 
 CASES = [(f"{name} {key}", text) for key in (CANARY, PLAIN) for name, text in files(key)]

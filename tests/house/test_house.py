@@ -11,7 +11,7 @@ from tests.house.measure import Figure, cheap
 # the number when it shrinks, and drop the line at the goal. The goal is for what the first edition does; what
 # has been added since is counted, too.
 AT_MOST = {
-    "source modules": 365,  # tools, episodes, models, the library and images
+    "source modules": 363,  # tools, episodes, models, the library and images
     "source lines": 68_850,
     "settings": 115,
 }

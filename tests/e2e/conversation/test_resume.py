@@ -7,11 +7,14 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
+import structlog
 
 from core.conversation.turns import Turn, TurnRequest, TurnStatus
 from services.conversation.turns import TurnVectors
-from tests.support.servers.app import App, make_settings, open_app, scripted
+from tests.support.models.scripted_llm import RECORDED
+from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted, serving
 from tests.support.waiting import until
 from tests.support.wire.sse import Frame, Streamed, frames
 
@@ -133,6 +136,22 @@ async def test_a_retry_that_comes_while_the_run_is_being_cut_runs_again(tmp_path
         assert await app.container.chat.stop(turn_id, "local")
         again = await app.ask("Why?", turn_id=turn_id)
         assert (again.kinds[-1], again.answer, again.text("ERROR")) == ("DONE", "begun and ended", "")
+
+
+async def test_a_client_that_leaves_before_the_whole_answer_is_no_fault_of_the_server(tmp_path: Path) -> None:
+    """Discriminates: an object made of half a turn, which has no end; the log then has a crash."""
+    settings = make_settings(
+        tmp_path,
+        server={"disconnect_grace_s": 0},
+        models={"llms": {"default": scripted("begun ", 30, "and ended", record_as="left")}},
+    )
+    with structlog.testing.capture_logs() as lines:
+        async with serving(settings) as url, httpx.AsyncClient(base_url=url) as client:
+            asking = asyncio.create_task(client.post(CHAT, json={"question": "Why?", "stream": False}))
+            await until(lambda: RECORDED.get("left"))
+            asking.cancel()
+            await until(lambda: "turn_finished" in [line["event"] for line in lines])
+    assert "request_crashed" not in [line["event"] for line in lines]
 
 
 async def test_a_turn_whose_session_a_crash_left_unwritten_is_listed_and_can_be_sent_again(

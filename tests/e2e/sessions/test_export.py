@@ -24,6 +24,17 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
         yield opened
 
 
+def a_turn(turn_id: str, parent: str | None, **fields: Any) -> dict[str, Any]:
+    """All that a turn has, plain where `fields` say nothing."""
+    return {
+        "turn_id": turn_id, "parent_turn_id": parent, "timestamp": "2024-01-02T00:00:00.000000Z",
+        "thinking": "", "sources": [], "model_id": "big", "command": "", "token_count": 0,
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "estimated": True}, "timings_ms": {},
+        "finish_reason": "", "summary": None, "filters": {}, "request": None, "feedback": None,
+        "warnings": [], "rewritten_question": None, "tool_calls": [], "images": [], **fields,
+    }  # fmt: skip
+
+
 def with_every_field() -> dict[str, Any]:
     """A session as an export gives it, three turns with all that turns can have."""
     root, left, right = uid(), uid(), uid()
@@ -50,33 +61,24 @@ def with_every_field() -> dict[str, Any]:
                     "chunk_id": "c", "batch_name": "b", "item": "i",
                     "updated_at": "2024-04-01T00:00:00.000003Z"},
         "turns": [
-            {"turn_id": root, "parent_turn_id": None, "timestamp": "2024-01-01T00:00:00.000001Z",
-             "status": "completed", "question": "/persona Be\nkind.", "answer": "设置", "thinking": "",
-             "sources": [], "model_id": "default", "command": "persona", "token_count": 0,
-             "usage": {"prompt_tokens": 0, "completion_tokens": 0, "estimated": True}, "timings_ms": {},
-             "finish_reason": "", "summary": None, "filters": {}, "request": asked,
-             "feedback": None, "warnings": [], "rewritten_question": None, "tool_calls": [], "images": []},
-            {"turn_id": left, "parent_turn_id": root, "timestamp": "2024-01-02T00:00:00.000000Z",
-             "status": "cancelled", "question": "问题 \u202e </think>", "answer": "half", "thinking": "hm\n",
-             "sources": [source], "model_id": "big", "command": "", "token_count": 7,
-             "usage": {"prompt_tokens": 3, "completion_tokens": 4, "estimated": False},
-             "timings_ms": {"total": 12.5}, "finish_reason": "length", "summary": summary,
-             "filters": {"tags": ["a", "b"], "document_ids": [uid()], "sources": ["wiki"], "since": "2024",
-                         "until": "2024-05"},
-             "request": {**asked, "thinking": True, "rerank_top_n": 3, "use_insert_block": True,
-                         "insert_block_llm_id": "judge", "knowledge": "never", "date": "2020-05",
-                         "memory": False, "tools": ["t", "u__echo"]},
-             "feedback": {"rating": "down", "comment": "太短\nstill"},
-             "warnings": [{"code": "context_dropped", "message": "放不下", "recent": 2, "knowledge": 1},
-                          {"code": "answer_cut", "message": "The end."}],
-             "rewritten_question": {"text": "What does it cost?", "turn_ids": [root]},
-             "tool_calls": [call], "images": []},
-            {"turn_id": right, "parent_turn_id": root, "timestamp": "2024-01-02T00:00:00.000000Z",
-             "status": "failed", "question": "again", "answer": "", "thinking": "", "sources": [],
-             "model_id": "big", "command": "", "token_count": 0,
-             "usage": {"prompt_tokens": 0, "completion_tokens": 0, "estimated": True}, "timings_ms": {},
-             "finish_reason": "", "summary": None, "filters": {}, "request": None, "feedback": None,
-             "warnings": [], "rewritten_question": None, "tool_calls": [], "images": []},
+            a_turn(root, None, timestamp="2024-01-01T00:00:00.000001Z", status="completed",
+                   question="/persona Be\nkind.", answer="设置", model_id="default", command="persona",
+                   request=asked),
+            a_turn(left, root, status="cancelled", question="问题 \u202e </think>", answer="half",
+                   thinking="hm\n", sources=[source], token_count=7,
+                   usage={"prompt_tokens": 3, "completion_tokens": 4, "estimated": False},
+                   timings_ms={"total": 12.5}, finish_reason="length", summary=summary,
+                   filters={"tags": ["a", "b"], "document_ids": [uid()], "sources": ["wiki"],
+                            "since": "2024", "until": "2024-05"},
+                   request={**asked, "thinking": True, "rerank_top_n": 3, "use_insert_block": True,
+                            "insert_block_llm_id": "judge", "knowledge": "never", "date": "2020-05",
+                            "memory": False, "tools": ["t", "u__echo"]},
+                   feedback={"rating": "down", "comment": "太短\nstill"},
+                   warnings=[{"code": "context_dropped", "message": "放不下", "recent": 2, "knowledge": 1},
+                             {"code": "answer_cut", "message": "The end."}],
+                   rewritten_question={"text": "What does it cost?", "turn_ids": [root]},
+                   tool_calls=[call]),
+            a_turn(right, root, status="failed", question="again", answer=""),
         ],
     }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 
 from config.settings import Settings
+from tests.support.models.provider_stub import Answer, serving
 from tests.support.models.stub_llm import StubLLM, running_stub
-from tests.support.servers.app import App, make_settings, open_app
+from tests.support.servers.app import CHAT, App, make_settings, open_app
 
 KEY = "sk-of-the-stub"
 
@@ -91,6 +93,25 @@ async def test_what_a_server_offers_is_listed(tmp_path: Path, stub: StubLLM) -> 
         away = await app.client.get("/admin/models/available", params={"base_url": "http://127.0.0.1:9/v1"})
         assert (away.status_code, away.json()["models"]) == (200, [])
         assert "could not be reached" in away.json()["message"]
+
+
+async def test_why_one_that_was_added_does_not_answer_names_its_own_key_and_hides_it(
+    tmp_path: Path, stub: StubLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discriminates: OPENAI_API_KEY as the hint; a key that was not known when the server started."""
+    secret = "4f9b2c7d1e8a6053xyz"
+    monkeypatch.setenv("STUB_API_KEY", secret)
+    words = json.dumps({"error": {"message": f"no, {secret}"}}).encode()
+    async with (
+        serving(Answer((words,), status="401 Unauthorized")) as bad,
+        open_app(settings(tmp_path, stub)) as app,
+    ):
+        assert (await put(app, "bad", table(stub, base_url=f"{bad.url}/v1")))[0] == 200
+        check = await app.client.get("/admin/models/check", params={"model_id": "bad"})
+        asked = await app.client.post(CHAT, json={"question": "Hm?", "model_id": "bad", "stream": False})
+    hint = "“no, ***” Check the key in STUB_API_KEY."
+    assert check.json()["models"][0]["message"].endswith(hint)
+    assert asked.json()["error"]["message"].endswith(hint)
 
 
 @pytest.mark.parametrize(

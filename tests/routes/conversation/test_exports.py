@@ -18,7 +18,8 @@ from core.conversation.turns import (
 from core.knowledge import Citation, KnowledgeFilter
 from routes.conversation.transfer import exported_turn
 from routes.dependencies import read_model
-from routes.wire.transfer import ImportBody, ImportTurn
+from routes.wire.imports import ImportBody
+from routes.wire.transfer import ImportTurn
 
 OWN, OTHER = "7d0f4f0e-6a52-4a3b-9d0c-0a5d0c9f2a11", "c1a7a0c2-33f1-4a52-8f0a-5a4a6d1f0b77"
 NOW_US = 1_769_850_000_000_000

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,7 @@ from services.store.durable import store_id
 from services.store.pages import scroll_all
 from tests.support.servers.app import HASHING, make_settings, open_app
 from tests.support.servers.server import RunningServer, running_server
+from tests.support.wire.exports import chatgpt
 
 CLOSED = "http://127.0.0.1:9"
 ANOTHER = "no server answers at http://127.0.0.1:9"
@@ -54,13 +57,16 @@ CASES = {
     "sessions": Case(("sessions",), "asks"),
     "prompt": Case(("prompt", UNKNOWN), "asks", found=1),
     "ingest": Case(("ingest", __file__), "asks", writes=True),
+    "import": Case(("import", "TALK", "--apply"), "asks", writes=True),
+    "mcp": Case(("mcp",), "asks"),
     "calibrate": Case(("calibrate", "--show"), "asks"),
     "doctor": Case(("doctor",), "looks"),
     "restore": Case(("restore", "ARCHIVE"), "elsewhere"),
     "migrate": Case(("migrate", "--from", "HERE", "--to", "new"), "elsewhere"),
     "version": Case(("version",), "elsewhere"),
 }
-"""All but `serve`, which the last test has, and `evaluate`, which measures in a store of its own."""
+OF_THEIR_OWN = {"serve", "evaluate"}
+"""The one makes stores and has tests of its own; the other measures in one that it throws away."""
 SITUATIONS = ("here", "served", "named", "closed", "none", "unset")
 
 
@@ -73,6 +79,8 @@ class World:
     served: tuple[RunningServer, Path]
     named: tuple[RunningServer, Path]
     archive: Path
+    talk: Path
+    """An export of another product, of one conversation."""
     sessions: dict[str, str]
     clients: dict[str, httpx.Client]
     """Of both servers, by the names of their stores."""
@@ -102,7 +110,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         archive = folder / "all.wenmai.zip"
         assert wenmai.main(["backup", "--to", str(archive)]) == 0
         servers = (served, folder / "served"), (named, folder / "named")
-        yield World(folder / "here", *servers, archive, sessions, {"served": of_served, "named": of_named})
+        talk = folder / "talk.json"
+        talk.write_text(json.dumps(chatgpt()), encoding="utf-8")
+        yield World(
+            folder / "here", *servers, archive, talk, sessions, {"served": of_served, "named": of_named}
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +126,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.Monke
     monkeypatch.setenv("EMBEDDING", HASHING)
     monkeypatch.setenv("BACKUP_DIR", str(tmp_path / "backups"))
     monkeypatch.setenv("PORT", "9")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))  # an agent that has ended already
     monkeypatch.chdir(tmp_path)
     return monkeypatch
 
@@ -163,7 +176,7 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def placed(words: Sequence[str], world: World) -> list[str]:
-    known = {"ARCHIVE": str(world.archive), "HERE": str(world.here)}
+    known = {"ARCHIVE": str(world.archive), "HERE": str(world.here), "TALK": str(world.talk)}
     return [known.get(word, word) for word in words]
 
 
@@ -204,6 +217,11 @@ MATRIX = [
     for row, name in enumerate(CASES)
     for column, situation in enumerate(SITUATIONS)
 ]
+
+
+def test_every_command_is_in_the_matrix() -> None:
+    """Discriminates: a command added later that asks or opens whatever it likes."""
+    assert CASES.keys() | OF_THEIR_OWN == wenmai.COMMANDS.keys()
 
 
 @pytest.mark.parametrize(("name", "situation"), MATRIX)
@@ -273,7 +291,7 @@ def test_a_server_at_the_port_that_has_another_store_is_not_asked(
     environment.setenv("PORT", world.named[0].url.rpartition(":")[2])
     before = contents(world.clients["named"])
     for case in (each for each in CASES.values() if each.kind == "asks"):
-        assert wenmai.main(list(case.words)) == 1
+        assert wenmai.main(placed(case.words, world)) == 1
         assert f"{world.named[0].url} has another store" in capsys.readouterr().err
     assert contents(world.clients["named"]) == before
 
@@ -282,7 +300,7 @@ def test_a_server_at_the_port_that_has_another_store_is_not_asked(
 def test_a_users_key_is_checked_for_the_store_too(
     world: World, environment: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: a check by figures that only administrators may read."""
+    """Discriminates: a check by figures that only administrators may read; a traceback for a wrong key."""
     environment.setenv("API_KEYS", "user")
     environment.setenv("DATA_DIR", str(world.here))
     (world.here / "store" / "id").write_text("mine")
@@ -294,6 +312,11 @@ def test_a_users_key_is_checked_for_the_store_too(
         environment.setenv("DATA_DIR", str(tmp_path / "keyed"))
         assert wenmai.main(["ask", "Hello?"]) == 0
         assert f"Store {server.url} ({store_id(tmp_path / 'keyed' / 'store')})\n" in capsys.readouterr().err
+        environment.setenv("API_KEYS", "wrong")
+        for name, case in CASES.items():
+            if case.kind == "asks":
+                assert wenmai.main(placed(case.words, world)) == 1, name
+                assert "API key missing or wrong" in capsys.readouterr().err, name
 
 
 @pytest.mark.parametrize(

@@ -1,28 +1,55 @@
-"""Probabilities fitted to the store's own documents: what is in force, a new one, and the way back."""
+"""What is known and how surely, for operators: the followed folders; and probabilities fitted to the store's
+own documents."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Path, Query
 
 from api.admin.calibration import KnownQuestion
 from routes.dependencies import Admin, ContainerDep, body_schema, json_body
 from routes.openapi import WireRoute, errors
+from routes.wire.operations import RemovedSource, SyncBody, SyncState
 from routes.wire.search import Calibration, CalibrationBody, CalibrationReport
 
-router = APIRouter(
-    prefix="/admin/calibration", tags=["admin"], responses=errors(401, 403, 503), route_class=WireRoute
+router = APIRouter(prefix="/admin", tags=["admin"], responses=errors(401, 403, 503), route_class=WireRoute)
+
+SourceName = Annotated[str, Path(pattern="^[\\w-]{1,64}$", description="a name of the configuration")]
+
+
+@router.get("/sync")
+async def sync_state(container: ContainerDep, admin: Admin) -> SyncState:
+    """Every source with its last report, how far a running sync is, and what earlier sources left."""
+    return SyncState.of(await container.sync.state())
+
+
+@router.post(
+    "/sync",
+    status_code=202,
+    openapi_extra=body_schema(SyncBody),
+    responses=errors(400, 409, 413, 415, 422),
 )
+async def start_sync(
+    container: ContainerDep, admin: Admin, body: Annotated[SyncBody, Depends(json_body(SyncBody))]
+) -> SyncState:
+    """Follow the folders now, in the background; GET shows how far it is. One at a time."""
+    return SyncState.of(await container.sync.start(body.source, body.allow_removals))
 
 
-@router.get("")
+@router.delete("/sync/{source}", responses=errors(409, 422))
+async def forget_source(source: SourceName, container: ContainerDep, admin: Admin) -> RemovedSource:
+    """Remove the documents of a source that is no longer configured."""
+    return RemovedSource(source=source, removed=await container.sync.forget(source))
+
+
+@router.get("/calibration")
 async def calibration(container: ContainerDep, admin: Admin) -> Calibration:
     """The calibration in force."""
     return Calibration.of(container.calibration.current)
 
 
-@router.post("", openapi_extra=body_schema(CalibrationBody), responses=errors(400, 413, 415, 422))
+@router.post("/calibration", openapi_extra=body_schema(CalibrationBody), responses=errors(400, 413, 415, 422))
 async def calibrate(
     container: ContainerDep,
     admin: Admin,
@@ -45,7 +72,7 @@ async def calibrate(
     )
 
 
-@router.delete("", responses=errors(409))
+@router.delete("/calibration", responses=errors(409))
 async def undo_calibration(container: ContainerDep, admin: Admin) -> Calibration:
     """Take the calibration in force back: the one before is in force again."""
     return Calibration.of(await container.calibration.undo())

@@ -1,0 +1,289 @@
+"""Conversations that are brought in: what POST /sessions/import takes, and what another product's export
+would bring in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from core.conversation.importing import ImportedPersona, ImportedSession, imported_turn
+from core.conversation.sessions import PersonaDraft
+from core.conversation.turns import Turn, TurnStatus
+from core.dates import MAX_EXPIRE_DAYS
+from core.errors import BadRequestError
+from core.images import SentImage
+from core.text import preprocess_question
+from core.tools import ToolState, cut_result
+from routes.wire.fields import Reply, Uuid, WireModel, example
+from routes.wire.sessions import Name, PersonaBody, Title
+from routes.wire.transfer import (
+    MAX_TOOL_CALLS,
+    MAX_TURNS,
+    ImportFunction,
+    ImportToolUse,
+    ImportTurn,
+    Text,
+    Time,
+    moment,
+)
+from routes.wire.turns import SESSION_ID, TURN_ID
+
+
+class ImportCall(WireModel):
+    """A call that an assistant's message asks for."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: Name = Field(description="What the tool's message names.")
+    function: ImportFunction = Field(description="What was called.")
+
+
+class ImportMessage(WireModel):
+    """A message in OpenAI's form: of a person, a model, the system or a tool. Other fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: str = Field(description="system or developer (the first only), user, assistant or tool.")
+    content: Text = Field(
+        "", description="Text, or a list of parts of the type text, which are joined; null beside tool_calls."
+    )
+    tool_calls: list[ImportCall] | None = Field(
+        None, max_length=MAX_TOOL_CALLS, description="What an assistant's message asks for."
+    )
+    tool_call_id: Name | None = Field(None, description="Which call a tool's message answers.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_old_calls(cls, value: Any) -> Any:
+        if isinstance(value, dict) and (value.get("role") == "function" or value.get("function_call")):
+            raise PydanticCustomError("tools", "function calls of before tool_calls cannot be imported")
+        return value
+
+    @property
+    def is_of_tools(self) -> bool:
+        return self.role == "tool" or (self.role == "assistant" and bool(self.tool_calls))
+
+    @field_validator("role")
+    @classmethod
+    def _developer_is_system(cls, role: str) -> str:
+        return "system" if role == "developer" else role
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _joined(cls, value: Any) -> Any:
+        if not isinstance(value, list):
+            return "" if value is None else value
+        texts = [_text_of(part) for part in value]
+        if None in texts:
+            raise PydanticCustomError("parts", "only parts of the type text can be imported")
+        return "".join(filter(None, texts))
+
+
+class ImportPersona(PersonaBody):
+    """A session's own system prompt."""
+
+    persona_id: Uuid | None = Field(None, description="Its id; absent: a new one is made.")
+    updated_at: Time | None = Field(None, description="When it was set; absent: now.")
+
+
+def _some(turns: list[ImportTurn] | None) -> list[ImportTurn] | None:
+    """Not by the schema: what is exported, also of a session without turns, is described by the same."""
+    if turns is not None and not turns:
+        raise PydanticCustomError("too_short", "must have one turn at least")
+    return turns
+
+
+class ImportBody(WireModel):
+    """A conversation from elsewhere: as turns, or as messages in OpenAI's form."""
+
+    model_config = example(
+        {
+            "title": "父子链",
+            "turns": [
+                {
+                    "question": "父子链是什么？",
+                    "answer": "每一轮都记下上一轮。",
+                    "timestamp": "2026-01-31T17:30:00+08:00",
+                }
+            ],
+        },
+        {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]},
+    )
+
+    session_id: Uuid | None = Field(None, description="Absent: a new one is made.")
+    title: Title | None = Field(None, description="Absent: taken from the first question.")
+    hold: bool = Field(False, description="true: kept from expiry, which goes by the turns' times.")
+    expire_days: int | None = Field(
+        None, ge=1, le=MAX_EXPIRE_DAYS, description="The session's own age limit in days; null: the server's."
+    )
+    created_at: Time | None = Field(None, description="When it began; absent: with its first turn.")
+    updated_at: Time | None = Field(None, description="When it was used last; absent: with its last turn.")
+    persona: ImportPersona | None = Field(
+        None, description="The session's own system prompt: an object, or its text alone."
+    )
+    turns: Annotated[list[ImportTurn] | None, AfterValidator(_some)] = Field(
+        None, max_length=MAX_TURNS, description="As turns; one at least is brought in."
+    )
+    messages: list[ImportMessage] | None = Field(
+        None, min_length=1, max_length=2 * MAX_TURNS + 1, description="As messages in OpenAI's form."
+    )
+
+    @field_validator("persona", mode="before")
+    @classmethod
+    def _text_alone(cls, value: Any) -> Any:
+        return {"text": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_form(self) -> ImportBody:
+        if (self.turns is None) == (self.messages is None):
+            raise PydanticCustomError("form", "either turns or messages must be given, and not both")
+        return self
+
+    def to_import(self, owner: str) -> ImportedSession:
+        """Raises BadRequestError, which names the turn or the message by its place."""
+        turns = [turn.to_turn(at) for at, turn in enumerate(self.turns or ())]
+        imported = ImportedSession(
+            owner=owner,
+            turns=turns,
+            session_id=str(self.session_id) if self.session_id else None,
+            title=self.title,
+            hold=self.hold,
+            expire_days=self.expire_days,
+            created_us=moment(self.created_at, "created_at"),
+            updated_us=moment(self.updated_at, "updated_at"),
+            persona=_persona(self.persona),
+            sent_images={
+                at: tuple([SentImage(url) for url in turn.images])
+                for at, turn in enumerate(self.turns or ())
+                if turn.images
+            },
+        )
+        return _with_messages(imported, self.messages) if self.messages else imported
+
+
+def _text_of(part: Any) -> str | None:
+    """None for what is no text part."""
+    if not isinstance(part, dict) or part.get("type") != "text":
+        return None
+    text = part.get("text")
+    return text if isinstance(text, str) else None
+
+
+def _persona(imported: ImportPersona | None) -> ImportedPersona | None:
+    if imported is None:
+        return None
+    persona_id = str(imported.persona_id) if imported.persona_id else None
+    return ImportedPersona(imported.to_draft(), persona_id, moment(imported.updated_at, "persona.updated_at"))
+
+
+def _with_messages(imported: ImportedSession, messages: list[ImportMessage]) -> ImportedSession:
+    """Each user message begins a turn, which the assistant's answers; one that nobody answered is kept as
+    interrupted. The first system message is the persona."""
+    turns: list[Turn] = []
+    answered = True
+    for at, message in enumerate(messages):
+        if message.is_of_tools and not answered:
+            turns[-1] = _with_tools(turns[-1], message)
+            continue
+        if not preprocess_question(message.content):
+            raise BadRequestError(f"messages.{at}.content: must not be empty.")
+        if message.role == "user":
+            turns.append(imported_turn(message.content, "", status=TurnStatus.INTERRUPTED))
+            answered = False
+        elif message.role == "assistant" and not answered:
+            answer = "\n\n".join(filter(None, (turns[-1].answer, message.content)))
+            turns[-1] = replace(turns[-1], answer=answer, status=TurnStatus.COMPLETED)
+            answered = True
+        elif message.role == "system" and at == 0 and imported.persona is None:
+            imported = replace(imported, persona=ImportedPersona(PersonaDraft(message.content)))
+        else:
+            raise BadRequestError(f"messages.{at}.role: {_why_refused(message.role)}")
+    if not turns:
+        raise BadRequestError("messages: there is no user message.")
+    return replace(imported, turns=turns)
+
+
+def _with_tools(turn: Turn, message: ImportMessage) -> Turn:
+    """An answer's calls are a step of its turn; a tool's message answers the call that it names, or none."""
+    uses = turn.tool_calls
+    if message.role == "tool":
+        named = (use.id == message.tool_call_id and not use.state.has_result for use in uses)
+        at = next((at for at, is_named in enumerate(named) if is_named), None)
+        if at is None:
+            return turn
+        done = replace(uses[at], state=ToolState.DONE, result=cut_result(message.content))
+        return replace(turn, tool_calls=(*uses[:at], done, *uses[at + 1 :]))
+    step = uses[-1].step + 1 if uses else 0
+    calls = [
+        ImportToolUse(id=call.id, function=call.function, state="interrupted", step=step).to_use()
+        for call in message.tool_calls or ()
+    ]
+    answer = "\n\n".join(filter(None, (turn.answer, message.content.strip())))
+    return replace(turn, answer=answer, tool_calls=(*uses, *calls)[:MAX_TOOL_CALLS])
+
+
+def _why_refused(role: str) -> str:
+    match role:
+        case "assistant":
+            return "an assistant message must follow a user message."
+        case "tool":
+            return "a tool message must follow the assistant message that calls it."
+        case "system":
+            return "a system message must be the first, and not beside a persona."
+        case _:
+            return "must be system, user, assistant or tool."
+
+
+class ImportedConversation(Reply):
+    """A conversation that was brought in."""
+
+    model_config = example({"session_id": SESSION_ID, "turns": [TURN_ID], "indexing": 1})
+
+    session_id: str = Field(description="Its id.")
+    turns: list[str] = Field(description="The ids of its turns, in the order of the request.")
+    indexing: int = Field(description="How many of them are being embedded in the background.")
+
+
+class PlannedConversation(Reply):
+    """One conversation of the export."""
+
+    session_id: str = Field(description="The session that it is, or becomes.")
+    title: str = Field(description="Its title.")
+    turns: int = Field(description="Its turns.")
+    fresh: int = Field(description="Those of them that are not stored yet.")
+    branches: int = Field(description="Ends of branches.")
+    persona: bool = Field(description="Whether it has a system prompt, which becomes its persona.")
+    attachments: int = Field(description="Files that are named in it and not brought along.")
+    orphans: int = Field(description="Messages whose parent is missing: each begins a branch.")
+    left_out: int = Field(description="Messages that form a circle and cannot be brought in.")
+
+
+class ForeignImport(Reply):
+    """What an export would bring in, or brought in."""
+
+    model_config = example(
+        {
+            "product": "ChatGPT",
+            "applied": False,
+            "conversations": [
+                {
+                    "session_id": SESSION_ID,
+                    "title": "父子链",
+                    "turns": 12,
+                    "fresh": 12,
+                    "branches": 2,
+                    "persona": False,
+                    "attachments": 1,
+                    "orphans": 0,
+                    "left_out": 0,
+                }
+            ],
+        }
+    )
+
+    product: str = Field(description="Whose export it is.")
+    applied: bool = Field(description="Whether it was brought in.")
+    conversations: list[PlannedConversation] = Field(description="In the order of the file.")

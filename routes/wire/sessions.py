@@ -1,0 +1,204 @@
+"""Sessions with their personas, and links to a branch of one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from core.conversation.sessions import MAX_NAME_CHARS, PersonaDraft
+from core.conversation.turns import KnowledgeUse
+from core.dates import MAX_EXPIRE_DAYS
+from routes.wire.erasure import PROOF, RECEIPT_ID, Proof
+from routes.wire.fields import (
+    MAX_NAMES,
+    AtMost,
+    MaxTokens,
+    Moment,
+    Named,
+    PlainText,
+    Reply,
+    Temperature,
+    Uuid,
+    WireModel,
+    absent,
+    example,
+)
+from routes.wire.turns import SESSION_ID, TURN_ID
+
+MAX_TITLE_CHARS = 200
+
+Name = Annotated[PlainText, AtMost(MAX_NAME_CHARS)]
+Title = Annotated[PlainText, AtMost(MAX_TITLE_CHARS)]
+
+_SESSION = {
+    "session_id": SESSION_ID,
+    "title": "父子链是什么？",
+    "created_at": "2026-01-31T09:30:00.000000Z",
+    "updated_at": "2026-01-31T09:35:00.000000Z",
+    "hold": False,
+    "expire_days": None,
+    "persona": None,
+}
+
+
+class Persona(Reply):
+    """A session's own system prompt."""
+
+    persona_id: str = Field(description="Its id.")
+    name: str = Field(description='What it is called; "" for none.')
+    text: str = Field(description="The prompt.")
+    document_id: str | None = Field(description="The document that the text is from.")
+    chunk_id: str | None = Field(description="The passage that the text is from.")
+    batch_name: str | None = Field(None, description="The batch of the library that the text is from.")
+    item: str | None = Field(None, description="The title of the item there.")
+    updated_at: Moment = Field(description="When it was set.")
+
+
+class SessionChoices(Reply):
+    """How questions are answered that do not say it themselves; what is absent is the server's choice."""
+
+    model_id: str = absent("The model that answers.")
+    temperature: float = absent("The model's temperature.")
+    max_tokens: int = absent("The longest answer, in tokens.")
+    thinking: bool = absent("Whether the model thinks first.")
+    tools: list[str] = absent("What the model may call.")
+    knowledge: KnowledgeUse = absent("Whether the documents are searched.")
+
+
+class Session(SessionChoices):
+    """A conversation."""
+
+    model_config = example({**_SESSION, "turn_count": 2, "state": "idle"})
+
+    session_id: str = Field(description="Its id.")
+    title: str = Field(description="Its title, at first the first question.")
+    created_at: Moment = Field(description="When it began.")
+    updated_at: Moment = Field(description="When its last turn began.")
+    hold: bool = Field(description="true: kept from expiry.")
+    expire_days: int | None = Field(description="Its own age limit in days; null: the server's.")
+    persona: Persona | None = Field(description="Its own system prompt.")
+    turn_count: int = absent("How many turns it has; absent where a change is answered.")
+    state: Literal["idle", "pending"] = absent(
+        "pending: a turn of it runs, and a question without parent_turn_id is refused (409 session_busy); "
+        "absent where a change is answered."
+    )
+
+
+class SessionPage(Reply):
+    """A page of sessions."""
+
+    model_config = example({"sessions": [{**_SESSION, "turn_count": 2, "state": "idle"}], "next": None})
+
+    sessions: list[Session] = Field(description="Newest first.")
+    next: int | None = Field(description="`before` of the next page; null: this is the last one.")
+    choices: SessionChoices = absent("What a new session begins with; on the first page of all.")
+
+
+class ErasedSession(Reply):
+    """A session that was erased."""
+
+    model_config = example({"session_id": SESSION_ID, "turns_erased": 2, "proof": None, "receipt_id": ""})
+
+    session_id: str = Field(description="Its id.")
+    turns_erased: int = Field(description="How many turns it had.")
+    proof: Proof | None = PROOF
+    receipt_id: str = RECEIPT_ID
+
+
+class SessionBody(WireModel):
+    """What POST /sessions takes."""
+
+    model_config = example({"title": "Notes"})
+
+    title: Title = Field("", description="Its title; empty: taken from the first question.")
+
+
+class SessionChanges(WireModel):
+    """What PATCH /sessions/{id} takes; absent fields stay as they are."""
+
+    model_config = example({"title": "Notes", "hold": True}, {"model_id": "default", "thinking": True})
+
+    title: Title | None = Field(None, min_length=1, description="Its new title.")
+    hold: bool | None = Field(None, description="true: kept from expiry.")
+    expire_days: int | None = Field(
+        None, ge=1, le=MAX_EXPIRE_DAYS, description="The session's own limit; null: the server's."
+    )
+    model_id: Name | None = Field(None, description="The model of its questions; null: the default one.")
+    temperature: Temperature | None = Field(None, description="null: as the model's table says.")
+    max_tokens: MaxTokens | None = Field(None, description="null: as the model's table says.")
+    thinking: bool | None = Field(None, description="null: false.")
+    tools: list[Named] | None = Field(None, max_length=MAX_NAMES, description="null: none.")
+    knowledge: KnowledgeUse | None = Field(None, description="null: auto.")
+
+
+class PersonaBody(WireModel):
+    """What PUT /sessions/{id}/persona takes."""
+
+    model_config = example({"text": "Answer in one sentence.", "name": "terse"})
+
+    text: str = Field(description="The session's own system prompt; 1 to 16,000 characters.")
+    name: Name = Field("", description="What it is called.")
+    document_id: Name | None = Field(None, description="Where the text is from.")
+    chunk_id: Name | None = Field(None, description="The passage the text is from.")
+    batch_name: Name | None = Field(None, description="The batch of the library that the text is from.")
+    item: Name | None = Field(None, description="The title of the item there.")
+
+    def to_draft(self) -> PersonaDraft:
+        fields = self.model_dump(include={"text", "document_id", "chunk_id", "batch_name", "item"})
+        return PersonaDraft(name=self.name.strip(), **fields)
+
+
+SHARE_ID = "b7c0e1d2-0000-4000-8000-000000000009"
+_SHARE = {
+    "share_id": SHARE_ID,
+    "leaf": TURN_ID,
+    "created_at": "2026-01-31T09:30:00.000000Z",
+    "expires_at": "2026-02-07T09:30:00.000000Z",
+    "passages": False,
+}
+
+
+class ShareBody(WireModel):
+    """What POST /sessions/{session_id}/shares takes."""
+
+    model_config = example({"expire_days": 7, "passages": False})
+
+    leaf: Uuid | None = Field(None, description="The branch's last turn; absent: the session's newest.")
+    expire_days: int = Field(7, ge=1, le=365, description="After how many days the link opens nothing.")
+    passages: bool = Field(False, description="true: the passages that answers cite can be read, too.")
+
+
+class Share(Reply):
+    """A link."""
+
+    share_id: str = Field(description="Its id, to take it back with.")
+    leaf: str = Field(description="The last turn that it shows.")
+    created_at: Moment = Field(description="When it was made.")
+    expires_at: Moment = Field(description="When it ends.")
+    passages: bool = Field(description="Whether cited passages can be read.")
+
+
+class CreatedShare(Share):
+    """A link that was made."""
+
+    model_config = example({**_SHARE, "url": "http://127.0.0.1:8000/shared/…"})
+
+    url: str = Field(description="Where it leads. It is shown this once.")
+
+
+class ShareList(Reply):
+    """The links of a session that still open."""
+
+    model_config = example({"shares": [_SHARE]})
+
+    shares: list[Share] = Field(description="In the order they were made.")
+
+
+class RevokedShare(Reply):
+    """A link that was taken back."""
+
+    model_config = example({"share_id": SHARE_ID, "revoked": True})
+
+    share_id: str = Field(description="Its id.")
+    revoked: bool = Field(description="true.")
