@@ -116,11 +116,12 @@ class SearchHandler:
         )
         reranked = await self._pipeline.reranking.rerank(query, candidates)
         ranked = with_key_passages(query, reranked.candidates)
-        chosen = tuple(apply_threshold(ranked, self._pipeline.threshold, request.top_n))
+        likely = apply_threshold(ranked, self._pipeline.threshold, len(ranked), request.question)
+        chosen = tuple(likely[: request.top_n])
         blocks = await self._pipeline.widened(chosen, owners)
         gathered = replace(history, ranked=ranked, candidates=chosen, expanded=blocks)
         prompt = self._prompt(request, model, context, gathered)
-        judged = Ranking(candidates, ranked, chosen, self._pipeline.threshold, prompt).judged()
+        judged = Ranking(candidates, ranked, likely, chosen, prompt).judged()
         why = None
         if document is not None:
             why = await self._why_not.explain(query, document, owners, judged, request.filters, scope)

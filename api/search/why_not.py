@@ -24,7 +24,6 @@ from core.knowledge import (
     fits,
 )
 from core.prompt.messages import render_block
-from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
 from services.retrieval.retriever import ListPlace, ListPlaces
 
@@ -73,22 +72,20 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """A search: `candidates` in fused order, `ranked` by the reranker, `chosen` by threshold and top_n, and
-    the prompt that the chosen ones were fitted into."""
+    """A search: `candidates` in fused order, `ranked` by the reranker, `likely` by the threshold, `chosen` by
+    top_n, and the prompt that the chosen ones were fitted into."""
 
     candidates: Sequence[Candidate]
     ranked: Sequence[Candidate]
+    likely: Sequence[Candidate]
     chosen: Sequence[Candidate]
-    threshold: float
     prompt: Prompt
 
     def judged(self) -> tuple[Judged, ...]:
         """Every candidate, best first; those that the reranker left out come last."""
         fused = {_id(candidate): rank for rank, candidate in enumerate(self.candidates, start=1)}
         chosen = {_id(candidate): place for place, candidate in enumerate(self.chosen, start=1)}
-        likely = {
-            _id(candidate) for candidate in apply_threshold(self.ranked, self.threshold, len(self.ranked))
-        }
+        likely = {_id(candidate) for candidate in self.likely}
         ranked = [
             self._judged(candidate, fused.get(_id(candidate), rank), rank, chosen.get(_id(candidate)), likely)
             for rank, candidate in enumerate(self.ranked, start=1)

@@ -182,7 +182,7 @@ class Gathering:
         EmbeddingUnavailableError."""
         query = await self._pipeline.queries.build(text, [], date=self._date)
         reranked = await self._pipeline.reranking.rerank(query, await self._search(query))
-        return query, apply_threshold(reranked.candidates, self._pipeline.threshold, top_n)
+        return query, apply_threshold(reranked.candidates, self._pipeline.threshold, top_n, text)
 
     def _talk_by_phrase(self, recent: Sequence[Turn]) -> Talk | None:
         """Without a model. A request to do something with an answer that does not exist is searched for."""
@@ -320,7 +320,8 @@ class Gathering:
         """Those that the judge confirmed, however improbable they were, before those it said nothing of."""
         confirmed = [each for each in ranked if each.chunk.chunk_id in judgement.confirmed]
         others = [each for each in ranked if each.chunk.chunk_id not in judgement.judged]
-        chosen = (*confirmed, *apply_threshold(others, self._pipeline.threshold, top_n))[:top_n]
+        probable = apply_threshold(others, self._pipeline.threshold, top_n, self._turn.question)
+        chosen = (*confirmed, *probable)[:top_n]
         message = "filtering" if chosen else self._why_nothing()
         numbers = {"refused": len(judgement.refused)} if judgement.refused else {}
         self._report(
@@ -329,7 +330,7 @@ class Gathering:
         return chosen
 
     def _above(self, ranked: Sequence[Candidate]) -> list[Candidate]:
-        return apply_threshold(ranked, self._pipeline.threshold, len(ranked))
+        return apply_threshold(ranked, self._pipeline.threshold, len(ranked), self._turn.question)
 
     def _why_nothing(self) -> str:
         if self._pipeline.is_reading(self._owners):

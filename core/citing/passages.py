@@ -193,6 +193,10 @@ _MOMENT = re.compile(
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|today|midnight|noon|daily|weekly|monthly)\b",
     re.IGNORECASE,
 )
+_WHY = re.compile(r"[为為](?:什|啥|何)|\b(?:why|how come|reasons? (?:for|why))\b", re.IGNORECASE)
+_CAUSE = re.compile(
+    r"因[为為]|由[于於]|原因|[导導]致|\b(?:because|causes?|caused by|due to|reasons?)\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,20 +204,18 @@ class AskedFor:
     """What kind of thing the question wants; what it says itself (the year it names) does not answer it."""
 
     question: str
-    number: bool
-    moment: bool
+    sought: re.Pattern[str] | None
 
     @classmethod
     def of(cls, question: str) -> AskedFor:
-        moment = bool(_WHEN.search(question))
-        return cls(question, bool(_HOW_MANY.search(question)) and not moment, moment)
+        kinds = ((_WHEN, _MOMENT), (_HOW_MANY, _NUMBER), (_WHY, _CAUSE))
+        return cls(question, next((what for asks, what in kinds if asks.search(question)), None))
 
     def is_in(self, text: str) -> bool:
-        """Whether the text has a number, or a time, that the question wants and does not say itself."""
-        if not self.number and not self.moment:
+        """Whether the text has a number, a time or a cause that is asked for, and not one of the question."""
+        if self.sought is None:
             return False
-        pattern = _MOMENT if self.moment else _NUMBER
-        return any(match.group() not in self.question for match in pattern.finditer(text))
+        return any(match.group() not in self.question for match in self.sought.finditer(text))
 
 
 MAX_WORDING_CHARS = 400  # enough to know what a longer one is about
@@ -223,7 +225,7 @@ MAX_SENTENCES = 6  # in one passage
 COST_OF_SENTENCE = 0.05
 COST_OF_LENGTH = 0.05  # for a passage as long as may be
 OPENING = 0.1  # what a text begins with says what it is about
-ASKED_FOR = 0.35  # a number where one is asked for, or a time
+ASKED_FOR = 0.35  # a number where one is asked for, a time, or a cause
 BESIDE = 0.3  # of what only a neighbouring sentence has
 CLAIMED = 1.5  # what the answer says from this source, against what the question asks
 

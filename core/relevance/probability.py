@@ -31,7 +31,7 @@ from core.relevance.features import (
     shares,
     token_rows,
 )
-from core.relevance.query import Query
+from core.relevance.query import Query, parts_of
 
 ANY_EMBEDDING = "any"
 SCORED = ("score", *TOKEN_FEATURES)
@@ -192,17 +192,21 @@ def topped(whole: Matrix, tokens: Matrix) -> Matrix:
     return np.array([[whole[0], tokens[:, 0].max()]])
 
 
-def apply_threshold(candidates: Sequence[Candidate], threshold: float, top_n: int) -> list[Candidate]:
+def apply_threshold(
+    candidates: Sequence[Candidate], threshold: float, top_n: int, question: str
+) -> list[Candidate]:
     """At most `top_n` candidates, in the order given (best first); none where the best is less probable than
     the threshold."""
-    least = least_shown((candidate.probability for candidate in candidates), threshold)
+    least = least_shown((candidate.probability for candidate in candidates), threshold, question)
     return [candidate for candidate in candidates if candidate.probability >= least][:top_n]
 
 
-def least_shown(chances: Iterable[float], threshold: float) -> float:
+def least_shown(chances: Iterable[float], threshold: float, question: str) -> float:
     """Beside one that reaches the threshold, half as much is enough: what answers a question often stands in
-    several passages, and of those only one can be the best."""
-    return threshold * COMPANION_SHARE if max(chances, default=0.0) >= threshold else threshold
+    several passages, and of those only one can be the best; and less for a question that asks several things,
+    which has a best passage for each."""
+    share = COMPANION_SHARE / len(parts_of(question))
+    return threshold * share if max(chances, default=0.0) >= threshold else threshold
 
 
 def _by_identifiers(question: str, candidates: Sequence[Candidate], chances: Matrix) -> Matrix:

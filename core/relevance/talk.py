@@ -69,7 +69,25 @@ def talk_of(text: str) -> Talk | None:
     kinds = [kind for kind, phrases in _phrases().items() if _is_covered(spoken, phrases)]
     if not kinds or (kinds[-1] is Talk.CLOSING and _ASKS.search(text)):  # hm? wants to know more
         return None
-    return kinds[-1]
+    return None if kinds[-1].needs_answer and asks_how(text) else kinds[-1]
+
+
+_HOW = re.compile(
+    r"^\W*(?:(?:and|so|then|ok|hi|hello|hey|please|sorry|那么?|请问|請問|我?想?问一下|[你您]好|我|该|应该|要|可以)[\W_]*+)*+"
+    r"(?:how (?:do|can|could|should|would|may|might|to)\b|where (?:do|can|could|should) (?:i|we)\b"
+    # 怎么又 and 怎么这么 ask why, and mostly complain
+    r"|(?:怎[么麼]|怎[样樣]|如何)(?!.{0,6}[这這那][么麼样樣]|[么麼样樣了又还還不没沒总總老都变變会會突忽]|回事|觉得))",
+    re.IGNORECASE,
+)
+_ANSWERS = re.compile(r"\b(?:answers|replies|responses)\b|[你您][们們]", re.IGNORECASE)
+_YOU = re.compile(r"\b(?:you\w*|u)\b|[你您](?![们們好])", re.IGNORECASE)
+
+
+def asks_how(text: str) -> bool:
+    """Whether it asks how something is done, or what holds of all answers, without a word to the assistant
+    ("how do I make answers shorter?"): the documents may say so, the last answer does not matter."""
+    plain = fold_width(text)
+    return bool((_HOW.search(plain) or _ANSWERS.search(plain)) and not _YOU.search(plain))
 
 
 _APOSTROPHE = re.compile("['’‘´`]")

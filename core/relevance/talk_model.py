@@ -16,13 +16,15 @@ import numpy.typing as npt
 
 from core.relevance.features import Matrix, identifiers
 from core.relevance.query import own_words
-from core.relevance.talk import MAX_TALK_CHARS, Talk, coverage
+from core.relevance.talk import MAX_TALK_CHARS, Talk, asks_how, coverage
 
 FEATURES = ("chars", "own_words", "identifier", "asks", "digit", "covered", "says", "says_covered")
 _ASKS = re.compile("[?？]")
 _DIGIT = re.compile(r"\d")
-# whoever or whatever is neither of the two who talk is what documents are about
-_OTHERS = re.compile(r"[他她它牠]|\b(?:he|she|him|his|hers?|they|them|theirs?)\b", re.IGNORECASE)
+# whoever or whatever is neither of the two who talk is what documents are about; so is one more (那快速呢)
+_OTHERS = re.compile(
+    r"[他她它牠]|^那(?!.*[你您点點]).{1,20}呢|\b(?:he|she|him|his|hers?|they|them|theirs?)\b", re.IGNORECASE
+)
 
 
 def text_features(text: str) -> list[float]:
@@ -71,7 +73,9 @@ class TalkModel:
     def talk_of(self, text: str, vector: Sequence[float], *, has_answer: bool) -> Talk | None:
         """None for a question, and whenever that is not sure. A request about the conversation counts only
         where it has an answer to refer to."""
-        if len(text) > MAX_TALK_CHARS or _OTHERS.search(text) or self.score(text, vector) < self.margin:
+        if len(text) > MAX_TALK_CHARS or _OTHERS.search(text) or asks_how(text):
+            return None
+        if self.score(text, vector) < self.margin:
             return None
         kind = self.nearest(vector)
         return None if kind.is_about_conversation and not has_answer else kind

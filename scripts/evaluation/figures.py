@@ -93,12 +93,12 @@ def retrieval(answers: Sequence[Answer]) -> Retrieval | None:
 
 def above(answers: Sequence[Answer], threshold: float) -> list[Answer]:
     """What a model would be shown of each list."""
-    return [replace(each, ranked=_shown(each.ranked, threshold)) for each in answers]
+    return [replace(each, ranked=_shown(each, threshold)) for each in answers]
 
 
-def _shown(ranked: Sequence[tuple[str, float]], threshold: float) -> list[tuple[str, float]]:
-    least = least_shown((chance for _, chance in ranked), threshold)
-    return [one for one in ranked if one[1] >= least]
+def _shown(answer: Answer, threshold: float) -> list[tuple[str, float]]:
+    least = least_shown((chance for _, chance in answer.ranked), threshold, answer.question.text)
+    return [one for one in answer.ranked if one[1] >= least]
 
 
 def refusal(answers: Sequence[Answer], threshold: float) -> Refusal | None:

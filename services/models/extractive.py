@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, Sequence
 
 from llama_index.core.base.llms.types import LLMMetadata
 
-from core.citing.quoting import Quotables, parts_of
+from core.citing.quoting import LONGEST_BEGINNING, Quotables, beginning
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Passage, Role, parse_knowledge, scope_in_prompt
 from core.prompt.nearest import Nearest, nearest_in
 from core.relevance.probability import SURE
-from core.relevance.query import Query, QueryForm, follow_up_weight, joined_wordings
+from core.relevance.query import Query, QueryForm, follow_up_weight, joined_wordings, parts_of
 from core.relevance.sparse import SparseTerms
 from core.text import holds_chinese, is_mostly_chinese
 from services.models.lean import LeanLLM
@@ -103,7 +103,7 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
 
 def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[str]:
     """The quotes for each part of the question, each once, a passage's first under its heading; and which
-    part has none."""
+    part has none. The best passage in the reader's language is among them, whatever words it has."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages])
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
     most = max((quote.covers for part in by_part.values() for quote in part), default=0.0)
@@ -114,12 +114,14 @@ def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[
             blocks[-1, part] = _MISSING[chinese].format(part)
             continue
         for quote in best:
-            passage = passages[quote.passage]
             is_first = all(at != quote.passage for at, _ in blocks)
-            title = passage.heading.rpartition(" > ")[2].strip() if is_first else ""
-            text = f"**{title}**\n{quote.text}" if title else quote.text
-            blocks.setdefault((quote.passage, quote.text), _block(text, passage.index))
-    return [*blocks.values()]
+            text = _block(quote.text, passages[quote.passage], titled=is_first)
+            blocks.setdefault((quote.passage, quote.text), text)
+    first = next((at for at, each in enumerate(passages) if _is_readable(each, chinese)), 0)
+    if any(at == first for at, _ in blocks):
+        return [*blocks.values()]
+    text = beginning(passages[first].text, LONGEST_BEGINNING)
+    return [_block(text, passages[first], titled=True), *blocks.values()]
 
 
 def _parts(query: Query) -> list[str]:
@@ -128,7 +130,8 @@ def _parts(query: Query) -> list[str]:
     return [query.forms[1].text] if leans else parts_of(query.question)
 
 
-def _block(quote: str, index: int) -> str:
-    lines = [f"> {line}".rstrip() for line in quote.splitlines()]
+def _block(quote: str, passage: Passage, *, titled: bool) -> str:
+    title = passage.heading.rpartition(" > ")[2].strip() if titled else ""
+    lines = [f"> {line}".rstrip() for line in [f"**{title}**"] * bool(title) + quote.splitlines()]
     mark = "\n\n" if lines[-1].endswith(("```", "~~~")) else " "
-    return "\n".join(lines) + f"{mark}[{index}]"
+    return "\n".join(lines) + f"{mark}[{passage.index}]"

@@ -111,6 +111,16 @@ def passage(asked: Query, *texts: str, claim: str = "") -> str:
             "大桥很长。大桥通车时有很多人。大桥于 1932 年通车。",
             "大桥于 1932 年通车。",
         ),
+        (
+            "Why did drivers get the message twice?",
+            "Drivers got the message twice at noon. Drivers got the message twice due to a slow gateway.",
+            "Drivers got the message twice due to a slow gateway.",
+        ),
+        (
+            "大桥为什么封闭？",
+            "大桥在周一封闭。大桥由于桥墩开裂而封闭。",
+            "大桥由于桥墩开裂而封闭。",
+        ),
     ],
 )
 def test_the_sentence_with_what_is_asked_for_wins(question: str, text: str, expected: str) -> None:

@@ -156,16 +156,24 @@ def test_the_shipped_reliability_is_that_of_probabilities(name: str) -> None:
 
 def test_the_threshold_keeps_the_best_in_order() -> None:
     listed = [replace(candidate("x", rank), probability=p) for rank, p in enumerate((0.9, 0.2, 0.1, 0.09), 1)]
-    assert apply_threshold(listed, 0.2, 10) == listed[:3]
-    assert apply_threshold(listed, 0.2, 2) == listed[:2]
-    assert apply_threshold(listed, 0.0, 10) == listed
-    assert apply_threshold([], 0.2, 10) == []
+    assert apply_threshold(listed, 0.2, 10, "Which fee?") == listed[:3]
+    assert apply_threshold(listed, 0.2, 2, "Which fee?") == listed[:2]
+    assert apply_threshold(listed, 0.0, 10, "Which fee?") == listed
+    assert apply_threshold([], 0.2, 10, "Which fee?") == []
+
+
+def test_a_question_of_two_parts_keeps_the_best_passage_of_each() -> None:
+    """Discriminates: one least for all, below which the answer to the second part stays."""
+    listed = [replace(candidate("x", rank), probability=p) for rank, p in enumerate((0.9, 0.06, 0.04), 1)]
+    assert apply_threshold(listed, 0.2, 10, "Which fee?") == listed[:1]
+    assert apply_threshold(listed, 0.2, 10, "体检报告能代拿吗？寄到外省多少钱？") == listed[:2]
+    assert apply_threshold(listed[1:], 0.2, 10, "体检报告能代拿吗？寄到外省多少钱？") == []
 
 
 def test_without_one_that_reaches_the_threshold_nothing_is_kept() -> None:
     """Discriminates: half the threshold for all."""
     listed = [replace(candidate("x", rank), probability=p) for rank, p in enumerate((0.19, 0.15), 1)]
-    assert apply_threshold(listed, 0.2, 10) == []
+    assert apply_threshold(listed, 0.2, 10, "Which fee?") == []
 
 
 TEXT = st.text(max_size=60)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.relevance.talk import MAX_TALK_CHARS, Talk, talk_of
+from core.relevance.talk import MAX_TALK_CHARS, Talk, asks_how, talk_of
 
 PHRASES = [
     json.loads(line)
@@ -79,15 +79,27 @@ def test_what_asks_for_something_is_no_talk(text: str) -> None:
     assert talk_of(text) is None
 
 
+def test_how_a_thing_is_done_with_answers_is_no_request_about_the_last_one() -> None:
+    """Discriminates: phrases alone, which cover each of these."""
+    assert talk_of("看回答引用了哪一段") is Talk.SOURCES
+    assert talk_of("怎么看到回答引用了哪一段？") is None
+    assert talk_of("怎么翻译") is None
+    assert talk_of("怎么称呼你") is Talk.ASSISTANT
+
+
 @given(st.text(max_size=300))
 def test_no_text_is_talk_once_it_asks_for_something(text: str) -> None:
     """Discriminates: a phrase that counts although the rest says something else."""
     assert talk_of(f"{text} 核桃油") is None
 
 
-@pytest.mark.parametrize("text", ["的" * 120, "you " * 30, "1+" * 60, "((((" * 30, "a " * 60, "👍" * 120])
+@pytest.mark.parametrize(
+    "text", ["的" * 120, "you " * 30, "1+" * 60, "((((" * 30, "a " * 60, "👍" * 120, "我想问一下" * 24]
+)
 def test_a_hostile_text_costs_no_time(text: str) -> None:
+    """Discriminates: a lead-in to how that may be read in two ways, each time it stands there."""
     talk_of("")
     started = time.perf_counter()
     talk_of(text)
+    asks_how(text)
     assert time.perf_counter() - started < 0.2

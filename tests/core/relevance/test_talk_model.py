@@ -27,6 +27,15 @@ QUESTIONS = (
     "你们几点上班", "who are you allowed to invite", "年假", "AX-220", "parking", "它的价格",
 )  # fmt: skip
 
+ABOUT_ANSWERS = (
+    "How do I keep certain words out of answers?", "Why are my answers cut off in the middle?",
+    "How do I make answers longer?", "How to turn off suggestions below an answer",
+    "How do I turn thinking off?", "How do I make it answer faster?", "How do I block words in replies?",
+    "你们的回答能不能只用中文？", "怎么让回答更长一些？", "怎么给回答点赞？", "怎么改回复的语气？",
+    "怎么搜索以前的对话？", "如何去掉回答里的表情？", "那快速呢？",
+)  # fmt: skip
+COMPLAINTS = ("怎么又是这个答案", "怎么回答得这么慢", "how would you say that in French?", "怎么才能相信你？")
+
 
 @cache
 def embedding() -> BundledEmbedding:
@@ -54,6 +63,19 @@ def test_what_nobody_wrote_down_is_known() -> None:
 
 def test_questions_to_documents_are_not_taken_for_talk() -> None:
     assert kinds(QUESTIONS) == [None] * len(QUESTIONS)
+
+
+def test_how_something_is_done_with_answers_is_searched() -> None:
+    """Discriminates: the vector alone, which lies near that of a request to shorten the last answer."""
+    vectors = embedding().get_query_embeddings(ABOUT_ANSWERS)
+    assert min(map(model().score, ABOUT_ANSWERS, vectors)) >= model().margin
+    assert kinds(ABOUT_ANSWERS) == [None] * len(ABOUT_ANSWERS)
+
+
+def test_a_complaint_is_not_searched_though_it_begins_with_how() -> None:
+    assert None not in [
+        talk_of(text) or kind for text, kind in zip(COMPLAINTS, kinds(COMPLAINTS), strict=True)
+    ]
 
 
 def test_a_request_about_an_answer_needs_one() -> None:

@@ -37,6 +37,18 @@ def test_the_first_quote_of_a_passage_stands_under_its_innermost_heading() -> No
     assert quotes == ["> **2026**\n> Leave in days: 15. [1]", "> Leave in hours: 120. [1]"]
 
 
+def test_the_passage_that_the_search_found_best_is_quoted_whatever_words_it_has() -> None:
+    """Discriminates: quotes by words alone, beside which the answer in other words does not stand."""
+    best = "**Mould and smell.** If it smells musty, soak it overnight with enzyme cleaner."
+    other = "Weekend opening hours: anything from 9 to 5, in rainy weather as well."
+    passages = "\n\n".join(
+        f'<passage id="{at}" file="care.md" heading="Care > {title}" relevance="0.4">\n{text}\n</passage>'
+        for at, title, text in [(1, "Tents", best), (2, "Hours", other)]
+    )
+    quotes = answer(ReadBack(passages, "Does it stink after a rainy weekend?", ())).split("\n\n")[1:]
+    assert quotes == [f"> **Tents**\n> {best} [1]", f"> **Hours**\n> {other} [2]"]
+
+
 @pytest.mark.parametrize("language", ["zh", "en"])
 def test_a_model_is_told_the_same_limit(language: Language) -> None:
     assert str(SURE) in PromptLibrary().text("knowledge", language)

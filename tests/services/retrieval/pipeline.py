@@ -36,7 +36,8 @@ class Pipeline:
         return hits.candidates
 
     async def accepted(self, question: str, *previous: str) -> list[Candidate]:
-        return apply_threshold(await self.ranked(question, *previous), SETTINGS.rerank_score_threshold, 10)
+        ranked = await self.ranked(question, *previous)
+        return apply_threshold(ranked, SETTINGS.rerank_score_threshold, 10, question)
 
 
 @cache
