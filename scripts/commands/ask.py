@@ -189,10 +189,10 @@ async def _search(settings: Settings, options: Options) -> int:
         print_result(found, options, print_candidates)
         return EXIT_OK
 
-    def print_candidates(found: SearchResult) -> None:
-        for number, candidate in enumerate(found.candidates[: options.top], 1):
+    def print_candidates(result: SearchResult) -> None:
+        for number, candidate in enumerate(result.candidates[: options.top], 1):
             _print_candidate(number, candidate)
-        if not any(each.kept for each in found.candidates):
+        if not any(each.kept for each in result.candidates):
             print("Nothing here is probable enough to be cited.")
 
     return await at_server(settings, options, work, TIMEOUT_S)
