@@ -29,8 +29,9 @@ async def opened(**table: Any) -> AsyncIterator[ToolServer]:
         yield server
 
 
-def children() -> int:
-    return len(psutil.Process().children(recursive=True))
+def children() -> set[int]:
+    """A test's own are those that were not there before it: others' may be ending still."""
+    return {child.pid for child in psutil.Process().children(recursive=True)}
 
 
 async def names(server: ToolServer) -> list[str]:
@@ -113,8 +114,8 @@ async def test_a_program_that_dies_or_floods_is_started_anew(name: str) -> None:
         await server.listed()
         assert await failure(server, name) == "The tool's server ended the connection."
         assert (await server.call("t__echo", {"text": "a"})).text == "a"
-        assert children() == before + 1
-    assert children() == before
+        assert len(children() - before) == 1
+    assert children() <= before
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ async def test_one_that_is_down_costs_no_more_than_its_deadline(table: dict[str,
         began = time.monotonic()
         assert await server.listed() == ()
         assert time.monotonic() - began < 0.1
-    assert children() == before
+    assert children() <= before
 
 
 @pytest.mark.slow("imports the SDK's server twice")
