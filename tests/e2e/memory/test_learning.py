@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import uuid
-from asyncio import gather, to_thread
+from asyncio import gather, sleep, to_thread
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from services.store.clock import PAUSE_S
 from tests.e2e.memory.test_commands import contents, settled
 from tests.e2e.memory.test_recall import lines_of, system_of
 from tests.support.models.scripted_llm import RECORDED
@@ -190,6 +191,7 @@ async def test_a_server_that_is_killed_twice_shows_each_of_forty_turns_to_the_mo
             with suppress(httpx.HTTPError):
                 await ask(server.url, range(at, at + 1), session)
                 at += 1
+                await sleep(3 * PAUSE_S)  # as a person does; turns are read when nothing is asked
         ended(server)
         server = start_server(tmp_path, **environment(stub))
         await ask(server.url, range(at, 26), session)
@@ -216,6 +218,7 @@ async def test_two_workers_one_of_which_is_killed_show_each_of_forty_turns_to_th
             session = None
             for number in range(1, 26):
                 session = await ask((one, two)[number % 2].url, range(number, number + 1), session)
+            await until(lambda: asked(25) in stub.read)  # whoever read them waits for no reply
             stub.hangs = True
             await ask(two.url, range(26, 27), session)
             await until(lambda: stub.waiting)
