@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import tempfile
 import time
 from pathlib import Path
@@ -58,6 +59,8 @@ async def asked(recall: MemoryRecall, memories: int, kinds: int) -> tuple[list[f
     """What each question took, in milliseconds: of who has them, and of who has none."""
     one: list[float] = []
     nobody: list[float] = []
+    gc.collect()
+    gc.freeze()  # as the server does when it has started
     for number, vector in enumerate(_vectors(QUESTIONS)):
         at = number * 37 % memories
         question = f"What is my {_kind(at, kinds)} {at}?"
