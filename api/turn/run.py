@@ -314,9 +314,8 @@ class TurnRun:
         manifest = self._prompt.manifest(self.turn.model_id, self._exchange)
         if "raw" not in manifest.response:
             return manifest
-        raw = self._pipeline.failure_text.mask(
-            manifest.response["raw"]
-        )  # a proxy may repeat what it was sent
+        # a proxy may repeat what it was sent
+        raw = self._pipeline.failure_text.mask(manifest.response["raw"])
         return replace(manifest, response={**manifest.response, "raw": raw})
 
     def _usage(self) -> Usage:

@@ -42,6 +42,16 @@ PLUGIN = f'[llms.m]\nprovider = "{SCRIPTED}"\n'
 
 def files(key: str) -> Iterator[tuple[str, str]]:
     """What stands in wenmai.toml, by name."""
+    yield from files_of_settings(key)
+    yield from files_of_models(key)
+    yield from files_of_options(key)
+    yield from files_of_tools(key)
+    yield "not TOML", f'openai_api_key = "{key}'
+    yield "key twice", f'openai_api_key = "{key}"\nopenai_api_key = "{key}"'
+    yield "source", f'[sources.docs]\nfolder = "/srv"\napi_key = "{key}"'
+
+
+def files_of_settings(key: str) -> Iterator[tuple[str, str]]:
     for name in KEYS:
         yield name, f'{name} = "{key}"'
         yield f"{name} as a table", f'{name} = {{ value = "{key}" }}'
@@ -63,6 +73,9 @@ def files(key: str) -> Iterator[tuple[str, str]]:
         "prompts_dir", "library_dir", "blocked_words", "question_filters", "memory_model_id",
     ):  # fmt: skip
         yield f"key as {name}", f'{name} = "{key}"'
+
+
+def files_of_models(key: str) -> Iterator[tuple[str, str]]:
     for field in ("api_key", "api_ky", "apikey", "token", "key", "base_url", "layout", "options"):
         yield (
             f"{field} of a model",
@@ -76,6 +89,9 @@ def files(key: str) -> Iterator[tuple[str, str]]:
     yield "api_key_env that is a key", MODEL + f'api_key_env = "{key}"'
     yield "login of a model", MODEL.replace("127.0.0.1:9", f"user:{key}@127.0.0.1:9")
     yield "broken login of a model", MODEL.replace("127.0.0.1:9", f"user:{key}@127.0.0.1:x")
+
+
+def files_of_options(key: str) -> Iterator[tuple[str, str]]:
     for option in ("api_key", "api_ky", "default_headers", "extra_headers", "Authorization"):
         value = f'{{ Authorization = "Bearer {key}" }}' if "headers" in option else f'"{key}"'
         yield f"option {option}", MODEL + f"options = {{ {option} = {value} }}"
@@ -86,6 +102,13 @@ def files(key: str) -> Iterator[tuple[str, str]]:
         "unknown option of our own class",
         f'embedding = "openai:m"\nembedding_options = {{ api_ky = "{key}" }}',
     )
+    yield (
+        "a class that is not there",
+        f'[llms.m]\nprovider = "llama_index:no:Such"\noptions = {{ k = "{key}" }}',
+    )
+
+
+def files_of_tools(key: str) -> Iterator[tuple[str, str]]:
     for name, fields in {
         "key as env": f'{PROGRAM}env = ["{key}"]',
         "env with its value": f'{PROGRAM}env = {{ GITHUB_TOKEN = "{key}" }}',
@@ -100,13 +123,6 @@ def files(key: str) -> Iterator[tuple[str, str]]:
         "query": f'url = "http://127.0.0.1:9/mcp?token={key}"',
     }.items():
         yield f"{name} of tools", f"[tools.t]\n{fields}"
-    yield "not TOML", f'openai_api_key = "{key}'
-    yield "key twice", f'openai_api_key = "{key}"\nopenai_api_key = "{key}"'
-    yield (
-        "a class that is not there",
-        f'[llms.m]\nprovider = "llama_index:no:Such"\noptions = {{ k = "{key}" }}',
-    )
-    yield "source", f'[sources.docs]\nfolder = "/srv"\napi_key = "{key}"'
 
 
 def test_every_secret_setting_is_among_them() -> None:
