@@ -181,6 +181,7 @@ def settings_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("WENMAI_CONFIG", str(folder / "wenmai.toml"))
         for name in ("EMBEDDING", "PORT", "HOST"):
             patch.delenv(name)
+        patch.chdir(folder)  # a key as a path that is made: qa_log
         yield folder
 
 

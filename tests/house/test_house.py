@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from tests.house import imports as graph
@@ -45,3 +47,17 @@ def test_every_room_says_what_it_is_for() -> None:
         name: graph.tree(file) for name, file in graph.modules().items() if file.name == "__init__.py"
     }
     assert [name for name, tree in packages.items() if len(tree.body) != 1 or not graph.docstring(tree)] == []
+
+
+def test_nothing_stands_beside_the_folders_of_the_project() -> None:
+    """Discriminates: a file that a test or a trial wrote into the working folder, committed with the rest."""
+    listed = subprocess.run(
+        ["git", "-c", "core.quotePath=false", "ls-files", "*/*"],
+        cwd=graph.ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {path.split("/")[0] for path in listed.stdout.splitlines()} == {
+        ".ci", "api", "benchmarks", "config", "core", "docs", "routes", "scripts", "services", "tests",
+    }  # fmt: skip
