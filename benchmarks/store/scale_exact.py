@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from qdrant_client import models
-from qdrant_client.http.models import QueryResponse
 
 from benchmarks.store.scale_data import Corpus
 from core.relevance.query import Query
 from services.adapters.edge.client import EdgeClient
+from services.adapters.edge.convert import Found, FoundPoint, point_id
 from services.retrieval.retriever import DENSE, Retriever
 
 
@@ -28,24 +28,22 @@ class ExactStore:
 
     async def query_batch_points(
         self, collection_name: str, requests: Sequence[models.QueryRequest]
-    ) -> list[QueryResponse]:
+    ) -> list[Found]:
         responses = await self._client.query_batch_points(collection_name, requests)
         return [
             await self._exact(collection_name, request) if request.using == DENSE else response
             for request, response in zip(requests, responses, strict=True)
         ]
 
-    async def _exact(self, collection_name: str, request: models.QueryRequest) -> QueryResponse:
+    async def _exact(self, collection_name: str, request: models.QueryRequest) -> Found:
         allowed = np.isin(self._owners, _owners_asked(request.filter))
         cosines = np.where(allowed, self._corpus.matrix @ np.asarray(request.query, dtype=np.float32), -1)
         best = np.argsort(-cosines)[: request.limit]
         ids = [self._corpus.chunk_id(int(number)) for number in best]
         records = await self._client.retrieve(collection_name, ids, True, [DENSE])
-        return QueryResponse(
-            points=[
-                models.ScoredPoint(
-                    id=record.id, version=0, score=score, payload=record.payload, vector=record.vector
-                )
+        return Found(
+            [
+                FoundPoint(point_id(record.id), score, record.payload, record.vector)
                 for record, score in zip(records, cosines[best].tolist(), strict=True)
             ]
         )

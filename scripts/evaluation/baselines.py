@@ -37,8 +37,8 @@ async def baseline_answers(
     """By the last turn alone; and by the set's own rewrite, which the product is never given."""
     dense, sparse = await _search(index, question.text, point_filter)
     answers = {
-        DENSE: Answer(question, _first(dense, lines_of)),
-        SPARSE: Answer(question, _first(sparse, lines_of)),
+        DENSE: Answer(question, _first(_scored(dense), lines_of)),
+        SPARSE: Answer(question, _first(_scored(sparse), lines_of)),
         RRF: Answer(question, _first(_fused(dense, sparse), lines_of)),
     }
     if question.rewrite:
@@ -73,20 +73,22 @@ def _request(vector: list[float] | SparseVector, using: str, point_filter: Filte
     )
 
 
-def _fused(dense: Sequence[ScoredPoint], sparse: Sequence[ScoredPoint]) -> list[ScoredPoint]:
+def _scored(points: Sequence[ScoredPoint]) -> list[tuple[ScoredPoint, float]]:
+    return [(point, point.score) for point in points]
+
+
+def _fused(dense: Sequence[ScoredPoint], sparse: Sequence[ScoredPoint]) -> list[tuple[ScoredPoint, float]]:
     points = {str(point.id): point for point in (*sparse, *dense)}
     rankings = [[str(point.id) for point in ranking] for ranking in (dense, sparse)]
-    return [
-        points[key].model_copy(update={"score": score}) for key, score in reciprocal_rank_fusion(rankings)
-    ]
+    return [(points[key], score) for key, score in reciprocal_rank_fusion(rankings)]
 
 
-def _first(points: Iterable[ScoredPoint], lines_of: LinesOf) -> Scored:
+def _first(points: Iterable[tuple[ScoredPoint, float]], lines_of: LinesOf) -> Scored:
     """Each line where it stands first."""
     best: dict[str, float] = {}
-    for point in points:
+    for point, score in points:
         for line in lines_of(point):
-            best.setdefault(line, point.score)
+            best.setdefault(line, score)
     return list(best.items())
 
 

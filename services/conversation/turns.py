@@ -410,7 +410,7 @@ class TurnStore:
         )
         return records
 
-    async def search(self, requests: Sequence[QueryRequest]) -> list[list[ScoredPoint]]:
+    async def search(self, requests: Sequence[QueryRequest]) -> list[Sequence[ScoredPoint]]:
         """Several searches in one round trip."""
         responses = await self._store.query_batch_points(self._collection, requests)
         return [response.points for response in responses]

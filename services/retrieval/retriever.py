@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
-from qdrant_client.http.models import QueryResponse
 
 from config.settings import RetrievalSettings
 from core.knowledge import (
@@ -72,7 +71,7 @@ class _Ranking:
     form: int
     kind: str
     weight: float
-    points: list[ScoredPoint]
+    points: Sequence[ScoredPoint]
 
 
 @dataclass(slots=True)
@@ -261,8 +260,8 @@ class _Lists:
     """One form searched in one way: everything (ids only, with scores), and the document alone."""
 
     kind: str
-    everything: list[ScoredPoint]
-    document: list[ScoredPoint]
+    everything: Sequence[ScoredPoint]
+    document: Sequence[ScoredPoint]
 
     def places(self, handed_on: int) -> Mapping[str, ListPlace]:
         """By chunk id."""
@@ -304,7 +303,7 @@ class ListPlaces:
             for kind, form in searches
             for where, limit in ((everywhere, max(LOOKED_THROUGH, self._handed_on)), (alone, OF_THE_DOCUMENT))
         ]
-        answers: list[QueryResponse] = await self._store.query_batch_points(self._collection, requests)
+        answers = await self._store.query_batch_points(self._collection, requests)
         lists = [
             _Lists(kind, answers[2 * at].points, answers[2 * at + 1].points)
             for at, (kind, _) in enumerate(searches)

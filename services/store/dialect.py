@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from qdrant_client import models
-from qdrant_client.http.models import QueryResponse
 
 from core.errors import WenmaiError
 
@@ -24,7 +23,6 @@ Point = models.PointStruct
 PointVectors = models.PointVectors
 PointSelector = models.PointIdsList | models.FilterSelector
 Record = models.Record
-ScoredPoint = models.ScoredPoint
 SparseVector = models.SparseVector
 QueryRequest = models.QueryRequest
 Filter = models.Filter
@@ -41,6 +39,29 @@ class UnknownPointError(StoreRequestError):
 
 class UnsupportedByStoreError(WenmaiError, NotImplementedError):
     """A part of the dialect that an adapter does not translate; the message names it."""
+
+
+class ScoredPoint(Protocol):
+    """What is read of qdrant-client's own; the embedded store makes hundreds for a question, with no more."""
+
+    @property
+    def id(self) -> AnyPointId: ...
+
+    @property
+    def score(self) -> float: ...
+
+    @property
+    def payload(self) -> dict[str, Any] | None: ...
+
+    @property
+    def vector(self) -> Any: ...
+
+
+class Ranking(Protocol):
+    """The points that one query found, best first."""
+
+    @property
+    def points(self) -> Sequence[ScoredPoint]: ...
 
 
 class VectorStore(Protocol):
@@ -114,7 +135,7 @@ class VectorStore(Protocol):
 
     async def query_batch_points(
         self, collection_name: str, requests: Sequence[models.QueryRequest]
-    ) -> list[QueryResponse]: ...
+    ) -> Sequence[Ranking]: ...
 
     async def close(self) -> None: ...
 

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from msgspec.msgpack import Decoder
 from pydantic_core import to_jsonable_python
 from qdrant_client import models
-from qdrant_client.http.models import QueryResponse
 
 from core.errors import StartRefusedError, StoreUnavailableError
 from services.adapters.edge import convert, wire
@@ -213,12 +212,11 @@ class EdgeClient:
 
     async def query_batch_points(
         self, collection_name: str, requests: Sequence[models.QueryRequest]
-    ) -> list[QueryResponse]:
+    ) -> list[convert.Found]:
         """One round trip, planned by the engine as one batch. A point that several queries found has the same
         payload and vector in all of their answers, not copies."""
         queries = [convert.query(request) for request in requests]
-        rankings = await self._ask(wire.QueryBatch(collection_name, queries), _RANKINGS)
-        return [QueryResponse(points=points) for points in convert.rankings(rankings)]
+        return convert.rankings(await self._ask(wire.QueryBatch(collection_name, queries), _RANKINGS))
 
     # ---- upkeep ---------------------------------------------------------------------------------
 

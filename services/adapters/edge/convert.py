@@ -194,22 +194,36 @@ def _positive_limit(limit: int | None) -> int:
 
 
 def record(stored: wire.Record) -> models.Record:
-    return models.Record(id=stored.id, payload=stored.payload, vector=_vectors_out(stored.vectors))
-
-
-def rankings(answer: wire.Rankings) -> list[list[models.ScoredPoint]]:
     """Not validated: that takes longer than the rest, and nobody but this process's own child wrote it."""
-    vectors = [_vectors_out(record.vectors) for record in answer.records]
+    return models.Record.model_construct(
+        id=stored.id, payload=stored.payload, vector=_vectors_out(stored.vectors)
+    )
+
+
+class FoundPoint(msgspec.Struct, frozen=True):
+    """A ScoredPoint of the dialect, made in a tenth of the time of qdrant-client's."""
+
+    id: wire.PointId
+    score: float
+    payload: dict[str, Any] | None
+    vector: Any
+
+
+class Found(msgspec.Struct, frozen=True):
+    points: list[FoundPoint]
+
+
+def rankings(answer: wire.Rankings) -> list[Found]:
+    records, vectors = answer.records, [_vectors_out(record.vectors) for record in answer.records]
     return [
-        [_scored(scored, answer.records[scored.record], vectors[scored.record]) for scored in ranking]
+        Found(
+            [
+                FoundPoint((of := records[at.record]).id, at.score, of.payload, vectors[at.record])
+                for at in ranking
+            ]
+        )
         for ranking in answer.rankings
     ]
-
-
-def _scored(scored: wire.Scored, record: wire.Record, vector: Any) -> models.ScoredPoint:
-    return models.ScoredPoint.model_construct(
-        id=record.id, version=0, score=scored.score, payload=record.payload, vector=vector
-    )
 
 
 def _vectors_out(vectors: wire.Vectors | None) -> Any:

@@ -14,7 +14,7 @@ from core.relevance.sparse import encode_query
 from core.relevance.tokens import QuestionTokens
 from services.knowledge.chunks import SIGNS, chunk_payload, read_chunk
 from services.retrieval.retriever import FUSION, Fusion, Retriever
-from services.store.dialect import VectorStore
+from services.store.dialect import Ranking, VectorStore
 from tests.support.guide import COLLECTION, OWNER, open_collection, point
 
 DOCUMENTS = {
@@ -45,7 +45,7 @@ class CountingStore:
         self.batches: list[int] = []
         self.read: list[int] = []
 
-    async def query_batch_points(self, name: str, requests: Sequence[Any]) -> list[models.QueryResponse]:
+    async def query_batch_points(self, name: str, requests: Sequence[Any]) -> Sequence[Ranking]:
         self.batches.append(len(requests))
         return await self._store.query_batch_points(name, requests)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -14,7 +14,7 @@ from qdrant_client import AsyncQdrantClient, models
 from config.settings import StoreSettings
 from services.adapters.edge.client import open_edge_client
 from services.adapters.qdrant import open_qdrant_server
-from services.store.dialect import VectorStore
+from services.store.dialect import ScoredPoint, VectorStore
 
 SERVER_URL = os.environ.get("TEST_QDRANT_URL")
 ENGINES = ["edge", "memory", *(["server"] if SERVER_URL else [])]
@@ -93,7 +93,7 @@ async def nearest(
     limit: int = 10,
     condition: models.Filter | None = None,
     collection: str = COLLECTION,
-) -> list[models.ScoredPoint]:
+) -> Sequence[ScoredPoint]:
     """The answer of a batch of one query, with payloads."""
     request = models.QueryRequest(query=vector, using=using, filter=condition, limit=limit, with_payload=True)
     return (await store.query_batch_points(collection, [request]))[0].points

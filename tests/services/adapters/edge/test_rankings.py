@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,7 +14,7 @@ from qdrant_client import models
 
 from services.adapters.edge import wire
 from services.adapters.edge.client import EdgeClient, open_edge_client
-from services.store.dialect import StoreUpkeep
+from services.store.dialect import ScoredPoint, StoreUpkeep
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nearest, nth_id, thing
 
 LONG, POINTS = 384, 300
@@ -35,7 +35,7 @@ async def filled(client: EdgeClient) -> EdgeClient:
     return client
 
 
-def numbers(points: list[models.ScoredPoint]) -> list[int]:
+def numbers(points: Sequence[ScoredPoint]) -> list[int]:
     return [(point.payload or {})["n"] for point in points]
 
 
