@@ -238,6 +238,7 @@ def _small_number(words: str) -> int:
 
 
 MAX_CHARS = 2_000
+_MAY_NAME_ONE = re.compile(r"\d|[年月天]|year|month|yesterday|tomorrow", re.IGNORECASE)  # all forms need one
 MAX_SPAN_YEARS = 10  # of a range of years, each is named; of a longer one its ends
 EARLIEST_BARE_YEAR = 1900  # a number without 年 that may be a year
 YEARS_AHEAD = 20
@@ -322,7 +323,10 @@ def dates_in(question: str, today: date) -> tuple[str, ...]:
 
     今天, today and now name nothing: they are said of anything. Nor does a month without its year.
     """
-    text = in_digits(fold_width(question[:MAX_CHARS]))
+    folded = fold_width(question[:MAX_CHARS])
+    if not _MAY_NAME_ONE.search(folded):
+        return ()
+    text = in_digits(folded)
     named = sorted(_written(text, today))
     explicit = [date for _, date in named]
     relative = [date for _, date in sorted(_relative(text, today))]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from core.citing.citations import without_marks
 from core.conversation.turns import Turn
@@ -368,11 +368,22 @@ def _tools_match(messages: Sequence[Message]) -> bool:
 
 
 def _count(step: str, before: Sequence[Message], after: Sequence[Message]) -> StepCount:
-    was, now = Counter(before), Counter(after)
-    removed, come = was - now, now - was
-    stayed = [[message for message in side if was[message] and now[message]] for side in (before, after)]
+    sides = _apart(before, after)
+    was, now = map(Counter, sides)
+    changed = (was - now).total() + (now - was).total()
+    stayed = [[message for message in side if was[message] and now[message]] for side in sides]
     moved = sum(old != new for old, new in zip(*stayed, strict=False))
-    return StepCount(step, len(before), len(after), removed.total() + come.total() + moved)
+    return StepCount(step, len(before), len(after), changed + moved)
+
+
+def _apart(
+    before: Sequence[Message], after: Sequence[Message]
+) -> tuple[Sequence[Message], Sequence[Message]]:
+    """Without what both begin and end with, mostly all: to compare messages is to read their texts."""
+    for _ in range(2):
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(before, after, strict=False)))
+        before, after = before[same:][::-1], after[same:][::-1]
+    return before, after
 
 
 GAP = "\n\n"

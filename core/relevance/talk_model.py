@@ -29,17 +29,23 @@ _OTHERS = re.compile(
 
 def text_features(text: str) -> list[float]:
     """What the vector does not say, in the order of FEATURES."""
-    covered = coverage(text)
+    return [*_plain_features(text), *_phrase_features(text)]
+
+
+def _plain_features(text: str) -> list[float]:
     return [
         min(len(text), MAX_TALK_CHARS) / 40,
         own_words(text) ** 0.5,
         float(bool(identifiers(text))),
         float(bool(_ASKS.search(text))),
         float(bool(_DIGIT.search(text))),
-        covered.any,
-        covered.says,
-        covered.both,
     ]
+
+
+def _phrase_features(text: str) -> list[float]:
+    """Each 0…1; a thousand times what the others cost."""
+    covered = coverage(text)
+    return [covered.any, covered.says, covered.both]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +62,14 @@ class TalkModel:
     kinds: Matrix
     lead: float
 
-    def score(self, text: str, vector: Sequence[float]) -> float:
-        """The logit of its being talk."""
-        row = np.concatenate([np.asarray(vector, dtype=float), text_features(text)])
-        return self.intercept + float(row @ self.weights)
+    def is_talk(self, text: str, vector: Sequence[float]) -> bool:
+        """Whether its logit reaches the margin; phrases are looked for only where they may decide."""
+        row = np.concatenate([np.asarray(vector, dtype=float), _plain_features(text)])
+        missing = self.margin - self.intercept - float(row @ self.weights[: len(row)])
+        by_phrases = self.weights[len(row) :]
+        if missing > by_phrases.clip(min=0).sum():
+            return False
+        return float(by_phrases @ _phrase_features(text)) >= missing
 
     def nearest(self, vector: Sequence[float]) -> Talk:
         """The kind it is, if it is talk. Where that is not sure, one that is answered by what can be done."""
@@ -75,7 +85,7 @@ class TalkModel:
         where it has an answer to refer to."""
         if len(text) > MAX_TALK_CHARS or _OTHERS.search(text) or asks_how(text):
             return None
-        if self.score(text, vector) < self.margin:
+        if not self.is_talk(text, vector):
             return None
         kind = self.nearest(vector)
         return None if kind.is_about_conversation and not has_answer else kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -27,8 +28,13 @@ def unsupported(what: object) -> UnsupportedByStoreError:
     return UnsupportedByStoreError(f"the embedded store does not know {name}")
 
 
+_CANONICAL = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+
+
 def point_id(value: object) -> wire.PointId:
     """The id as the engine gives it back: an int, or a UUID in lower case with hyphens."""
+    if isinstance(value, str) and _CANONICAL.fullmatch(value):  # nearly all; parsing one takes longer
+        return value
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:

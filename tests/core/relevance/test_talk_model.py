@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from core.relevance.talk import Talk, talk_of
@@ -68,7 +69,7 @@ def test_questions_to_documents_are_not_taken_for_talk() -> None:
 def test_how_something_is_done_with_answers_is_searched() -> None:
     """Discriminates: the vector alone, which lies near that of a request to shorten the last answer."""
     vectors = embedding().get_query_embeddings(ABOUT_ANSWERS)
-    assert min(map(model().score, ABOUT_ANSWERS, vectors)) >= model().margin
+    assert all(map(model().is_talk, ABOUT_ANSWERS, vectors))
     assert kinds(ABOUT_ANSWERS) == [None] * len(ABOUT_ANSWERS)
 
 
@@ -117,3 +118,12 @@ def test_most_talk_is_known_and_few_questions_are_taken_for_it(split: str) -> No
     taken = [row["text"] for row, is_known in zip(rows, known, strict=True) if row["search"] and is_known]
     assert sum(talk) >= LEAST_KNOWN[split] * len(talk) > 100
     assert len(taken) <= MOST_TAKEN * len(rows)
+
+
+def test_phrases_are_looked_for_only_where_they_may_decide() -> None:
+    """Discriminates: a text taken for a question whose phrases would have made it talk."""
+    whole = [*UNWRITTEN, *QUESTIONS, *ABOUT_ANSWERS, *COMPLAINTS, REQUEST]
+    learnt = model()
+    for text, vector in zip(whole, embedding().get_query_embeddings(whole), strict=True):
+        logit = learnt.intercept + float(np.array([*vector, *text_features(text)]) @ learnt.weights)
+        assert learnt.is_talk(text, vector) == (logit >= learnt.margin), text
