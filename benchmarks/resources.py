@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import psutil
 
 SAMPLE_S = 0.5
+MEMORY_SAMPLE_S = 1.0  # it takes the kernel milliseconds
 QUIET_CPU_S = 0.02  # in one sample: less than 4 % of a core is not work
 SETTLE_LIMIT_S = 180
 
@@ -24,11 +25,11 @@ class ProcessTree:
         return sum(_cpu_s(process) for process in self._known)
 
     async def watch_memory(self) -> None:
-        """Keep `peak_mb` until cancelled. Pages that processes share count once for each of them."""
+        """Keep `peak_mb` until cancelled. What several processes share counts for each in part (PSS)."""
         self._known = [self._root, *self._root.children(recursive=True)]  # once: it walks all of /proc
         while True:
             self.peak_mb = max(self.peak_mb, sum(_resident(process) for process in self._known) / 2**20)
-            await asyncio.sleep(SAMPLE_S)
+            await asyncio.sleep(MEMORY_SAMPLE_S)
 
     async def settled_cpu_s(self) -> float:
         """`cpu_s` once the work that answers leave behind is done, such as embedding them for recall.
@@ -55,6 +56,6 @@ def _cpu_s(process: psutil.Process) -> float:
 
 def _resident(process: psutil.Process) -> int:
     try:
-        return int(process.memory_info().rss)
+        return int(process.memory_full_info().pss)
     except psutil.NoSuchProcess:
         return 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import ipaddress
+import os
 import sys
 
 import click
@@ -13,6 +15,7 @@ from config.sources import ConfigurationError
 from scripts.commands.maintenance import EXIT_REFUSED, invoke, one_math_thread, print_refusal
 
 SHORTEST_PUBLIC_KEY = 32
+_M_ARENA_MAX = -8  # malloc.h
 
 
 @click.command("serve", help=__doc__)
@@ -23,6 +26,7 @@ def serve() -> int:
 def main() -> int:
     """Exit codes: 0 stopped, 1 the store is in use, 2 the configuration is refused."""
     one_math_thread()
+    one_heap()
     try:
         settings = load_settings()
         check_binding(settings.server)
@@ -33,6 +37,14 @@ def main() -> int:
 
     configure_logging(settings.server.log_level, mask_of(settings), settings.server.log_format)
     return _serve(settings)
+
+
+def one_heap() -> None:
+    """For all threads: glibc gives each its own, and hardly gives back what one has freed (45 MB of a server
+    at fifty streams). What the environment says goes before; other C libraries have no such setting."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
+        mallopt(_M_ARENA_MAX, 1)
 
 
 def check_binding(server: ServerSettings) -> None:
