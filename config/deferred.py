@@ -1,5 +1,5 @@
-"""LlamaIndex without what nobody asks it for: its packages load every kind of index, and SQLAlchemy, when one
-small module of theirs is imported."""
+"""LlamaIndex and qdrant-client without what nobody asks them for: every kind of index and SQLAlchemy, gRPC
+and every client. Their packages load these when one small module of theirs is imported."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import Any
 
 _WHOLE = "llama_index.core"
 _DEFERRED = tuple(f"{_WHOLE}{rest}" for rest in ("", ".indices", ".readers", ".postprocessor"))
+_CLIENT = "qdrant_client"
 _loading = threading.RLock()
 
 
-def defer_llama_index() -> None:
-    """Before anything imports LlamaIndex, later it does nothing: what its packages import for themselves is
-    then imported when one of their own names is asked for."""
-    for name in () if _WHOLE in sys.modules else _DEFERRED:
+def defer_packages() -> None:
+    """Before anything imports one of them, later it does nothing: what they import for themselves is then
+    imported when one of their own names is asked for."""
+    for name in (*(() if _WHOLE in sys.modules else _DEFERRED), *({_CLIENT} - sys.modules.keys())):
         _defer(name)
 
 
@@ -55,4 +56,5 @@ def _defer(name: str) -> None:
     vars(module)["global_handler"] = None  # whoever makes a model asks for it; None is what the package says
     sys.modules[name] = module
     parent, _, last = name.rpartition(".")
-    setattr(sys.modules[parent], last, module)
+    if parent:
+        setattr(sys.modules[parent], last, module)

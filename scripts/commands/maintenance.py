@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from config.deferred import defer_llama_index
+from config.deferred import defer_packages
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -54,7 +54,7 @@ as_json = click.option("--json", is_flag=True, help="Print the result as JSON.")
 
 def invoke(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     """Parse and run it. Returns the exit code; what cannot be parsed is refused in one line."""
-    defer_llama_index()
+    defer_packages()
     try:
         result: int | None = command.main(
             arguments, _called(command), standalone_mode=False, help_option_names=HELP_OPTIONS

@@ -1,4 +1,5 @@
-"""What LlamaIndex loads when one of its small modules is imported, and when more is asked for."""
+"""What LlamaIndex and qdrant-client load when a small module of theirs is imported, and when more is asked
+for."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import pytest
 
 from tests.support.servers.commands import python
 
-DEFERRED = "import sys; from config.deferred import defer_llama_index, import_foreign; defer_llama_index(); "
+DEFERRED = "import sys; from config.deferred import defer_packages, import_foreign; defer_packages(); "
 IS_WHOLE = "print('llama_index.core.indices.base' in sys.modules, 'sqlalchemy' in sys.modules)"
 
 
@@ -45,3 +46,16 @@ def test_what_needs_its_own_order_is_imported_all_the_same() -> None:
 def test_where_it_is_loaded_already_nothing_changes() -> None:
     after = "import llama_index.core as one; "
     assert python(after + DEFERRED + "print(sys.modules['llama_index.core'] is one)").stdout == "True\n"
+
+
+@pytest.mark.slow("an interpreter of its own")
+def test_the_embedded_store_loads_no_client_and_a_server_gets_its_own() -> None:
+    """Discriminates: gRPC and every client in a process that asks no server: 11 MB, a fifth of a second."""
+    embedded = (
+        "import services.adapters.edge.client, services.store.collections; print('grpc' in sys.modules); "
+    )
+    server = (
+        "from qdrant_client import AsyncQdrantClient, models; from qdrant_client.http import models as same; "
+    )
+    shown = "print('grpc' in sys.modules, AsyncQdrantClient.__name__, models.Record is same.Record)"
+    assert python(DEFERRED + embedded + server + shown).stdout == "False\nTrue AsyncQdrantClient True\n"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from config.deferred import defer_llama_index
+from config.deferred import defer_packages
 from core.errors import BadRequestError, UnavailableError, where
 from services.knowledge.parsing.confinement import confine_this_process
 from services.knowledge.parsing.pieces import (
@@ -49,7 +49,7 @@ def main(packages: list[str]) -> None:
     for stream in (0, 1, 2):  # what a library prints is no reply
         os.dup2(null, stream)
     memory = _open_memory()
-    defer_llama_index()
+    defer_packages()
     missing = confine_this_process(tuple(ROOT / name for name in packages))
     work, limits = pickle.loads(_receive(requests))  # noqa: S301 - from the server
     _send(replies, Ready(list(missing)))
