@@ -50,7 +50,8 @@ def chunk_payload(
 
 
 def _is_chinese(heading: str, text: str) -> bool:
-    return holds_chinese(f"{heading} {text}"[:LANGUAGE_CHARS])
+    """A block of code or a table of names under a Chinese heading is of a Chinese document."""
+    return holds_chinese(heading) or holds_chinese(f"{heading} {text}"[:LANGUAGE_CHARS])
 
 
 def read_chunk(payload: Mapping[str, Any] | None) -> Chunk:

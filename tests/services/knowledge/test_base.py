@@ -272,8 +272,12 @@ async def test_the_embedded_engine_does_the_same(tmp_path: Path) -> None:
 
 
 async def test_chunks_of_earlier_releases_are_told_their_language(bench: Bench, store: VectorStore) -> None:
-    """Discriminates: chunks without a language, which no search for those of another one finds."""
-    for name, text in (("zh.md", "# 费用\n\n每月九十九元。"), ("en.md", "# Fees\n\nNinety-nine a month.")):
+    """Discriminates: chunks without a language, which no search for those of another one finds; code by
+    its own letters, whatever it stands under."""
+    for name, text in (
+        ("zh.md", "# 费用\n\n```sql\nCREATE TABLE fees (id INT, at DATE)\n```"),
+        ("en.md", "# Fees\n\nNinety-nine a month."),
+    ):
         addition = await bench.knowledge.add(replace(upload(), file_name=name, content=text.encode()))
         assert addition.job_id
         await bench.knowledge.wait(addition.job_id, ME)
