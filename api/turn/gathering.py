@@ -173,8 +173,9 @@ class Gathering:
         chosen = self._keep(ranked, judgement, top_n)
         expanded = await self._pipeline.widened(chosen, self._owners)
         gathered = Gathered(
-            tuple(recent), tuple(relevant), summary, ranked, chosen, expanded, judgement, rewritten
-        )
+            tuple(recent), tuple(relevant), summary, ranked, chosen, expanded, judgement, rewritten,
+            still_reading=not chosen and self._pipeline.is_reading(self._owners),
+        )  # fmt: skip
         return self._remembering(gathered, memories)
 
     async def look_up(self, text: str, top_n: int) -> LookedUp:

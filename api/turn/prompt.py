@@ -37,6 +37,7 @@ from core.prompt.fence import ANY_CODE, new_code
 from core.prompt.layouts import lay_out, lay_steps
 from core.prompt.messages import (
     LAID_WITH,
+    STILL_READING,
     Assembled,
     History,
     Layout,
@@ -90,7 +91,8 @@ class Gathered:
     `expanded` are these with the text that goes into the prompt, which may be longer (none: their own).
     `memories` are told, best first; `in_history` are memories whose turns stand in the history.
     `rewritten` is the wording that the question was searched with once more, or "". `searched` is False where
-    nothing was looked for; `talk` is then what kind of talk it is, None for a question.
+    nothing was looked for; `talk` is then what kind of talk it is, None for a question. `still_reading`:
+    nothing may be shown, and documents are being read in that could not be searched yet.
     """
 
     recent: tuple[Turn, ...] = ()
@@ -102,6 +104,7 @@ class Gathered:
     judgement: Judgement = Judgement()
     rewritten: str = ""
     searched: bool = True
+    still_reading: bool = False
     talk: Talk | None = None
     memories: tuple[Memory, ...] = ()
     in_history: tuple[Memory, ...] = ()
@@ -240,11 +243,14 @@ class PromptBuilder:
         )
 
     def _with_nearest(self, texts: PromptTexts, request: TurnRequest, gathered: Gathered) -> PromptTexts:
-        """Where the search brought nothing that may be shown, the headings that came nearest."""
+        """Where the search brought nothing that may be shown, the headings that came nearest, and whether
+        more documents are on their way."""
         if gathered.role != "general":
             return texts
-        near = nearest_text(gathered.ranked, self.language(request.question))
-        return replace(texts, system="\n\n".join(filter(None, (texts.system, near))))
+        language = self.language(request.question)
+        reading = STILL_READING[language] if gathered.still_reading else ""
+        near = nearest_text(gathered.ranked, language)
+        return replace(texts, system="\n\n".join(filter(None, (texts.system, reading, near))))
 
     def _with_memories(
         self, texts: PromptTexts, request: TurnRequest, memories: Sequence[Memory]

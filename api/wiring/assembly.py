@@ -508,7 +508,7 @@ def _pipeline(
         knowledge=settings.retrieval.knowledge,
         talk_model=load_talk_model(history.embedding.name),
         shared_owner=SHARED_OWNER,
-        is_reading=knowledge.is_reading,
+        is_reading=lambda owners: sample_is_pending(settings) or knowledge.is_reading(owners),
         find_documents=knowledge.find_documents,
         precedence=knowledge.precedence,
         failure_text=failure_text,
@@ -551,6 +551,7 @@ def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
         container.memories.learning.catch_up(),
         container.keep_mended(),
         container.llms.keep_windows(),
+        container.knowledge.fill_languages(),
     ]
     if sample_is_pending(settings):
         later.append(container.sample.load())

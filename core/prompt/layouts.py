@@ -244,11 +244,12 @@ class FinalUser:
 @dataclass(frozen=True, slots=True)
 class ReadBack:
     """What a laid-out prompt asks: `knowledge` are its blocks, as they stand there; `previous` the questions
-    before, in order, as they were asked."""
+    before, in order, as they were asked; `last_answer` what was answered to the last, "" in a flat prompt."""
 
     knowledge: str
     question: str
     previous: tuple[str, ...]
+    last_answer: str = ""
 
 
 def parse_final_user(text: str) -> FinalUser:
@@ -267,11 +268,15 @@ def read_back(messages: Sequence[Message]) -> ReadBack:
         return read_flat(messages[0].content)
     final = parse_final_user(messages[-1].content)
     previous = [restored(message.content) for message in messages[:-1] if message.role is Role.USER]
+    answers = [message.content for message in messages[:-1] if message.role is Role.ASSISTANT]
+    last = restored(answers[-1]) if answers else ""
     beside = messages[-2] if len(messages) > 2 else None  # the first message is the system prompt
     if beside is not None and beside.role is Role.SYSTEM:
-        return ReadBack(parse_final_user(beside.content).knowledge, messages[-1].content, tuple(previous))
+        return ReadBack(
+            parse_final_user(beside.content).knowledge, messages[-1].content, tuple(previous), last
+        )
     asked = [*previous, restored(final.before)] if final.before else previous
-    return ReadBack(final.knowledge, final.question, tuple(asked))
+    return ReadBack(final.knowledge, final.question, tuple(asked), last)
 
 
 def read_flat(prompt: str) -> ReadBack:

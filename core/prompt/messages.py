@@ -494,6 +494,19 @@ def nothing_within(limits: KnowledgeFilter, language: Language) -> str:
     return f"{line}\n{_NOTHING_WITHIN[language]}" if line else ""
 
 
+STILL_READING: dict[Language, str] = {
+    "zh": "还有文档正在读入，现在能检索的不是全部资料。请直接说明：文档还在读入，暂时没有找到能回答的内容，"
+    "稍后可以再问；不要说资料中没有。",
+    "en": "Documents are still being read in, so not all of them could be searched. Say so plainly: nothing "
+    "that answers was found yet, and it is worth asking again shortly. Never say that they hold nothing.",
+}
+
+
+def is_still_reading(prompt: str) -> bool:
+    """Whether STILL_READING stands in this prompt."""
+    return any(text in prompt for text in STILL_READING.values())
+
+
 def scope_in_prompt(prompt: str) -> str:
     """The scope that `nothing_within` wrote into this prompt; "" when it is absent."""
     match = _SCOPE_IN_PROMPT.search(prompt)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.knowledge import Candidate, FormMatch
-from core.relevance.query import Query
+from core.relevance.query import Query, follow_up_weight
 from core.relevance.sparse import folded, is_cjk, question_terms, word_pieces, words_of
 from core.relevance.tokens import nearness, unpacked
 from core.text import holds_chinese, is_mostly_chinese
@@ -167,6 +167,38 @@ def _is_identifier(word: str) -> bool:
     digits = sum(char.isdigit() for char in word)
     mixed = digits >= 2 and any(char.isalpha() for char in word)
     return mixed or _MANY_DIGITS.search(word) is not None
+
+
+# Where an answer's names stand that a follow-up points at: the first of them, the second, the last.
+_PLACES = (
+    (0, r"第一|前者|[前头][面一][那这一]?个|\bformer\b|\bfirst\b"),
+    (1, r"第二|\bsecond\b"),
+    (2, r"第三|\bthird\b"),
+    (-1, r"最后|后者|后面[那这一]?个|\blatter\b|\blast one\b"),
+)
+_PLACE = tuple((place, re.compile(words, re.IGNORECASE)) for place, words in _PLACES)
+_IT = re.compile(r"[它其]|\b(?:it|its|they|them|their|that one|this one)\b", re.IGNORECASE)
+_WHICH = re.compile(r"哪|什么|谁|有没有|\b(?:which|what|who|any)\b", re.IGNORECASE)
+MOST_CARRIED = 3
+
+
+def carried(question: str, last: str, answer: str) -> str:
+    """The names (part numbers, rooms, codes) of the last answer that a question which leans on it is about.
+
+    The one it points at (the second one, 最后那个), or, where the last question asked which it is, those that
+    it did not name itself; "" for most questions.
+    """
+    names = [
+        answer[at : at + len(name)] for name in identifiers(answer) if (at := answer.lower().find(name)) >= 0
+    ]
+    if not names or not follow_up_weight(question):
+        return ""
+    place = next((place for place, words in _PLACE if words.search(question)), None)
+    if place is not None:
+        return names[place] if len(names) > 1 and place < len(names) else ""
+    new = [name for name in names if name.lower() not in last.lower()]
+    asked_which = _IT.search(question) and _WHICH.search(last)
+    return " ".join(new) if asked_which and len(new) <= MOST_CARRIED else ""
 
 
 FORMS = ("question", "previous", "conversation")

@@ -132,7 +132,23 @@ def question_terms(text: str) -> tuple[WeightedTerm, ...]:
     for pieces, _ in _runs(text, is_stemmed(text)):
         for piece, weight in pieces:
             weights[piece] = min(weights.get(piece, 0.0) + weight, MAX_QUESTION_REPEATS)
+    for verb, particle in _PARTED.findall(text[:LONGEST_PARTED]):
+        if (noun := f"{verb}{particle}".lower()) in _NOUNS:
+            weights.setdefault(_stem(noun), 1.0)
     return tuple(WeightedTerm(piece, weight) for piece, weight in weights.items())
+
+
+# What one does when one backs something up is a backup: documents say the one, and questions the other.
+_NOUNS = frozenset(
+    ("backup", "setup", "login", "logout", "signup", "startup", "shutdown", "rollback", "cleanup", "lookup")
+)
+_PARTED = re.compile(
+    r"\b(back|set|log|sign|start|shut|roll|clean|look)\s+"
+    r"(?:(?:it|them|this|that|everything|all)\s+|(?:my|our|the)\s+(?:(?!up|in|out|down|back)\w+\s+){1,2}?)?"
+    r"(up|in|out|down|back)\b",
+    re.IGNORECASE,
+)
+LONGEST_PARTED = 400  # characters
 
 
 def folded(text: str) -> str:

@@ -90,6 +90,24 @@ def asks_how(text: str) -> bool:
     return bool((_HOW.search(plain) or _ANSWERS.search(plain)) and not _YOU.search(plain))
 
 
+# what I, we or somebody in charge may do, and what can be done with a part of the product; what points at an
+# answer (can I have that shorter?) does not count
+_WHETHER = re.compile(
+    r"^\W*(?:can|could|may) (?:i|we|users?|an? admin\w*|the admin\w*)\b"
+    r"(?!.*\b(?:this|that|these|those|it|them|one more|again|shorter|longer|simpler|summary|the answer)\b)"
+    r"|^\W*(?:(?:系统)?管理员|引用|文档|文件|知识库|资料库|会话|对话记录|历史记录|标签|设置)"
+    r"[^，,。]{0,12}?(?:能不能|可不可以|能否|可以|能|会不会)",
+    re.IGNORECASE,
+)
+
+
+def asks_whether(text: str) -> bool:
+    """Whether it asks what is possible or allowed ("can I delete a single answer?"), without a word to the
+    assistant: the documents may say so."""
+    plain = fold_width(text)
+    return bool(_WHETHER.search(plain) and not _YOU.search(plain))
+
+
 _APOSTROPHE = re.compile("['’‘´`]")
 _UNSPOKEN = re.compile(r"[\W_]+")
 _LONG_DRAWN = re.compile(r"([^\W\d])\1{2,}")

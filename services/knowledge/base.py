@@ -143,6 +143,10 @@ class KnowledgeBase:
         """All documents of a followed folder, whatever their state, in no order."""
         return self._documents.of_source(source)
 
+    async def fill_languages(self) -> None:
+        """Raises StoreUnavailableError."""
+        await self._chunks.fill_languages()
+
     async def sample_ids(self) -> list[str]:
         """The documents of the guide that came with Wenmai, whatever their state, in no order."""
         return await self._documents.sample_ids()

@@ -14,10 +14,12 @@ from core.dates import first_day
 from core.errors import BadRequestError, StoreUnavailableError
 from core.knowledge import Chunk, Document
 from core.operations.backfill_turns import canonical_uuid
+from core.relevance.features import LANGUAGE_CHARS
+from core.text import holds_chinese
 from services.knowledge.upload import version_of
 from services.store.dialect import Filter, Point, SparseVector, VectorStore
-from services.store.filters import ascending, equals, has_id, in_range, is_empty, matching
-from services.store.pages import scroll_all
+from services.store.filters import ascending, by_ids, equals, has_id, in_range, is_empty, matching
+from services.store.pages import scroll_all, scroll_pages
 
 log = structlog.get_logger()
 _CHUNK = TypeAdapter(Chunk)
@@ -34,11 +36,22 @@ def chunk_payload(
     """A chunk as it is stored: the payload of one point of the knowledge collection (point id = chunk_id).
 
     `ready` becomes true when the whole document is indexed; only ready chunks are searched. `created_us` is
-    UTC microseconds; `day` is the first day of its date as a number, 20260131, 0 without one. `signs` are
-    those of its tokens, where the embedding shows them.
+    UTC microseconds; `day` is the first day of its date as a number, 20260131, 0 without one; `chinese` its
+    language. `signs` are those of its tokens, where the embedding shows them.
     """
-    more = {"owner": owner, "created_us": created_us, "ready": ready, "day": first_day(chunk.date)}
+    more = {
+        "owner": owner,
+        "created_us": created_us,
+        "ready": ready,
+        "day": first_day(chunk.date),
+        "chinese": _is_chinese(chunk.heading, chunk.text),
+    }
     return {**asdict(chunk), "tags": list(chunk.tags), **more, **({SIGNS: signs} if signs else {})}
+
+
+def _is_chinese(heading: str, text: str) -> bool:
+    """A block of code or a table of names under a Chinese heading is of a Chinese document."""
+    return holds_chinese(heading) or holds_chinese(f"{heading} {text}"[:LANGUAGE_CHARS])
 
 
 def read_chunk(payload: Mapping[str, Any] | None) -> Chunk:
@@ -131,6 +144,17 @@ class ChunkStore:
         point_filter = Filter(must=[equals("document_id", document_id)])
         async for record in scroll_all(self._store, self._chunks, point_filter, with_payload=_TEXT_FIELDS):
             yield str(record.id), read_chunk(record.payload).indexed_text
+
+    async def fill_languages(self) -> None:
+        """Of chunks of earlier releases, which do not say whether they are in Chinese."""
+        unknown, said = Filter(must=[is_empty("chinese")]), ["heading", "text"]
+        async for page in scroll_pages(self._store, self._chunks, unknown, with_payload=said):
+            by_language: dict[bool, list[str]] = {}
+            for record in page:
+                texts = (str((record.payload or {}).get(field, "")) for field in said)
+                by_language.setdefault(_is_chinese(*texts), []).append(str(record.id))
+            for chinese, ids in by_language.items():
+                await self._store.set_payload(self._chunks, payload={"chinese": chinese}, points=by_ids(ids))
 
     async def vectors(self, ids: Sequence[str]) -> dict[str, ChunkVectors]:
         """By point id; those that are gone, or have none, are left out."""

@@ -10,8 +10,16 @@ from core.citing.quoting import LONGEST_BEGINNING, Quotables, beginning
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.layouts import ReadBack, read_back, read_flat
-from core.prompt.messages import Message, Passage, Role, parse_knowledge, scope_in_prompt
+from core.prompt.messages import (
+    Message,
+    Passage,
+    Role,
+    is_still_reading,
+    parse_knowledge,
+    scope_in_prompt,
+)
 from core.prompt.nearest import Nearest, nearest_in
+from core.relevance.features import carried
 from core.relevance.probability import SURE
 from core.relevance.query import Query, QueryForm, follow_up_weight, joined_wordings, parts_of
 from core.relevance.sparse import SparseTerms
@@ -20,6 +28,7 @@ from services.models.lean import LeanLLM
 
 MODEL_NAME = "extractive"
 WORTH_QUOTING = 0.7  # of the best relevance
+NEARLY = 0.7  # of the best relevance in the reader's language: a passage in another one is shown beside it
 MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
 PIECE_CHARS = 24
 
@@ -33,6 +42,10 @@ _NOTHING = {
 _NOTHING_NEAR = {
     True: "资料中没有找到能回答这个问题的内容。",
     False: "The documents hold nothing that answers this.",
+}
+_NOTHING_YET = {
+    True: "文档还在读入，暂时没有找到能回答这个问题的内容，请稍后再问一次。",
+    False: "Documents are still being read in, and nothing that answers this was found yet. Ask again soon.",
 }
 _NEAREST = {True: "最接近的标题：", False: " The nearest headings:"}
 _NOTHING_WITHIN = {
@@ -60,14 +73,17 @@ class ExtractiveLLM(LeanLLM):
         system = "\n\n".join(message.content for message in messages[:-1] if message.role is Role.SYSTEM)
         first = messages[0].content
         prompt = read_flat(first) if flat else read_back(messages)
-        text = answer(prompt, scope_in_prompt(system or first), nearest_in(system or first))
+        told = system or first
+        text = answer(prompt, scope_in_prompt(told), nearest_in(told), still_reading=is_still_reading(told))
         for start in range(0, len(text), PIECE_CHARS):
             yield LLMDelta(text[start : start + PIECE_CHARS])
         exchange.finish_reason = "stop"
         yield LLMDelta(finish_reason="stop")
 
 
-def answer(prompt: ReadBack, scope: str = "", nearest: Sequence[Nearest] = ()) -> str:
+def answer(
+    prompt: ReadBack, scope: str = "", nearest: Sequence[Nearest] = (), *, still_reading: bool = False
+) -> str:
     """Quotes from the prompt's knowledge blocks, best first; a plain statement when there are none, and which
     headings came nearest.
 
@@ -77,23 +93,41 @@ def answer(prompt: ReadBack, scope: str = "", nearest: Sequence[Nearest] = ()) -
     passages = parse_knowledge(prompt.knowledge)
     chinese = is_mostly_chinese(asked)
     if not passages:
+        if still_reading:
+            return _NOTHING_YET[chinese] + _headings(nearest, chinese)
         return _nothing(scope, nearest, chinese)
-    own = [passage for passage in passages if _is_readable(passage, chinese)]
-    if own and own[0].relevance >= WORTH_QUOTING * passages[0].relevance:
-        passages = own  # a quote in another language only where the reader's has none
-    wordings = [(asked, 1.0), *joined_wordings(asked, prompt.previous)]
+    passages = _in_languages(passages, chinese)
+    before = [*prompt.previous]
+    if before and (names := carried(asked, before[-1], prompt.last_answer)):
+        before[-1] = f"{before[-1]} {names}"
+    wordings = [(asked, 1.0), *joined_wordings(asked, before)]
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
     is_sure = max(passage.relevance for passage in passages) >= SURE
     intro = (_INTRO if is_sure else _CLOSEST)[chinese]
     return "\n\n".join([intro, *_answered(Query(asked, forms), passages, chinese)])
 
 
+def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passage]:
+    """Those in the reader's language where it has any worth quoting; beside them the best of another one,
+    where none of them is sure and it is about as probable."""
+    own = [passage for passage in passages if _is_readable(passage, chinese)]
+    if not own or own[0].relevance < WORTH_QUOTING * passages[0].relevance:
+        return passages
+    other = next((each for each in passages if each not in own), own[0])
+    beside = own[0].relevance < SURE and other.relevance >= NEARLY * own[0].relevance
+    return [each for each in passages if each in own or (beside and each is other)]
+
+
 def _nothing(scope: str, nearest: Sequence[Nearest], chinese: bool) -> str:
-    links = "\n".join(f"- {one.markdown}" for one in nearest)
     if scope:
-        text = _NOTHING_WITHIN[chinese].format(scope)
-        return f"{text}\n\n{_NEAREST[chinese].strip()}\n\n{links}" if links else text
-    return f"{_NOTHING_NEAR[chinese]}{_NEAREST[chinese]}\n\n{links}" if links else _NOTHING[chinese]
+        text, headings = _NOTHING_WITHIN[chinese].format(scope), _headings(nearest, chinese).strip()
+        return f"{text}\n\n{headings}" if headings else text
+    return _NOTHING_NEAR[chinese] + _headings(nearest, chinese) if nearest else _NOTHING[chinese]
+
+
+def _headings(nearest: Sequence[Nearest], chinese: bool) -> str:
+    links = "\n".join(f"- {one.markdown}" for one in nearest)
+    return f"{_NEAREST[chinese]}\n\n{links}" if links else ""
 
 
 def _is_readable(passage: Passage, chinese: bool) -> bool:
@@ -103,7 +137,7 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
 
 def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[str]:
     """The quotes for each part of the question, each once, a passage's first under its heading; and which
-    part has none. The best passage in the reader's language is among them, whatever words it has."""
+    part has none. The best passage in each language is among them, whatever words it has."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages])
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
     most = max((quote.covers for part in by_part.values() for quote in part), default=0.0)
@@ -117,11 +151,16 @@ def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[
             is_first = all(at != quote.passage for at, _ in blocks)
             text = _block(quote.text, passages[quote.passage], titled=is_first)
             blocks.setdefault((quote.passage, quote.text), text)
-    first = next((at for at, each in enumerate(passages) if _is_readable(each, chinese)), 0)
-    if any(at == first for at, _ in blocks):
-        return [*blocks.values()]
-    text = beginning(passages[first].text, LONGEST_BEGINNING)
-    return [_block(text, passages[first], titled=True), *blocks.values()]
+    readable = [_is_readable(each, chinese) for each in passages]
+    quoted = {at for at, _ in blocks}
+    unquoted = sorted({readable.index(side) for side in readable} - quoted)
+    return [
+        *(
+            _block(beginning(passages[at].text, LONGEST_BEGINNING), passages[at], titled=True)
+            for at in unquoted
+        ),
+        *blocks.values(),
+    ]
 
 
 def _parts(query: Query) -> list[str]:

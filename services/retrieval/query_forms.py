@@ -19,6 +19,7 @@ from core.dates import dates_in, day_asked
 from core.errors import WenmaiError
 from core.prompt.fence import neutral, restored
 from core.prompt.messages import Message, Part, Role, answer_in_history
+from core.relevance.features import carried
 from core.relevance.query import (
     Query,
     QueryForm,
@@ -88,6 +89,8 @@ class QueryBuilder:
         """
         asked_on = day_asked(date, self._today())
         before = [text.strip() for text in previous_questions if text.strip()][-MAX_PREVIOUS:]
+        if before and (names := carried(question, before[-1], last_answer)):
+            before[-1] = f"{before[-1]} {names}"
         wordings = [
             (self._dated(text, asked_on), weight)
             for text, weight in [(question, 1.0), *joined_wordings(question, before)]

@@ -21,6 +21,7 @@ from core.knowledge import (
     days,
 )
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
+from core.text import is_mostly_chinese
 from services.knowledge.chunks import CHUNK_FIELDS, SIGNS, read_chunk
 from services.store.dialect import Condition, Filter, QueryRequest, Record, ScoredPoint, VectorStore
 from services.store.filters import any_of, equals, in_range, of_sample, sparse_vector
@@ -28,6 +29,8 @@ from services.store.filters import any_of, equals, in_range, of_sample, sparse_v
 DENSE = "dense"
 SPARSE = "sparse"
 LIST_DEPTH = 1.5  # of what goes on: a chunk that several lists have further down can pass those of one list
+SEATS_ABROAD = 4  # at most, of what goes on, for the nearest in another language
+PLACES_A_SEAT = 5
 DEEPER = 8  # times as far down the lists, once, where copies of the same texts have taken the places
 
 
@@ -41,6 +44,13 @@ def searchable(scope: SearchScope, limits: KnowledgeFilter = NO_LIMITS) -> Filte
         must.append(in_range("day", gte=bounds[0], lte=bounds[1]))
     hides_sample = scope.without_sample and SHARED_OWNER in scope.owners
     return Filter(must=must, must_not=[of_sample(SHARED_OWNER)] if hides_sample else None)
+
+
+def _abroad(query: Query, point_filter: Filter) -> Filter:
+    """Of another language than the question: its cosines are lower, so that all of these may stand behind any
+    text in the question's."""
+    other = equals("chinese", not is_mostly_chinese(query.question))
+    return point_filter.model_copy(update={"must": [*(point_filter.must or ()), other]})
 
 
 def _lists_of(query: Query) -> list[tuple[int, str]]:
@@ -141,7 +151,8 @@ class Retriever:
         """Also whether copies took places that others, further down the lists, could have had."""
         lists = _lists_of(query)
         requests = [_request(query.forms[form], kind, point_filter, depth) for form, kind in lists]
-        responses = await self._store.query_batch_points(self._collection, requests)
+        requests.append(_request(query.forms[0], DENSE, _abroad(query, point_filter), SEATS_ABROAD))
+        *responses, abroad = await self._store.query_batch_points(self._collection, requests)
         trusts = {DENSE: self._fusion.dense_weight, SPARSE: self._fusion.sparse_weight}
         rankings = [
             _Ranking(form, kind, query.forms[form].weight * trusts[kind], response.points)
@@ -152,10 +163,18 @@ class Retriever:
             [ranking.weight for ranking in rankings],
             self._fusion.k,
         )
-        records, copies = await self._firsts([key for key, _ in fused], signs=query.tokens is not None)
+        order = self._seated([key for key, _ in fused], [str(point.id) for point in abroad.points])
+        records, copies = await self._firsts(order, signs=query.tokens is not None)
         short = copies > 0 and len(records) < self._settings.reranker_input_top_n
         crowded = short and any(len(ranking.points) >= depth for ranking in rankings)
         return _candidates(query, rankings, dict(fused), records), crowded
+
+    def _seated(self, order: Sequence[str], abroad: Sequence[str]) -> list[str]:
+        """The fused order, those abroad that would not go on being its last that do."""
+        most = self._settings.reranker_input_top_n
+        missing = [each for each in abroad[: most // PLACES_A_SEAT] if each not in order[:most]]
+        at = min(len(order), most - len(missing))
+        return [*order[:at], *missing, *(each for each in order[at:] if each not in missing)]
 
     async def _firsts(self, ids: Sequence[str], *, signs: bool) -> tuple[list[Record], int]:
         """Of these, best first, as many as go on, and how many copies of them were left out on the way."""
@@ -199,7 +218,7 @@ def _candidates(
             if entry := entries.get(str(point.id)):
                 entry.note(ranking, point.score, rank)
     return [
-        _candidate(record, entries[str(record.id)], cosines, fused[str(record.id)])
+        _candidate(record, entries[str(record.id)], cosines, fused.get(str(record.id), 0.0))
         for record, cosines in zip(records, _cosines(query, records), strict=True)
     ]
 

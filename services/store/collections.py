@@ -54,7 +54,8 @@ def collection_specs(settings: StoreSettings) -> tuple[CollectionSpec, ...]:
     turns: Indexes = {"owner": _TENANT, "session_id": _TENANT, "parent_turn_id": _KEYWORD,
                       "status": _KEYWORD, "created_us": _ORDERED, "marks": _KEYWORD}  # fmt: skip
     chunks: Indexes = {"owner": _TENANT, "document_id": _KEYWORD, "tags": _KEYWORD, "ready": _BOOL,
-                       "position": _ORDERED, "source": _KEYWORD, "day": _ORDERED}  # fmt: skip
+                       "position": _ORDERED, "source": _KEYWORD, "day": _ORDERED,
+                       "chinese": _BOOL}  # fmt: skip
     documents: Indexes = {"owner": _TENANT, "content_hash": _KEYWORD, "external_id": _KEYWORD,
                           "created_us": _ORDERED, "source": _KEYWORD, "tags": _KEYWORD}  # fmt: skip
     sessions: Indexes = {"owner": _TENANT, "updated_us": _ORDERED}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
+from typing import Any
 
+from api.wiring.parts import SAMPLE_MARKER
+from config.settings import Settings
 from tests.support.models.scripted_llm import RECORDED
-from tests.support.servers.app import App, make_settings, open_app, scripted
+from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
 
 HANDBOOK = "# 手册\n\n## 休假\n\n年假每年十五天。\n\n## 报销\n\n住宿每晚不超过四百元。\n"
 STRICT = {"rerank_score_threshold": 1.0}  # nothing ever reaches it
@@ -82,3 +85,47 @@ async def settled(app: App) -> None:
             return
         await asyncio.sleep(0.05)
     raise AssertionError("a document was not read in")
+
+
+def with_sample(folder: Path, **sections: dict[str, Any]) -> tuple[Settings, Path]:
+    """Settings under which the guide that comes with Wenmai is on its way as soon as the mark is gone."""
+    settings = make_settings(folder, retrieval=STRICT, knowledge={"load_sample": True}, **sections)
+    settings.store.data_dir.mkdir(parents=True, exist_ok=True)
+    mark = settings.store.data_dir / SAMPLE_MARKER
+    mark.touch()  # so that it is not read in, and nobody need wait for it
+    return settings, mark
+
+
+async def answer_meanwhile(folder: Path, question: str, *, stream: bool = True) -> str:
+    settings, mark = with_sample(folder)
+    async with open_app(settings) as app:
+        mark.unlink()
+        await app.add_text("handbook.md", HANDBOOK)
+        if stream:
+            return (await app.ask(question)).answer
+        reply = await app.client.post(CHAT, json={"question": question, "stream": False})
+        return str(reply.json()["answer"])
+
+
+async def test_while_documents_are_read_in_no_answer_says_that_they_hold_nothing(tmp_path: Path) -> None:
+    """Discriminates: the sentence of a store that has been read in, in the first seconds of a new one."""
+    chinese = await answer_meanwhile(tmp_path / "zh", "年假有几天？")
+    assert chinese.startswith(
+        "文档还在读入，暂时没有找到能回答这个问题的内容，请稍后再问一次。最接近的标题："
+    )
+    english = await answer_meanwhile(tmp_path / "en", "What does it say of parrots?", stream=False)
+    assert english.startswith(
+        "Documents are still being read in, and nothing that answers this was found yet."
+    )
+
+
+async def test_a_model_is_told_that_documents_are_still_being_read_in(tmp_path: Path) -> None:
+    llms = {"default": scripted("稍后再问。", record_as="reading")}
+    settings, mark = with_sample(tmp_path, models={"llms": llms})
+    async with open_app(settings) as app:
+        await app.ask("年假有几天？")
+        mark.unlink()
+        await app.ask("年假有几天？")
+    before, meanwhile = ("\n".join(text for _, text in prompt) for prompt in RECORDED["reading"][-2:])
+    assert "还有文档正在读入" not in before
+    assert "还有文档正在读入" in meanwhile

@@ -212,3 +212,24 @@ def test_a_question_takes_less_than_a_millisecond() -> None:
 def test_no_pair_is_made_of_what_a_stop_word_parts() -> None:
     """Discriminates: 猫和狗 found for 猫狗, a word that it does not have."""
     assert terms("猫和狗") == ["猫", "狗"]
+
+
+@pytest.mark.parametrize(
+    ("question", "noun"),
+    [
+        ("How do I back it up?", "backup"), ("how to back up my data", "backup"),
+        ("set everything up", "setup"), ("back the whole server up", "backup"),
+        ("Where do I log in?", "login"), ("Roll it back.", "rollback"),
+    ],
+)  # fmt: skip
+def test_a_verb_and_its_particle_are_searched_as_their_noun_too(question: str, noun: str) -> None:
+    """Discriminates: words one by one, of which no heading that says Backup has any."""
+    (term,) = question_terms(noun)
+    assert term in question_terms(question)
+
+
+def test_other_verbs_with_a_particle_make_no_noun() -> None:
+    words = {
+        term.text for term in question_terms("Look at the log that came in, and set the table back down")
+    }
+    assert words == {"look", "log", "came", "set", "tabl", "back", "down"}

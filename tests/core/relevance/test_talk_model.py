@@ -33,8 +33,17 @@ ABOUT_ANSWERS = (
     "How do I make answers longer?", "How to turn off suggestions below an answer",
     "How do I turn thinking off?", "How do I make it answer faster?", "How do I block words in replies?",
     "你们的回答能不能只用中文？", "怎么让回答更长一些？", "怎么给回答点赞？", "怎么改回复的语气？",
-    "怎么搜索以前的对话？", "如何去掉回答里的表情？", "那快速呢？",
+    "怎么搜索以前的对话？", "如何去掉回答里的表情？", "那快速呢？", "And read-write?",
 )  # fmt: skip
+ABOUT_WHAT_IS_POSSIBLE = (
+    "Can I delete a single answer?", "Can we change how answers look?", "May an administrator read my chats?",
+    "引用的段落能不能短一点？", "管理员能看到我的对话吗？", "会话可以导出吗？", "标签能改名吗？",
+)  # fmt: skip
+POINTING = (
+    "Can I have that in simpler words?",
+    "can we make it a bit shorter",
+    "could I get your answer in Dutch?",
+)
 COMPLAINTS = ("怎么又是这个答案", "怎么回答得这么慢", "how would you say that in French?", "怎么才能相信你？")
 
 
@@ -71,6 +80,19 @@ def test_how_something_is_done_with_answers_is_searched() -> None:
     vectors = embedding().get_query_embeddings(ABOUT_ANSWERS)
     assert all(map(model().is_talk, ABOUT_ANSWERS, vectors))
     assert kinds(ABOUT_ANSWERS) == [None] * len(ABOUT_ANSWERS)
+
+
+def test_what_is_possible_with_the_product_is_searched() -> None:
+    """Discriminates: the vector alone, and phrases to which an administrator is the assistant."""
+    vectors = embedding().get_query_embeddings(ABOUT_WHAT_IS_POSSIBLE)
+    taken = [model().is_talk(text, each) for text, each in zip(ABOUT_WHAT_IS_POSSIBLE, vectors, strict=True)]
+    assert sum(taken) >= 2
+    assert [talk_of(text) for text in ABOUT_WHAT_IS_POSSIBLE] == [None] * len(ABOUT_WHAT_IS_POSSIBLE)
+    assert kinds(ABOUT_WHAT_IS_POSSIBLE) == [None] * len(ABOUT_WHAT_IS_POSSIBLE)
+
+
+def test_what_points_at_an_answer_is_talk_though_it_asks_what_is_possible() -> None:
+    assert None not in [talk_of(text) or kind for text, kind in zip(POINTING, kinds(POINTING), strict=True)]
 
 
 def test_a_complaint_is_not_searched_though_it_begins_with_how() -> None:

@@ -269,3 +269,29 @@ async def test_the_embedded_engine_does_the_same(tmp_path: Path) -> None:
             assert await bench.knowledge.recover() == 1
             await bench.knowledge.delete(documents[2].document_id, ME)
             assert await bench.chunk_count() == documents[0].chunk_count
+
+
+async def test_chunks_of_earlier_releases_are_told_their_language(bench: Bench, store: VectorStore) -> None:
+    """Discriminates: chunks without a language, which no search for those of another one finds; code by
+    its own letters, whatever it stands under."""
+    for name, text in (
+        ("zh.md", "# 费用\n\n```sql\nCREATE TABLE fees (id INT, at DATE)\n```"),
+        ("en.md", "# Fees\n\nNinety-nine a month."),
+    ):
+        addition = await bench.knowledge.add(replace(upload(), file_name=name, content=text.encode()))
+        assert addition.job_id
+        await bench.knowledge.wait(addition.job_id, ME)
+    chunks = SETTINGS.knowledge_collection
+
+    async def languages() -> dict[str, object]:
+        records, _ = await store.scroll(chunks, with_payload=True)
+        return {
+            str((each.payload or {})["file_name"]): (each.payload or {}).get("chinese") for each in records
+        }
+
+    assert await languages() == {"zh.md": True, "en.md": False}
+    records, _ = await store.scroll(chunks)
+    await store.delete_payload(chunks, keys=["chinese"], points=[each.id for each in records])
+    assert await languages() == {"zh.md": None, "en.md": None}
+    await bench.knowledge.fill_languages()
+    assert await languages() == {"zh.md": True, "en.md": False}

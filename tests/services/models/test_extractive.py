@@ -49,6 +49,30 @@ def test_the_passage_that_the_search_found_best_is_quoted_whatever_words_it_has(
     assert quotes == [f"> **Tents**\n> {best} [1]", f"> **Hours**\n> {other} [2]"]
 
 
+def in_two_languages(chinese: float, english: float) -> str:
+    """The answer to an English question for which there is a passage in each language."""
+    passages = (
+        f'<passage id="{at}" file="{name}" heading="" relevance="{chance:.2f}">\n{text}\n</passage>'
+        for at, (name, chance, text) in enumerate(
+            sorted(
+                [("a.md", english, "Lockers cost 50 yuan."), ("b.md", chinese, "操作工推荐奖金为七百元。")],
+                key=lambda each: -each[1],
+            ),
+            start=1,
+        )
+    )
+    return answer(ReadBack("\n\n".join(passages), "How much is the bonus for referring a worker?", ()))
+
+
+def test_the_best_passage_of_another_language_is_quoted_where_the_readers_has_none_that_is_sure() -> None:
+    """Discriminates: only the reader's language although it has nothing sure; words of the question alone,
+    which a passage in another language has none of; both languages where the reader's answers."""
+    assert "七百元" in in_two_languages(chinese=0.4, english=0.2)
+    assert "七百元" in in_two_languages(chinese=0.3, english=0.35)
+    assert "七百元" not in in_two_languages(chinese=0.2, english=0.35)
+    assert "七百元" not in in_two_languages(chinese=0.6, english=0.55)
+
+
 @pytest.mark.parametrize("language", ["zh", "en"])
 def test_a_model_is_told_the_same_limit(language: Language) -> None:
     assert str(SURE) in PromptLibrary().text("knowledge", language)

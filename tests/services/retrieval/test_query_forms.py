@@ -359,3 +359,12 @@ async def test_the_tokens_are_those_of_the_question_or_of_the_form_it_leans_on()
 
 async def test_an_embedding_without_tokens_has_none(builder: QueryBuilder) -> None:
     assert (await builder.build("如何申请退款？", [])).tokens is None
+
+
+async def test_a_name_of_the_last_answer_is_searched_with_what_points_at_it(builder: QueryBuilder) -> None:
+    """Discriminates: the last question alone, which asked for the name and does not have it."""
+    answer = "The GW-820 has two supplies."
+    query = await builder.build("How much storage does it have?", ["Which one?"], last_answer=answer)
+    assert [form.text for form in query.forms[1:]] == ["Which one? GW-820 How much storage does it have?"]
+    alone = await builder.build("How long are gateways warranted?", ["Which one?"], last_answer=answer)
+    assert "GW-820" not in " ".join(form.text for form in alone.forms)

@@ -98,10 +98,37 @@ async def test_all_lists_of_all_forms_come_in_one_round_trip_and_what_they_found
     counting = CountingStore(store)
     query = ask(form("它呢？", [1.0, 0.0]), form("专业版的费用 它呢？", [0.0, 1.0]))
     await retriever(counting).search(query, [OWNER])
-    assert (counting.batches, len(counting.read)) == (
-        [3],
-        1,
-    )  # the first form has stop words only, so no sparse list
+    # the first form has stop words only, so no sparse list; the last one is that of other languages
+    assert (counting.batches, len(counting.read)) == ([4], 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "abroad"), [("专业版的费用", "The fee is"), ("professional fee", "专业版的费用是")]
+)
+async def test_the_nearest_in_another_language_go_on_with_those_of_the_questions(
+    asked: str, abroad: str
+) -> None:
+    """Discriminates: lists by cosine alone, in which every text in the question's language may stand before
+    them; seats that put a text in twice, or take the place of the best."""
+    own = "The fee is" if abroad != "The fee is" else "专业版的费用是"
+    async with open_collection(2) as store:
+        texts = [(f"{own} {at}", [1.0, at / 100]) for at in range(40)]
+        texts += [(f"{abroad} {at}", [0.5, 1.0 + at]) for at in range(40, 46)]
+        await store.upsert(
+            COLLECTION,
+            [
+                point(replace(chunk(f"c{at}", text), heading=""), dense)
+                for at, (text, dense) in enumerate(texts)
+            ],
+        )
+        hits = await retriever(store, Fusion(sparse_weight=0.0)).search(ask(form(asked, [1.0, 0.0])), [OWNER])
+        few = await retriever(store, reranker_input_top_n=4).search(ask(form(asked, [1.0, 0.0])), [OWNER])
+    said = [hit.chunk.text for hit in hits]
+    assert len(said) == len(set(said)) == 20
+    assert [text.startswith(own) for text in said] == [True] * 16 + [False] * 4
+    assert said[:16] == [f"{own} {at}" for at in range(16)]
+    assert all(hit.dense is not None and hit.dense_rank is None for hit in hits[16:])
+    assert all(hit.chunk.text.startswith(own) for hit in few)
 
 
 async def test_a_chunk_found_by_words_alone_still_has_its_cosine(store: VectorStore) -> None:
