@@ -66,6 +66,8 @@ class Facade:
                     result = await act(request.path_params["name"], body)
             except KeyError as error:  # as a server says it
                 return JSONResponse({"status": {"error": f"No point with id {error}"}, "time": 0.0}, 404)
+            except ValueError as error:  # a collection that another worker has just made
+                return JSONResponse({"status": {"error": str(error)}, "time": 0.0}, 409)
             return JSONResponse({"result": _plain(result), "status": "ok", "time": 0.0})
 
         return endpoint
