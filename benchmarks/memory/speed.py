@@ -44,6 +44,7 @@ async def measure(settings: Settings, memories: int, everybody: int, kinds: int)
             recall = MemoryRecall(records, settings.conversation, "multilingual-e5-small")
             one, nobody = await asked(recall, memories, kinds)
         figures |= {f"{when}_p{at}_ms": float(np.percentile(one, at)) for at in (50, 99)}
+        figures[f"{when}_first_ms"] = one[0]
         figures[f"{when}_nobody_p99_ms"] = float(np.percentile(nobody[1:], 99))
     return figures
 

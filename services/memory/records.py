@@ -96,8 +96,10 @@ class MemoryRecords:
         known = self._used.get(owner)
         if known is not None:
             return known
-        number = (await self._store.count(self._collection, _of(owner))).count
-        used = number > 0 and (await self.switch_of(owner)).on
+        # by the owner's index alone: a condition on what a point holds reads all (40 ms of ten thousand)
+        stored = (await self._store.count(self._collection, Filter(must=[equals("owner", owner)]))).count
+        switches = await self._switches(owner) if stored else []
+        used = stored > len(switches) and all(switch.on for switch in switches)
         if self._alone:
             self._used[owner] = used
         return used
@@ -116,8 +118,7 @@ class MemoryRecords:
         return sorted([memory for memory in memories if memory is not None], key=lambda each: each.created_us)
 
     async def standing(self, owner: str) -> list[Memory]:
-        """Instructions and names, oldest first. Among ten thousand memories they take a look at each, so
-        which they are is kept."""
+        """Instructions and names, oldest first; which they are is kept."""
         ids = self._standing.get(owner)
         if ids is not None:
             return await self.get_many(ids, owner)
@@ -237,9 +238,13 @@ class MemoryRecords:
         return number
 
     async def switch_of(self, owner: str) -> MemorySwitch:
+        return next(iter(await self._switches(owner)), MemorySwitch())
+
+    async def _switches(self, owner: str) -> list[MemorySwitch]:
+        """The one that the owner has set, if any."""
         records = await self._store.retrieve(self._collection, [_switch_id(owner)])
-        payload = (records[0].payload or {}) if records else {}
-        return MemorySwitch(bool(payload.get("on", True)), int(payload.get("created_us", 0)))
+        payloads = [record.payload or {} for record in records]
+        return [MemorySwitch(bool(each.get("on", True)), int(each.get("created_us", 0))) for each in payloads]
 
     async def set_switch(self, owner: str, switch: MemorySwitch) -> None:
         self._used.pop(owner, None)

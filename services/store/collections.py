@@ -21,6 +21,7 @@ _KEYWORD = models.PayloadSchemaType.KEYWORD
 # Compared and ordered by, never looked up by value.
 _ORDERED = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=False, range=True)
 _BOOL = models.PayloadSchemaType.BOOL
+_SHORT_TEXTS = 50_000  # 0.07 µs each of some ten words; passages of two hundred take twice as long and more
 
 FieldSchema = models.PayloadSchemaType | models.KeywordIndexParams | models.IntegerIndexParams
 Indexes = dict[str, FieldSchema]
@@ -28,11 +29,24 @@ Indexes = dict[str, FieldSchema]
 
 @dataclass(frozen=True)
 class CollectionSpec:
-    """Every collection has the sparse vector too; `dense` names the vectors of the embedding's dimension."""
+    """Every collection has the sparse vector too; `dense` names the vectors of the embedding's dimension.
+
+    `words_scanned`: of so many points that a filter leaves, each is compared with the words of a search. Of
+    more, or where it is None and there are more than the engine's 5,000, the index by words lists everybody's
+    that have one, and each of these is asked whether it is among them.
+    """
 
     name: str
     dense: tuple[str, ...] = ()
     indexes: Indexes = field(default_factory=dict)
+    words_scanned: int | None = None
+
+    @property
+    def words(self) -> models.SparseVectorParams:
+        index = models.SparseIndexParams(full_scan_threshold=self.words_scanned)
+        return models.SparseVectorParams(
+            modifier=models.Modifier.IDF, index=index if self.words_scanned else None
+        )
 
 
 class StoredAs(BaseModel):
@@ -59,14 +73,15 @@ def collection_specs(settings: StoreSettings) -> tuple[CollectionSpec, ...]:
     documents: Indexes = {"owner": _TENANT, "content_hash": _KEYWORD, "external_id": _KEYWORD,
                           "created_us": _ORDERED, "source": _KEYWORD, "tags": _KEYWORD}  # fmt: skip
     sessions: Indexes = {"owner": _TENANT, "updated_us": _ORDERED}
-    memories: Indexes = {"owner": _TENANT, "session_id": _KEYWORD, "created_us": _ORDERED}
+    memories: Indexes = {"owner": _TENANT, "session_id": _KEYWORD, "created_us": _ORDERED,
+                         "type": _KEYWORD, "slot": _KEYWORD}  # fmt: skip
     operations: Indexes = {"began_us": _ORDERED}
     return (
         CollectionSpec(settings.conversation_collection, ("turn", "question"), turns),
         CollectionSpec(settings.knowledge_collection, ("dense",), chunks),
         CollectionSpec(settings.document_collection, (), documents),
         CollectionSpec(settings.session_collection, (), sessions),
-        CollectionSpec(settings.memory_collection, ("dense",), memories),
+        CollectionSpec(settings.memory_collection, ("dense",), memories, _SHORT_TEXTS),
         CollectionSpec(settings.operations_collection, (), operations),
     )
 
@@ -141,7 +156,7 @@ async def _create(
         await store.create_collection(
             spec.name,
             vectors_config=dict.fromkeys(spec.dense, vector),
-            sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+            sparse_vectors_config={SPARSE: spec.words},
             shard_number=settings.shard_number,
             replication_factor=settings.replication_factor,
             write_consistency_factor=settings.write_consistency_factor,

@@ -255,6 +255,11 @@ def collection_spec(
         {name: _dense_spec(params) for name, params in (vectors or {}).items()},
         {name: params.modifier == models.Modifier.IDF for name, params in (sparse or {}).items()},
         to_jsonable_python(metadata),
+        {
+            name: params.index.full_scan_threshold
+            for name, params in (sparse or {}).items()
+            if params.index is not None and params.index.full_scan_threshold is not None
+        },
     )
 
 
@@ -305,10 +310,16 @@ def _collection_params(spec: wire.CollectionSpec) -> models.CollectionParams:
             for name, dense in spec.dense.items()
         },
         sparse_vectors={
-            name: models.SparseVectorParams(modifier=models.Modifier.IDF if idf else None)
+            name: models.SparseVectorParams(
+                modifier=models.Modifier.IDF if idf else None, index=_sparse_index(spec.sparse_scan.get(name))
+            )
             for name, idf in spec.sparse_idf.items()
         },
     )
+
+
+def _sparse_index(scan: int | None) -> models.SparseIndexParams | None:
+    return None if scan is None else models.SparseIndexParams(full_scan_threshold=scan)
 
 
 def _index_info(index: wire.IndexState) -> models.PayloadIndexInfo:

@@ -36,7 +36,9 @@ def shard_config(spec: wire.CollectionSpec) -> edge.EdgeConfig:
     return edge.EdgeConfig(
         vectors={name: _vector_params(dense) for name, dense in spec.dense.items()} or None,
         sparse_vectors={
-            name: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf if idf else None)
+            name: edge.EdgeSparseVectorParams(
+                full_scan_threshold=spec.sparse_scan.get(name), modifier=edge.Modifier.Idf if idf else None
+            )
             for name, idf in spec.sparse_idf.items()
         }
         or None,

@@ -152,9 +152,12 @@ class DenseSpec(Part):
 
 
 class CollectionSpec(Part):
+    """`sparse_scan`: up to how many points that a filter leaves are scored one by one, where it is said."""
+
     dense: dict[str, DenseSpec]
     sparse_idf: dict[str, bool]
     metadata: dict[str, Any] | None = None
+    sparse_scan: dict[str, int] = {}
 
 
 class IndexSpec(Part):

@@ -24,7 +24,7 @@ from core.operations.archive import (
     Shape,
     SparseValues,
 )
-from services.store.collections import FieldSchema, collection_specs
+from services.store.collections import CollectionSpec, FieldSchema, collection_specs
 from services.store.dialect import Point, Record, SparseVector, UnsupportedByStoreError, VectorStore
 
 CHUNK_BYTES = 1 << 18
@@ -189,6 +189,7 @@ async def read_shape(store: VectorStore, collection: str) -> Shape:
 async def make_collection(store: VectorStore, role: Role, shape: Shape, settings: StoreSettings) -> None:
     """Raises ValueError kinds when it is there already."""
     name = names_of(settings)[role]
+    ours = next(spec for spec in collection_specs(settings) if spec.name == name)
     await store.create_collection(
         name,
         vectors_config={
@@ -196,23 +197,21 @@ async def make_collection(store: VectorStore, role: Role, shape: Shape, settings
             for vector, dense in shape.dense.items()
         },
         sparse_vectors_config={
-            vector: models.SparseVectorParams(modifier=models.Modifier.IDF if idf else None)
-            for vector, idf in shape.sparse.items()
+            vector: ours.words if idf else models.SparseVectorParams() for vector, idf in shape.sparse.items()
         },
         shard_number=settings.shard_number,
         replication_factor=settings.replication_factor,
         write_consistency_factor=settings.write_consistency_factor,
         metadata=shape.metadata,
     )
-    for field, schema in _schemas(name, shape, settings).items():
+    for field, schema in _schemas(ours, shape).items():
         await store.create_payload_index(name, field, schema)
 
 
-def _schemas(name: str, shape: Shape, settings: StoreSettings) -> dict[str, FieldSchema]:
+def _schemas(ours: CollectionSpec, shape: Shape) -> dict[str, FieldSchema]:
     """Ours as this version makes them, whose details an engine does not tell; then what else was there."""
-    ours = next(spec for spec in collection_specs(settings) if spec.name == name).indexes
     others = {field: models.PayloadSchemaType(kind) for field, kind in shape.indexes.items()}
-    return {**others, **ours}
+    return {**others, **ours.indexes}
 
 
 def check_shape(role: Role, shape: Shape) -> None:
