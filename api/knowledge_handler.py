@@ -248,7 +248,8 @@ class KnowledgeHandler:
         """Raises BadRequestError where the request names tools for a model that takes none."""
         answer, how = self._llms.get(request.model_id, request.owner), request.how
         if how.tools and not answer.takes_tools:
-            raise BadRequestError(f"tools: model {request.model_id!r} cannot call tools.")
+            hint = ' Write tools = "prompt" into its table.' if answer.generative else ""
+            raise BadRequestError(f"tools: model {request.model_id!r} cannot call tools.{hint}")
         self._check_sight(request, answer)
         thinking = how.thinking if request.switches_thinking else None
         options = CallOptions(thinking, how.temperature, how.max_tokens)

@@ -359,6 +359,7 @@ class LLMSettings(Section):
     layout: Literal["auto", "one_system", "many_system", "system_field", "flat"] | None = None
     begins_thinking: Literal["auto", "always", "never"] = "auto"
     vision: bool = False
+    tools: Literal["native", "prompt"] = "native"
     options: dict[str, Any] = Field(default_factory=dict, repr=False)
     thinking_on: dict[str, Any] | None = Field(None, repr=False)
     thinking_off: dict[str, Any] | None = Field(None, repr=False)
@@ -376,6 +377,14 @@ class LLMSettings(Section):
     def _can_be_sent_images(self) -> Self:
         if self.vision and (self.provider not in HTTP_PROVIDERS or self.layout == "flat"):
             raise ValueError("vision is for provider openai or anthropic, and not for layout flat")
+        return self
+
+    @model_validator(mode="after")
+    def _reads_its_prompt(self) -> Self:
+        if self.tools == "prompt" and self.provider == "extractive":
+            raise ValueError(
+                "tools = 'prompt' is for models that write: extractive quotes, and calls nothing"
+            )
         return self
 
     @model_validator(mode="after")

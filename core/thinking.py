@@ -31,10 +31,11 @@ from enum import Enum, auto
 _BLANKS = re.compile(r"[^\S\n]*+")
 _RUNS = {"`": re.compile(r"`*+"), "~": re.compile(r"~*+")}
 _INFO_ENDS = {"`": re.compile(r"[`\n]"), "~": re.compile(r"\n")}
-# The next line that begins with a fence or, outside of one, with what may be a tag. Any other line costs
-# no step of ours, so that a text of nothing but line breaks takes no longer than others.
+# The next line that begins with a fence or, outside of one, with what may be a tag, of thinking or of a call
+# (core.prompt.tool_text). Any other line costs no step of ours, so that a text of nothing but line breaks
+# takes no longer than others.
 _LINE_IN_FENCE = re.compile(r"\n[^\S\n]*+(?=[`~]{3}|[`~]{0,2}\Z)")
-_LINE_OUTSIDE = re.compile(r"\n[^\S\n]*+(?=[`~]{3}|[`~]{0,2}\Z|(?ai:</?think))")
+_LINE_OUTSIDE = re.compile(r"\n[^\S\n]*+(?=[`~]{3}|[`~]{0,2}\Z|(?ai:</?think)|<tool_call>)")
 
 
 class _Place(Enum):

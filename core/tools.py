@@ -70,10 +70,17 @@ class ToolReply:
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """What a request offers to the model. `closed`: it is to answer now, and may call nothing more."""
+    """What a request offers to the model. `closed`: it is to answer now, and may call nothing more.
+    `in_prompt`: it reads of them in the text of the prompt, since it has no interface for them."""
 
     tools: tuple[Tool, ...] = ()
     closed: bool = False
+    in_prompt: bool = False
+
+    @property
+    def as_parameters(self) -> tuple[Tool, ...]:
+        """Those that go in the provider's form."""
+        return () if self.in_prompt else self.tools
 
 
 class ToolState(StrEnum):

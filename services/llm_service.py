@@ -93,7 +93,7 @@ class ModelEntry:
     `asked_by` is the owner whose calls these are, "" for the server's own. `table_tokens` is the longest
     answer as the table says, `answer_share` the share of the window that is kept for it at most. `ask_window`
     is None where the window is configured, or nobody can be asked. `vision`: it was
-    configured as one that sees images.
+    configured as one that sees images; `tools_in_prompt`: as one that reads of tools in its prompt.
     """
 
     model_id: str
@@ -105,6 +105,7 @@ class ModelEntry:
     max_tokens: int
     generative: bool = True
     vision: bool = False
+    tools_in_prompt: bool = False
     count_tokens: Callable[[str], int] = estimate_prompt_tokens
     begins_thinking: BeginsThinking = "auto"
     learned: Learned = field(default_factory=Learned, compare=False)
@@ -141,8 +142,8 @@ class ModelEntry:
 
     @property
     def takes_tools(self) -> bool:
-        """Whether calls of tools can be offered in its provider's form."""
-        return self.provider in HTTP_PROVIDERS and not self.completes_now
+        """Whether calls of tools can be offered, in its provider's form or in the prompt."""
+        return self.tools_in_prompt or (self.provider in HTTP_PROVIDERS and not self.completes_now)
 
     @property
     def takes_images(self) -> bool:
@@ -248,7 +249,7 @@ class ModelEntry:
         return self.calls.stream(opening, report, self.asked_by) if report else opening()
 
     def _other_form(self, refusal: LLMRefusedError, exchange: Exchange) -> Form | None:
-        if exchange.offer is not None and exchange.offer.tools:
+        if exchange.offer is not None and exchange.offer.as_parameters:
             return None  # it is the tools that a server refuses rather than the form
         if self.layout is not Layout.AUTO or self.completes_now:
             return None

@@ -169,14 +169,9 @@ def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...], stored: _Store
         layout, params = Layout(manifest.layout), json.loads(manifest.params)
         if not messages or not isinstance(params, dict):
             return None
-        laid = lay_out(
-            messages,
-            layout,
-            PromptTexts("", **{name: manifest.texts.get(name, "") for name in LAID_WITH}),
-        )
-        laid = lay_steps(
-            laid, list(step_messages(turn.answer, turn.tool_calls)), layout, manifest.texts.get("code", "")
-        )
+        texts = PromptTexts("", **{name: manifest.texts.get(name, "") for name in LAID_WITH})
+        steps = list(step_messages(turn.answer, turn.tool_calls))
+        laid = lay_steps(lay_out(messages, layout, texts), steps, layout, texts)
         if is_fielded(params):
             return rebuild_fielded(params, laid)
         key = PROMPT if PROMPT in params else MESSAGES

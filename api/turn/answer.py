@@ -21,6 +21,7 @@ from core.knowledge import Candidate, Citation
 from core.llm_wrapper import LLMDelta
 from core.prompt.budget import estimate_tokens
 from core.prompt.messages import ToolCall
+from core.prompt.tool_text import CallReader
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms
 from core.text import TextScrubber
@@ -60,6 +61,11 @@ class TrimmedText:
             self._waiting.append(piece[-space:])
         return trimmed
 
+    def end_paragraph(self) -> None:
+        """However it ended, what comes next begins behind an empty line."""
+        if self._parts:
+            self._waiting = [STEP_GAP]
+
     def take_back(self, size: int) -> str:
         """What is left of the text that `add` gave last, without its last `size` characters."""
         last = self._parts.pop()
@@ -95,6 +101,8 @@ class Answer:
         self._step_begins = (0, 0)  # in content and thinking
         self._earlier_tokens: tuple[int | None, int] = (0, 0)  # of the steps before: prompt, completion
         self.calls: tuple[ToolCall, ...] = ()
+        self._reads_calls = False
+        self._reader: CallReader | None = None
         self._splitter = ThinkSplitter(begins_thinking)
         self._text_scrubber = TextScrubber()
         self._thinking_scrubber = TextScrubber()
@@ -149,6 +157,10 @@ class Answer:
         """No more is read of it."""
         return self._full
 
+    def read_calls(self) -> None:
+        """The model writes its calls of tools into the text: they are taken out of it."""
+        self._reads_calls, self._reader = True, CallReader()
+
     def next_step(self) -> None:
         """The model goes on behind calls of tools: as a paragraph of its own, which may begin in thinking."""
         self._earlier_tokens = (self.prompt_tokens, self.completion_tokens)
@@ -157,8 +169,9 @@ class Answer:
         self.calls = ()
         self._splitter = ThinkSplitter(self._begins_thinking)
         self._filter = self._filters() if self._filters else None
+        self._reader = CallReader() if self._reads_calls else None
         for text in (self._content, self._thinking):
-            text.add(STEP_GAP)
+            text.end_paragraph()
 
     @property
     def showed_thinking_first(self) -> bool | None:
@@ -182,7 +195,7 @@ class Answer:
                 events = self._hear(delta)
                 if events:
                     yield events
-                if self._full:
+                if self._full or (self._reader and self._reader.ended):
                     break
         if rest := self._rest():
             yield rest
@@ -229,6 +242,8 @@ class Answer:
 
     def _event(self, text: str, thinking: bool) -> ContentEvent | ThinkEvent | None:
         """What is to be sent of a piece; white space at its end waits for more."""
+        if self._reader is not None and not thinking:
+            text = self._reader.feed(text)
         if self._filter is not None and not thinking:
             text = self._filter.feed(text)
         texts = self._thinking if thinking else self._content
@@ -271,9 +286,14 @@ class Answer:
         return events + self._flushed()
 
     def _flushed(self) -> TextEvents:
-        """What the filter held back, unfiltered by itself."""
+        """What the reader of calls and the filter held back; the filter's is unfiltered by itself."""
+        events: TextEvents = []
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            events += self._keep([Piece(reader.flush(), thinking=False)])
+            self.calls += tuple(reader.calls)
         last, self._filter = self._filter, None
-        return self._keep([Piece(last.flush(), thinking=False)]) if last is not None else []
+        return events + (self._keep([Piece(last.flush(), thinking=False)]) if last is not None else [])
 
     def _answer_after_all(self) -> TextEvents:
         """The thinking as content, once."""

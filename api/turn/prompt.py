@@ -51,6 +51,7 @@ from core.prompt.messages import (
     with_times,
 )
 from core.prompt.nearest import nearest_text
+from core.prompt.tool_text import tool_lines
 from core.relevance.talk import Talk
 from core.text import Language, is_mostly_chinese
 from core.tools import SEARCH_TOOL, ToolOffer
@@ -130,10 +131,16 @@ class Prompt:
     budget: Budget
     memories: tuple[Memory, ...] = ()
 
-    def lay(self, layout: Layout, steps: Sequence[Message] = ()) -> list[Message]:
+    def lay(
+        self, layout: Layout, steps: Sequence[Message] = (), offer: ToolOffer | None = None
+    ) -> list[Message]:
         """The messages as they go over the wire, with what was said of tools since."""
-        laid = lay_out(self.messages, layout, self.texts)
-        return lay_steps(laid, steps, layout, self.texts.code)
+        texts = self._laid_with(offer)
+        return lay_steps(lay_out(self.messages, layout, texts), steps, layout, texts)
+
+    def _laid_with(self, offer: ToolOffer | None) -> PromptTexts:
+        """A word that no more tools may be called belongs to the request that says it."""
+        return self.texts if offer and offer.closed else replace(self.texts, tools_closed="")
 
     @property
     def dropped_by_part(self) -> dict[str, int]:
@@ -141,13 +148,14 @@ class Prompt:
 
     def manifest(self, model_id: str, exchange: Exchange) -> PromptManifest:
         """The record of what was sent and what came back."""
+        texts = self._laid_with(exchange.offer)
         return PromptManifest(
             model=model_id,
             layout=exchange.layout.value,
             parts=self.parts,
             window=self.budget.window,
             answer_tokens=self.budget.answer,
-            texts={name: getattr(self.texts, name) for name in LAID_WITH},
+            texts={name: getattr(texts, name) for name in LAID_WITH},
             params=json.dumps(exchange.params, ensure_ascii=False),
             request_sha256=exchange.sha256,
             response=exchange.response,
@@ -203,7 +211,7 @@ class PromptBuilder:
         budget = replace(budget, tools=tool_tokens(budget, offer))
         searches = offer is not None and any(tool.name == SEARCH_TOOL for tool in offer.tools)
         role: PromptRole = "searching" if searches and not gathered.candidates else gathered.role
-        texts = self._with_nearest(self._texts(request, session, role, code), request, gathered)
+        texts = self._with_nearest(self._texts(request, session, role, code, offer), request, gathered)
         history, memories = _history(gathered), gathered.memories
         texts = self._with_memories(texts, request, memories)
         fitted = _fitted(budget, texts, history, gathered, request.question)
@@ -212,7 +220,8 @@ class PromptBuilder:
             texts = self._with_memories(texts, request, memories)
             fitted = _fitted(budget, texts, history, gathered, request.question)
         if gathered.candidates and not fitted.candidates:  # no room: the model must not be promised passages
-            texts = self._with_memories(self._texts(request, session, "general", code), request, memories)
+            texts = self._texts(request, session, "general", code, offer)
+            texts = self._with_memories(texts, request, memories)
             lost = tuple(one for one in fitted.dropped if one.part is Part.KNOWLEDGE)
             fitted = fit(budget, texts, history, (), request.question)
             fitted = replace(fitted, dropped=(*fitted.dropped, *lost))
@@ -261,7 +270,12 @@ class PromptBuilder:
         return replace(texts, memory=memory_lines(memories), memory_intro=intro.replace(_CODE, texts.code))
 
     def _texts(
-        self, request: TurnRequest, session: Session | None, role: PromptRole, code: str
+        self,
+        request: TurnRequest,
+        session: Session | None,
+        role: PromptRole,
+        code: str,
+        offer: ToolOffer | None = None,
     ) -> PromptTexts:
         language = self.language(request.question)
 
@@ -272,7 +286,9 @@ class PromptBuilder:
         within = nothing_within(request.filters, language) if role == "general" else ""
         scope = scope_line(request.filters, language)
         return PromptTexts(
-            system="\n\n".join(filter(None, (system, within, self._context(session, language)))),
+            system="\n\n".join(
+                filter(None, (system, within, self._context(session, language), self._tools(offer, language)))
+            ),
             relevant_intro=introduction("relevant_intro"),
             recalled_note=introduction("recalled_note"),
             recent_intro=introduction("recent_intro"),
@@ -281,7 +297,15 @@ class PromptBuilder:
             question_intro=introduction("question_intro"),
             persona=request.persona or (session.persona_text if session else ""),
             code=code,
+            tools_in_text="yes" if offer and offer.in_prompt else "",
+            tools_closed=self._library.text("tools_closed", language) if offer and offer.in_prompt else "",
         )
+
+    def _tools(self, offer: ToolOffer | None, language: Language) -> str:
+        """For a model that reads of them in its prompt."""
+        if offer is None or not offer.in_prompt or not offer.tools:
+            return ""
+        return self._library.text("tools", language).replace("{tools}", tool_lines(offer.tools))
 
     def _context(self, session: Session | None, language: Language) -> str:
         """The day it is, and when the session began (None: now)."""

@@ -99,7 +99,9 @@ class TurnRun:
         self._citing = Citing()
         look_up = partial(self._gathering.look_up, top_n=plan.request.how.rerank_top_n)
         search = KnowledgeTool(look_up, self._citing.add, lambda text: self.tools.has_room(text))
-        self.tools = TurnTools(pipeline.tools, plan.turn, self._status, (search,))
+        self.tools = TurnTools(
+            pipeline.tools, plan.turn, self._status, (search,), in_prompt=model.tools_in_prompt
+        )
         self._prompt: Prompt | None = None
         self._exchange = Exchange(keeps_raw=pipeline.keeps_raw)
         self._scope = anyio.CancelScope()
@@ -180,7 +182,7 @@ class TurnRun:
         """One request to the model, and what it says, to its end or to its calls of tools."""
         if self.tools.steps or self.tools.offer.tools:
             self._exchange.offer = self.tools.offer
-        lay = partial(prompt.lay, steps=self.tools.messages)
+        lay = partial(prompt.lay, steps=self.tools.messages, offer=self._exchange.offer)
         async for sent in self._answer.events(model.stream_laid(lay, self._exchange, self._retrying)):
             if "first_token" not in self._timings:
                 self._lap("first_token")
@@ -205,6 +207,8 @@ class TurnRun:
             self.stream.publish(*self._answer.whole(talk_reply(gathered, self._language, now)))
             return None
         await self.tools.gather()
+        if model.tools_in_prompt and self.tools.offer.tools:
+            self._answer.read_calls()
         self._prompt = self._pipeline.prompts.build(
             request, model, self._plan.session, gathered, self.tools.offer
         )

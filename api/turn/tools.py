@@ -73,8 +73,17 @@ class TurnTools:
     """`gather` first; then `call` for each step of the model's. `messages` is what was said of tools so far,
     in the order of the wire; `steps` how often there were calls."""
 
-    def __init__(self, box: ToolBox, turn: Turn, report: Report, own: Sequence[ToolSource] = ()) -> None:
+    def __init__(
+        self,
+        box: ToolBox,
+        turn: Turn,
+        report: Report,
+        own: Sequence[ToolSource] = (),
+        *,
+        in_prompt: bool = False,
+    ) -> None:
         self._box = box
+        self._in_prompt = in_prompt
         self._sources = (*own, *box.sources)
         self._turn_id = turn.turn_id
         self._names = turn.request.tools if turn.request else ()
@@ -99,7 +108,7 @@ class TurnTools:
 
     @property
     def offer(self) -> ToolOffer:
-        return ToolOffer(tuple(tool for _, tool in self._tools.values()), self.closed)
+        return ToolOffer(tuple(tool for _, tool in self._tools.values()), self.closed, self._in_prompt)
 
     async def gather(self) -> None:
         """What the request named and is up. None is waited for longer than its deadline."""

@@ -394,6 +394,7 @@ class LLMOpener:
             generative=table.provider != MODEL_NAME,
             begins_thinking=table.begins_thinking,
             vision=table.vision,
+            tools_in_prompt=table.tools == "prompt",
             calls=GuardedCalls(model_id),
             count_tokens=counting_once(await _open_counter(table)),
         )

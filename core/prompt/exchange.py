@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from core.images import data_url
 from core.prompt.messages import GAP, Layout, Message, Role, ToolCall
-from core.tools import ToolOffer
+from core.tools import Tool, ToolOffer
 
 MESSAGES, PROMPT, SYSTEM = "messages", "prompt", "system"
 MASK = "***"
@@ -176,20 +176,16 @@ def wire_messages(messages: Sequence[Message], messages_key: str = MESSAGES) -> 
 
 def wire_tools(offer: ToolOffer | None) -> dict[str, Any]:
     """The parameters that offer tools, in OpenAI's form; none where there are none."""
-    if offer is None or not offer.tools:
+    if offer is None or not offer.as_parameters:
         return {}
-    tools = [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": dict(tool.parameters),
-            },
-        }
-        for tool in offer.tools
-    ]
+    tools = [function_of(tool) for tool in offer.as_parameters]
     return {"tools": tools, **({"tool_choice": "none"} if offer.closed else {})}
+
+
+def function_of(tool: Tool) -> dict[str, Any]:
+    """As OpenAI's API describes one."""
+    about = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    return {"type": "function", "function": about}
 
 
 def rebuild_body(params: Mapping[str, Any], messages_key: str, wire: Sequence[WireMessage] | str) -> bytes:
@@ -237,7 +233,7 @@ def fielded_tools(offer: ToolOffer | None, messages: Sequence[Message]) -> dict[
     turns too: they are named, and may not be called."""
     tools = [
         {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
-        for tool in (offer.tools if offer else ())
+        for tool in (offer.as_parameters if offer else ())
     ]
     if not tools:
         called = {call.name: None for message in messages for call in message.tool_calls}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import secrets
 from enum import StrEnum
+from typing import Any
 
 JOINER = "\u200d"
 CODE_DIGITS = 6  # a document of a thousand guesses meets the code of one request in 1,000
@@ -65,6 +66,19 @@ def neutral(text: str) -> str:
     if not any(opening in text for opening in _OPENINGS):  # most prose; ten times as fast
         return text
     return _FIRST.sub(rf"\g<0>{JOINER}", text)
+
+
+def neutral_json(value: Any) -> Any:
+    """The same of every text in a JSON value."""
+    match value:
+        case str():
+            return neutral(value)
+        case list():
+            return [neutral_json(each) for each in value]
+        case dict():
+            return {neutral(name): neutral_json(each) for name, each in value.items()}
+        case _:
+            return value
 
 
 def restored(text: str) -> str:

@@ -10,10 +10,9 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from core.prompt.exchange import canonical_json
-from core.prompt.fence import Kind, between, fenced, neutral, restored
+from core.prompt.fence import Kind, between, fenced, neutral, neutral_json, restored
 from core.prompt.messages import (
     GAP,
     Layout,
@@ -23,6 +22,7 @@ from core.prompt.messages import (
     Role,
     find_blocks,
 )
+from core.prompt.tool_text import as_text, in_text
 from core.text import is_mostly_chinese
 
 RULE = "---"  # between knowledge and question where there is no introduction
@@ -45,22 +45,33 @@ def lay_out(messages: Sequence[Message], layout: Layout, texts: PromptTexts) -> 
     adapter hoists the system text. MANY_SYSTEM: each part a message of its own. FLAT: one user message, a
     prompt to complete.
     """
-    if layout is Layout.MANY_SYSTEM:
-        return _many_system(messages, texts)
     if layout is Layout.FLAT:
         return [Message(Role.USER, _flat(messages, texts), Part.QUESTION, images=messages[-1].images)]
-    return _one_system(messages, texts)
+    many = layout is Layout.MANY_SYSTEM
+    laid = _many_system(messages, texts) if many else _one_system(messages, texts)
+    return in_text(laid) if texts.tools_in_text else laid
 
 
-def lay_steps(laid: Sequence[Message], steps: Sequence[Message], layout: Layout, code: str) -> list[Message]:
+def lay_steps(
+    laid: Sequence[Message], steps: Sequence[Message], layout: Layout, texts: PromptTexts
+) -> list[Message]:
     """The messages of `lay_out` with what was said behind the question since: calls of tools and results."""
     if not steps:
         return list(laid)
     if layout is not Layout.FLAT:
-        return [*laid, *(_of_the_dialogue(message, code) for message in steps)]
+        since = [_of_the_dialogue(message, texts.code) for message in steps]
+        if texts.tools_in_text:
+            since = in_text(since)
+            since[-1] = replace(since[-1], content=_closed(since[-1].content, texts))
+        return [*laid, *since]
     names = _NAMES_ZH if laid[0].content.endswith(f"{_NAMES_ZH[Role.ASSISTANT]}: ") else _NAMES_EN
-    prompt = _ANSWER_CUE.sub("\n", laid[0].content) + _transcript(steps, names, code)
+    prompt = _ANSWER_CUE.sub("\n", laid[0].content) + _closed(_transcript(steps, names, texts), texts)
     return [replace(laid[0], content=f"{prompt}\n{names[Role.ASSISTANT]}: ")]
+
+
+def _closed(results: str, texts: PromptTexts) -> str:
+    """With the word that nothing more is to be called, where it is so."""
+    return GAP.join(filter(None, (results, texts.tools_closed)))
 
 
 def next_after_refusal(layout: Layout) -> Layout | None:
@@ -103,22 +114,10 @@ def _neutral_arguments(arguments: str) -> str:
     """A chat template prints what the JSON text says, whatever it is escaped with."""
     try:
         value = json.loads(arguments)
-        clean = _each_neutral(value)
+        clean = neutral_json(value)
         return arguments if clean == value else canonical_json(clean).decode()
     except (ValueError, RecursionError):
         return neutral(arguments)
-
-
-def _each_neutral(value: Any) -> Any:
-    match value:
-        case str():
-            return neutral(value)
-        case list():
-            return [_each_neutral(each) for each in value]
-        case dict():
-            return {neutral(name): _each_neutral(each) for name, each in value.items()}
-        case _:
-            return value
 
 
 def _say(laid: list[Message], message: Message) -> None:
@@ -175,7 +174,7 @@ def _many_system(messages: Sequence[Message], texts: PromptTexts) -> list[Messag
 def _flat(messages: Sequence[Message], texts: PromptTexts) -> str:
     names = _names(messages)
     relevant = _quoted([message for message in messages if message.part is Part.RELEVANT], names, texts)
-    recent = _transcript((message for message in messages if message.part is Part.RECENT), names, texts.code)
+    recent = _transcript((message for message in messages if message.part is Part.RECENT), names, texts)
     knowledge = _knowledge(messages, texts)
     blocks = [
         *(_standing(message, texts) for message in messages if message.part in _STANDING),
@@ -218,15 +217,20 @@ def _quoted(messages: Sequence[Message], names: dict[Role, str], texts: PromptTe
     if not messages:
         return ""
     return _introduced(
-        texts.relevant_intro, between(Kind.HISTORY, texts.code, _transcript(messages, names, ""))
+        texts.relevant_intro,
+        between(Kind.HISTORY, texts.code, _transcript(messages, names, replace(texts, code=""))),
     )
 
 
-def _transcript(messages: Iterable[Message], names: dict[Role, str], code: str) -> str:
-    return "\n".join(f"{names[message.role]}: {_spoken(message, code)}" for message in messages)
+def _transcript(messages: Iterable[Message], names: dict[Role, str], texts: PromptTexts) -> str:
+    return "\n".join(f"{names[message.role]}: {_spoken(message, texts)}" for message in messages)
 
 
-def _spoken(message: Message, code: str) -> str:
+def _spoken(message: Message, texts: PromptTexts) -> str:
+    code = texts.code
+    if texts.tools_in_text and (message.tool_calls or message.role is Role.TOOL):
+        text = _SPEAKS.sub(r"\\\1", as_text(_of_the_dialogue(message, code)))
+        return f"\n{text}" if message.role is Role.TOOL else text
     calls = [f"[{call.name}({call.arguments})]" for call in message.tool_calls]
     text = defused("\n".join(text for text in (message.content, *calls) if text))
     return f"\n{between(Kind.TOOL_RESULT, code, text)}" if message.role is Role.TOOL and code else text

@@ -100,7 +100,7 @@ INTRODUCTIONS = (
     "relevant_intro", "recalled_note", "recent_intro", "knowledge_intro", "summary_intro", "question_intro",
     "memory_intro",
 )  # fmt: skip
-LAID_WITH = (*INTRODUCTIONS, "code")
+LAID_WITH = (*INTRODUCTIONS, "code", "tools_in_text", "tools_closed")
 """What a layout needs beside the messages: recorded with the turn, a request is laid out again the same."""
 
 
@@ -111,6 +111,8 @@ class PromptTexts:
     The introductions are single paragraphs; the layouts place them. `recalled_note` stands in the system
     message where the dialogue itself begins with recalled turns. `memory` has a line for each memory.
     `code` is that of the request's fences (core.prompt.fence); without one nothing but passages is fenced.
+    `tools_in_text` is "yes" where calls of tools go as core.prompt.tool_text writes them; `tools_closed` then
+    says, behind the last results, that nothing more may be called ("": it may).
     """
 
     system: str
@@ -124,6 +126,8 @@ class PromptTexts:
     persona: str = ""
     memory: str = ""
     code: str = ""
+    tools_in_text: str = ""
+    tools_closed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from tests.house.measure import Figure, cheap
 # the number when it shrinks, and drop the line at the goal. The goal is for what the first edition does; what
 # has been added since is counted, too.
 AT_MOST = {
-    "source modules": 363,  # tools, episodes, models, the library and images
-    "source lines": 69_010,  # what a session says of itself, kept replies, what is quoted, faults of commands
-    "settings": 115,
+    "source modules": 364,  # tools, also in prompts, episodes, models, the library and images
+    "source lines": 69_450,  # what a session says of itself, kept replies, what is quoted, tools in prompts
+    "settings": 116,
 }
 
 

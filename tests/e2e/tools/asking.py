@@ -53,3 +53,21 @@ def waits(asking: Asking, turn_id: str, call_id: str) -> bool:
     run = asking.app.container.running.get(turn_id)
     uses = {use.id: use for use in run.tools.uses} if run else {}
     return call_id in uses and uses[call_id].state is ToolState.WAITING
+
+
+def lighthouses(turns: int, words: int) -> list[dict[str, Any]]:
+    """To be imported: each turn has two calls beside each other, with results of many words."""
+    messages: list[dict[str, Any]] = []
+    for number in range(turns):
+        calls = [
+            {"id": f"c{number}{side}", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+            for side in "ab"
+        ]
+        results = [
+            {"role": "tool", "tool_call_id": call["id"], "content": f"{call['id']} found nothing. " * words}
+            for call in calls
+        ]
+        said = {"role": "assistant", "content": f"Nothing was found the {number}th time."}
+        asked = {"role": "user", "content": f"Look for the {number}th lighthouse."}
+        messages += [asked, {"role": "assistant", "content": None, "tool_calls": calls}, *results, said]
+    return messages

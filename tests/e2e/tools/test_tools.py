@@ -19,7 +19,16 @@ import structlog
 
 from config.settings import Settings
 from core.tools import SEARCH_TOOL
-from tests.e2e.tools.asking import FORMS, WEATHER, Asking, both_forms, calls_made, decided, waits
+from tests.e2e.tools.asking import (
+    FORMS,
+    WEATHER,
+    Asking,
+    both_forms,
+    calls_made,
+    decided,
+    lighthouses,
+    waits,
+)
 from tests.support.models.tool_stub import Call, Step, ToolStub, calling_tools
 from tests.support.servers.app import CHAT, HASHING, make_settings, open_app
 from tests.support.servers.server import running_server, start_server, stop_server
@@ -303,19 +312,7 @@ async def test_messages_with_tools_come_in_and_go_to_the_model_without_an_orphan
 @pytest.mark.parametrize("form", FORMS)
 async def test_neither_the_budget_nor_a_summary_parts_a_pair(form: str, tmp_path: Path) -> None:
     """Discriminates: a call without its result where the window ends, or where a summary begins."""
-    messages: list[dict[str, Any]] = []
-    for number in range(12):
-        calls = [
-            {"id": f"c{number}{side}", "type": "function", "function": {"name": "find", "arguments": "{}"}}
-            for side in "ab"
-        ]
-        results = [
-            {"role": "tool", "tool_call_id": call["id"], "content": f"{call['id']} found nothing. " * 12}
-            for call in calls
-        ]
-        said = {"role": "assistant", "content": f"Nothing was found the {number}th time."}
-        asked = {"role": "user", "content": f"Look for the {number}th lighthouse."}
-        messages += [asked, {"role": "assistant", "content": None, "tool_calls": calls}, *results, said]
+    messages = lighthouses(12, words=12)
     with calling_tools(Step("Nothing.")) as stub:
         llms = {name: {**table, "context_window": 3_000} for name, table in both_forms(stub).items()}
         conversation = {"max_recent_turns": 8, "compress_after_tokens": 200}

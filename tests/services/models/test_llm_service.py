@@ -280,7 +280,7 @@ def test_a_window_is_the_classs_own_or_assumed_with_a_line_in_the_log(
         ("claude-sonnet-4-5-20250929", 200_000),
         ("claude-2", 100_000),
         ("anthropic/claude-3.5-sonnet", 200_000),
-        ("deepseek/deepseek-r1:free", 128_000),
+        ("deepseek/deepseek-r1:free", 64_000),
         ("Qwen/Qwen2.5-7B-Instruct", 32_768),
         ("meta-llama/Meta-Llama-3.1-8B-Instruct", 131_072),
         ("moonshot-v1-8k", 8_192),

@@ -51,7 +51,8 @@ class ToolStub:
         step = self.steps[min(len(self.bodies), len(self.steps) - 1)]
         self.raw_bodies.append(await request.body())
         self.bodies.append(await request.json())
-        events = claude_events(step) if request.url.path.endswith("/messages") else openai_events(step)
+        make = {"messages": claude_events, "chat/completions": openai_events}
+        events = make.get(request.url.path.removeprefix("/v1/"), completion_events)(step)
         return StreamingResponse(iter(list(events)), media_type="text/event-stream")
 
     def results(self, at: int) -> dict[str, str]:
@@ -81,8 +82,8 @@ class ToolStub:
 
 def openai_events(step: Step) -> Iterator[str]:
     """Arguments in pieces, the pieces of the calls mixed."""
-    if step.text:
-        yield _openai({"content": step.text}, None)
+    for text in _pieces(step.text):
+        yield _openai({"content": text}, None)
     pieces: list[list[str]] = []
     for index, (call_id, name, arguments) in enumerate(step.calls):
         first = {
@@ -103,12 +104,20 @@ def openai_events(step: Step) -> Iterator[str]:
     yield "data: [DONE]\n\n"
 
 
+def completion_events(step: Step) -> Iterator[str]:
+    for piece in _pieces(step.text):
+        yield _data({"id": "c", "choices": [{"index": 0, "text": piece, "finish_reason": None}]})
+    yield _data({"id": "c", "choices": [{"index": 0, "text": "", "finish_reason": step.reason or "stop"}]})
+    yield "data: [DONE]\n\n"
+
+
 def claude_events(step: Step) -> Iterator[str]:
     usage = {"input_tokens": 100, "output_tokens": 1}
     yield _event("message_start", {"message": {"id": "m", "model": "stub", "usage": usage}})
     blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
     if step.text:
-        blocks.append(({"type": "text", "text": ""}, [{"type": "text_delta", "text": step.text}]))
+        said = [{"type": "text_delta", "text": each} for each in _pieces(step.text)]
+        blocks.append(({"type": "text", "text": ""}, said))
     for call_id, name, arguments in step.calls:
         pieces = [{"type": "input_json_delta", "partial_json": each} for each in _pieces(arguments)]
         blocks.append(({"type": "tool_use", "id": call_id, "name": name, "input": {}}, pieces))
@@ -143,7 +152,7 @@ def _data(body: dict[str, Any]) -> str:
 def calling_tools(*steps: Step) -> Iterator[ToolStub]:
     """Serve it in a thread; `url` is the base URL in OpenAI's form."""
     stub = ToolStub(steps)
-    paths = ("/v1/chat/completions", "/v1/messages")
+    paths = ("/v1/chat/completions", "/v1/messages", "/v1/completions")
     app = Starlette(routes=[Route(path, stub.answer, methods=["POST"]) for path in paths])
     with in_thread(app) as url:
         stub.url = f"{url}/v1"

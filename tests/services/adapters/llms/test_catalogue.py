@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+import config
 from core.errors import LLMUnavailableError
 from services.adapters.http import open_model_client
 from services.adapters.llms.catalogue import Catalogue
@@ -22,6 +24,7 @@ from services.llm_service import NO_WINDOW, WindowReply, known_window
 from tests.support.models.stub_llm import in_thread
 
 REPLIES = Path(__file__).parents[3] / "data" / "catalogues"
+WINDOWS = Path(config.__file__).parent / "model_windows.toml"
 KEY = "sk-never-told"
 
 
@@ -129,3 +132,82 @@ async def test_nonsense_tells_nothing(reply: Any) -> None:
 async def test_a_reply_without_an_end_is_left() -> None:
     with telling({"/v1/models": b" " * 8_000_001 + b"{}"}) as server, pytest.raises(LLMUnavailableError):
         await window(server, "m")
+
+
+RECORDED = ("openrouter", "later", "vllm", "mistral", "groq")
+FAMILIES = {
+    "openai": "openai", "anthropic": "anthropic", "deepseek": "deepseek", "qwen": "qwen",
+    "mistralai": "mistral", "google": "gemini", "meta-llama": "llama", "z-ai": "glm", "moonshotai": "kimi",
+    "bytedance-seed": "doubao", "tencent": "hunyuan", "baidu": "ernie", "minimax": "minimax",
+}  # fmt: skip
+"""Whoever made a model, as OpenRouter says it, and the table that has it."""
+LESS = {
+    ("openrouter", "qwen/qwen3-8b"): "without YaRN, as it is served by default, it reads 32,768",
+    ("groq", "qwen/qwen3-32b"): "the same",
+    ("openrouter", "qwen/qwen-plus"): "its dated versions read 131,072",
+    ("openrouter", "google/gemma-3-4b-it"): "the smallest of the family reads 32,768",
+    ("openrouter", "meta-llama/llama-4-maverick"): "others serve 131,072 (groq.json)",
+    ("openrouter", "meta-llama/llama-4-scout"): "the same",
+}
+MORE = {
+    "qwen/qwen3-235b-a22b-thinking-2507": "one host serves half of what the weights read, and tells it",
+    "deepseek/deepseek-r1-distill-llama-70b": "the same, a quarter of what others serve",
+    "meta-llama/Meta-Llama-3.1-8B-Instruct": "vLLM was started with so few, and tells it",
+}
+"""Where the table says less than half of what a recorded reply tells, or more, and why."""
+
+
+async def told(name: str) -> list[tuple[str, int]]:
+    """Each model of a recorded list, and the window that is read out of it."""
+    reply = documented(f"recorded/{name}")
+    with telling({"/v1/models": reply}) as server:
+        return [(each["id"], (await window(server, each["id"])).tokens) for each in reply["data"]]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+async def test_the_table_is_held_against_what_servers_told(name: str) -> None:
+    """Discriminates: a guess that a server would refuse, a model that nothing is known of, a guess
+    far too low, and a reason for one that is none."""
+    for model, tokens in await told(name):
+        guess = known_window(model)
+        assert guess > 0, model
+        assert (guess > tokens) == (model in MORE), (model, guess, tokens)
+        assert (2 * guess < tokens) == ((name, model) in LESS), (model, guess, tokens)
+
+
+def test_every_family_of_the_table_has_a_recorded_reply() -> None:
+    vendors = {each["id"].partition("/")[0] for each in documented("recorded/openrouter")["data"]}
+    assert {FAMILIES[vendor] for vendor in vendors} == set(tomllib.loads(WINDOWS.read_text("utf-8")))
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "tokens"),
+    [
+        ("openrouter", "minimax/minimax-m3", 524_288),
+        ("openrouter", "anthropic/claude-sonnet-4", 200_000),
+        ("openrouter", "z-ai/glm-5.2", 1_024_000),
+        ("openrouter", "baidu/ernie-4.5-vl-424b-a47b", 123_000),
+        ("later", "google/gemini-3-pro-image", 65_536),
+        ("vllm", "meta-llama/Meta-Llama-3.1-8B-Instruct", 8_096),
+        ("mistral", "open-mixtral-8x7b", 32_768),
+        ("groq", "moonshotai/kimi-k2-instruct-0905", 262_144),
+    ],
+)
+async def test_a_recorded_list_is_read_as_it_was_meant(name: str, model: str, tokens: int) -> None:
+    """Discriminates: what a model could read rather than what its host serves."""
+    assert dict(await told(name))[model] == tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "reply"),
+    [
+        ("ollama_gemma3", "gemma3:4b", WindowReply(2_048)),
+        ("ollama_gpt_oss", "gpt-oss:120b", WindowReply(131_072, final=False)),
+    ],
+)
+async def test_what_ollama_recorded_of_a_model(name: str, model: str, reply: WindowReply) -> None:
+    shown = documented(f"recorded/{name}")["show"]
+    with telling({"/v1/models": {"data": []}, "/api/show": shown, "/api/ps": {"models": []}}) as server:
+        assert await window(server, model) == reply
+    length = next(value for key, value in shown["model_info"].items() if key.endswith(".context_length"))
+    assert 0 < known_window(model) <= length
