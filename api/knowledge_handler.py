@@ -317,7 +317,8 @@ class KnowledgeHandler:
         self, turn: Turn, session: Session, request: TurnRequest, *, is_retry: bool
     ) -> None:
         """The turn with its images, and that its session goes on. Raises StoreUnavailableError."""
-        await self._images.files.keep(turn.turn_id, request.images)
+        if request.images:
+            await self._images.files.keep(turn.turn_id, request.images)
         if is_retry:  # what was summed up of its first run is no longer what it says
             await self._pipeline.summaries.forget(turn.session_id, turn.owner, [turn.turn_id])
         failures = await asyncio.gather(  # their changes share a flush
@@ -325,8 +326,8 @@ class KnowledgeHandler:
             self._sessions.touch(session, request.question, turn.turn_id),
             return_exceptions=True,
         )
-        if failures[0] is None:
-            await self._images.files.settle(turn.turn_id, turn.images)
+        if failures[0] is None and turn.images:
+            await self._images.files.settle(turn.turn_id)
         failpoint("turn.begun")
         for failure in failures:
             if isinstance(failure, BaseException):

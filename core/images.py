@@ -129,10 +129,7 @@ def image_tokens(image: Image, *, anthropic: bool) -> int:
 
 
 def images_note(images: Sequence[Image], language: Language) -> str:
-    """What stands in the history for the images of an earlier question, which are not sent again; "" for
-    none."""
-    if not images:
-        return ""
+    """What stands in the history for the images of an earlier question, which are not sent again."""
     number = len(images)
     if language == "zh":
         return f"（这个问题附有 {number} 张图片，这里不再重发。）"

@@ -83,8 +83,8 @@ class SessionImporter:
                 for turn_id, each in images.items():
                     await self._images.files.keep(turn_id, each)
                 await self._write(session, turns)
-                for turn_id, each in images.items():
-                    await self._images.files.settle(turn_id, each)
+                for turn_id in images:
+                    await self._images.files.settle(turn_id)
             except BaseException:
                 with anyio.CancelScope(shield=True):
                     await self._images.files.erase(images)

@@ -20,8 +20,7 @@ from core.knowledge import Candidate
 from core.memory.episodes import EpisodeAsked
 from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
-from core.relevance.talk import Talk, talk_of
-from core.relevance.talk_model import TalkModel
+from core.relevance.talk import Talk, TalkModel, talk_of
 from core.tools import SEARCH_TOOL
 from services.conversation.episodes import Episodes
 from services.conversation.summaries import SummaryService

@@ -68,7 +68,7 @@ from config.settings import ServerSettings, Settings, StoreSettings
 from core.conversation.sessions import PersonaDraft, PersonaRules
 from core.errors import StartRefusedError, UnknownModelError
 from core.knowledge import SHARED_OWNER
-from core.relevance.talk_model import load_talk_model
+from core.relevance.talk import load_talk_model
 from core.tools import ToolSource
 from services.conversation.episodes import Episodes
 from services.conversation.images import QuestionImages

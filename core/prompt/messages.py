@@ -301,8 +301,10 @@ def _history_messages(turns: Iterable[Turn], part: Part) -> Iterator[Message]:
 
 def question_in_history(turn: Turn) -> str:
     """A turn's question, with a note in the place of its images."""
+    if not turn.images:
+        return turn.question
     note = images_note(turn.images, "zh" if is_mostly_chinese(turn.question) else "en")
-    return f"{turn.question}\n{note}" if note else turn.question
+    return f"{turn.question}\n{note}"
 
 
 def answer_in_history(turn: Turn) -> str:

@@ -1,4 +1,4 @@
-"""Learn core/relevance/talk_model.py from phrases written for it and from public sets of questions.
+"""Learn the model of core/relevance/talk.py from phrases written for it and from public sets of questions.
 
     python -m scripts.training.talk --sets FOLDER --cache FOLDER
 
@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from core.relevance.features import Matrix
 from core.relevance.query import embedded_part
-from core.relevance.talk import MAX_TALK_CHARS, Talk, talk_of
-from core.relevance.talk_model import FEATURES, text_features
+from core.relevance.talk import FEATURES, MAX_TALK_CHARS, Talk, talk_of, text_features
 from scripts.evaluation.in_process import open_services
 from scripts.evaluation.sets import load_set
 from scripts.training.fit import newton

@@ -87,13 +87,11 @@ class ImageFiles:
 
         Raises DiskFullError, StoreUnavailableError; then nothing of them is there.
         """
-        if images:
-            await asyncio.to_thread(self._keep, turn_id, images)
+        await asyncio.to_thread(self._keep, turn_id, images)
 
-    async def settle(self, turn_id: str, images: Sequence[object]) -> None:
+    async def settle(self, turn_id: str) -> None:
         """The turn that they belong to is stored."""
-        if images:
-            await asyncio.to_thread(self._settle, turn_id)
+        await asyncio.to_thread(self._settle, turn_id)
 
     async def read(self, turn_id: str, images: Sequence[Image], number: int = 0) -> list[ImageData]:
         """All of a turn in their order, or the `number`th; those whose file is missing are left out."""

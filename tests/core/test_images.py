@@ -27,7 +27,6 @@ def test_tokens_are_the_more_of_what_the_families_count(
     assert image_tokens(image(width, height), anthropic=True) == claude
 
 
-def test_the_note_is_in_the_question_s_language_and_absent_without_images() -> None:
-    assert images_note((), "zh") == ""
+def test_the_note_is_in_the_language_it_is_asked_for() -> None:
     assert "2 张" in images_note((image(1, 1), image(1, 1)), "zh")
     assert images_note((image(1, 1),), "en").startswith("(1 image came")

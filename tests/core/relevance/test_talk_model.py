@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.relevance.talk import Talk, talk_of
-from core.relevance.talk_model import FEATURES, TalkModel, load_talk_model, text_features
+from core.relevance.talk import FEATURES, Talk, TalkModel, load_talk_model, talk_of, text_features
 from services.adapters.e5.embedding import NAME, BundledEmbedding
 from tests.core.relevance.test_talk import PHRASES
 

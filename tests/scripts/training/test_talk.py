@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from core.relevance.talk import Talk
-from core.relevance.talk_model import FEATURES
+from core.relevance.talk import FEATURES, Talk
 from scripts.training.talk import DOCUMENTS, Examples, figures, fit_kinds, fit_talk, phrases, write
 
 DIMENSION = 16

@@ -32,7 +32,7 @@ async def test_what_was_begun_and_has_no_turn_goes_and_the_rest_stays(tmp_path: 
     lost, stored, settled, fresh = (str(uuid.uuid4()) for _ in range(4))
     for turn_id in (lost, stored, settled):
         await files.keep(turn_id, [data()])
-    await files.settle(settled, [data()])
+    await files.settle(settled)
     now = time.time() + 1
     assert await files.sweep(only(stored), now) == 1
     assert await files.find([lost, stored, settled]) == (2, 2)
