@@ -90,7 +90,7 @@ def answer(
     `scope` is what the search was limited to, as the prompt says it.
     """
     asked = prompt.question
-    passages = parse_knowledge(prompt.knowledge)
+    passages: Sequence[Passage] = parse_knowledge(prompt.knowledge)
     chinese = is_mostly_chinese(asked)
     if not passages:
         if still_reading:
