@@ -283,9 +283,13 @@ def _is_sum(text: str) -> bool:
 
 FEATURES = ("chars", "own_words", "identifier", "asks", "digit", "covered", "says", "says_covered")
 _DIGIT = re.compile(r"\d")
-# whoever or whatever is neither of the two who talk is what documents are about; so is one more (那快速呢)
+# whoever or whatever is neither of the two who talk is what documents are about; so is one more (那快速呢,
+# and read-write?), unless it is another form (and in French? and shorter?)
 _OTHERS = re.compile(
-    r"[他她它牠]|^那(?!.*[你您点點]).{1,20}呢|\b(?:he|she|him|his|hers?|they|them|theirs?)\b", re.IGNORECASE
+    r"^\W*(?:and|what about|how about)\b"
+    r"(?!.*\b(?:you\w*|in|now|again|then|that|this|it|so|more|less|\w+er)\b).{1,40}\?|"
+    r"[他她它牠]|^那(?!.*[你您点點]).{1,20}呢|\b(?:he|she|him|his|hers?|they|them|theirs?)\b",
+    re.IGNORECASE,
 )
 
 
@@ -345,7 +349,7 @@ class TalkModel:
     def talk_of(self, text: str, vector: Sequence[float], *, has_answer: bool) -> Talk | None:
         """None for a question, and whenever that is not sure. A request about the conversation counts only
         where it has an answer to refer to."""
-        if len(text) > MAX_TALK_CHARS or _OTHERS.search(text) or asks_how(text):
+        if len(text) > MAX_TALK_CHARS or _OTHERS.search(text) or asks_how(text) or asks_whether(text):
             return None
         if not self.is_talk(text, vector):
             return None
