@@ -8,16 +8,19 @@ import pytest
 from tests.support.servers.commands import python
 
 DEFERRED = "import sys; from config.deferred import defer_packages, import_foreign; defer_packages(); "
-IS_WHOLE = "print('llama_index.core.indices.base' in sys.modules, 'sqlalchemy' in sys.modules)"
+NOT_AT_THE_START = ("llama_index.core.indices.base", "sqlalchemy", "grpc", "mcp", "jsonschema")
 
 
 @pytest.mark.slow("an interpreter of its own")
-def test_the_models_and_readers_are_imported_without_every_index_and_sqlalchemy() -> None:
+def test_a_start_imports_no_index_no_sqlalchemy_no_client_of_qdrant_and_nothing_of_mcp() -> None:
     """Discriminates: a start that waits for parts that no question uses, an import of the server's that asks
-    for them, and a model whose callbacks do."""
-    modules = "api.wiring.parts, services.retrieval.reranking, services.adapters.readers.documents"
-    makes_a_model = "from services.models.extractive import ExtractiveLLM; ExtractiveLLM(); "
-    assert python(f"{DEFERRED} import {modules}; {makes_a_model} {IS_WHOLE}").stdout == "False False\n"
+    for them, and a model whose callbacks do; and the SDK of MCP, which is for a table of tools, or for the
+    first request of an agent."""
+    adapters = "services.adapters.edge.client, services.adapters.readers.documents"
+    imports = f"import routes.server, api.wiring.assembly, {adapters}"
+    makes_a_model = "from services.models.extractive import ExtractiveLLM; ExtractiveLLM()"
+    asks = f"print([name for name in {NOT_AT_THE_START} if name in sys.modules])"
+    assert python(f"{DEFERRED} {imports}; {makes_a_model}; {asks}").stdout == "[]\n"
 
 
 @pytest.mark.slow("an interpreter of its own")
@@ -49,13 +52,17 @@ def test_where_it_is_loaded_already_nothing_changes() -> None:
 
 
 @pytest.mark.slow("an interpreter of its own")
-def test_the_embedded_store_loads_no_client_and_a_server_gets_its_own() -> None:
-    """Discriminates: gRPC and every client in a process that asks no server: 11 MB, a fifth of a second."""
+def test_a_server_gets_its_client_and_the_models_are_those_of_the_embedded_store() -> None:
+    """Discriminates: models that exist twice, and models that are not complete when they are first made."""
     embedded = (
-        "import services.adapters.edge.client, services.store.collections; print('grpc' in sys.modules); "
+        "from qdrant_client.http.models import models as ours; "
+        "made = ours.Filter(must=[ours.FieldCondition(key='k', match=ours.MatchValue(value=1))]); "
     )
     server = (
         "from qdrant_client import AsyncQdrantClient, models; from qdrant_client.http import models as same; "
     )
-    shown = "print('grpc' in sys.modules, AsyncQdrantClient.__name__, models.Record is same.Record)"
-    assert python(DEFERRED + embedded + server + shown).stdout == "False\nTrue AsyncQdrantClient True\n"
+    shown = (
+        "print(made.must[0].match.value, AsyncQdrantClient.__name__, "
+        "models.Filter is same.Filter, same.Filter is ours.Filter)"
+    )
+    assert python(DEFERRED + embedded + server + shown).stdout == "1 AsyncQdrantClient True True\n"

@@ -25,6 +25,10 @@ OWN = Path(sys.prefix) / "clients" / "bin" / "python"
 WITH_FOLLOW_UP = ("openai_stream.py", "langchain_chat.py", "llama_index_like.py")
 FILES = sorted(file.name for file in CLIENTS.iterdir())
 FRAMEWORKS = [file for file in FILES if file.startswith(("langchain", "llama_index"))]
+BY_SDK = pytest.mark.full("loads a framework to see what OpenAI's SDK shows, too")
+of_each = pytest.mark.parametrize(
+    "file", [pytest.param(file, marks=[BY_SDK] if file in FRAMEWORKS else []) for file in FILES]
+)
 LEAVE = "# Annual leave\n\nEvery employee has fifteen days of annual leave a year."
 QUESTION = "How many days of annual leave does an employee have?"
 
@@ -57,7 +61,7 @@ async def run(url: str, file: str, key: str) -> tuple[int, str]:
     return process.returncode or 0, printed.decode()
 
 
-@pytest.mark.parametrize("file", FILES)
+@of_each
 async def test_a_sample_prints_the_answer_and_its_follow_up_is_in_the_same_session(
     url: str, file: str
 ) -> None:
@@ -69,12 +73,7 @@ async def test_a_sample_prints_the_answer_and_its_follow_up_is_in_the_same_sessi
     assert session["turn_count"] == (2 if file in WITH_FOLLOW_UP else 1)
 
 
-BY_SDK = pytest.mark.full("loads a framework to see what OpenAI's SDK says")
-
-
-@pytest.mark.parametrize(
-    "file", [pytest.param(file, marks=[BY_SDK] if file in FRAMEWORKS else []) for file in FILES]
-)
+@of_each
 async def test_a_wrong_key_ends_it_with_an_error(url: str, file: str) -> None:
     code, printed = await run(url, file, "mallory")
     assert code != 0

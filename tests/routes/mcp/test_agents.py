@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -151,10 +150,3 @@ async def test_a_request_without_a_key_or_from_another_site_is_refused(server: S
         rebound = {**key, "host": "elsewhere.test"}
         assert (await http.post("/mcp", json=HELLO, headers=rebound)).status_code == 400
         assert (await http.post("/mcp", json=HELLO, headers=key)).status_code == 200
-
-
-async def test_the_sdk_is_imported_with_the_first_request_and_not_at_the_start() -> None:
-    """Every start would wait for it."""
-    code = "import sys, routes.app; sys.exit('mcp' in sys.modules)"
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
-    assert await process.wait() == 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 Command = tuple[str, ...]
 # The tests of a file share a server and a browser. Two cores; a third worker works while others wait.
-TOGETHER = ("-n", "3", "--dist", "loadfile")
+TOGETHER = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "tests.support.suite.order")
 
 
 @dataclass(frozen=True, slots=True)
