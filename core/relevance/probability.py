@@ -141,9 +141,25 @@ def read_levels(read: Mapping[str, Mapping[str, float]]) -> Levels:
 
 
 def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficients) -> list[Candidate]:
-    """The candidates with their probability, in the order given; about 3 ms for 20 of them."""
-    if not candidates:
-        return []
+    """The candidates with their probability, in the order given; about 3 ms for 20 of them.
+
+    Those that no list found, the nearest of another language, count only where none of the others is sure:
+    beside its translation a passage's probability would be another.
+    """
+    found = [each for each in candidates if _was_found(each)]
+    if 0 < len(found) < len(candidates):
+        judged = _judged(query, found, coefficients)
+        if max(candidate.probability for candidate in judged) >= SURE:
+            rest = iter(judged)
+            return [next(rest) if _was_found(each) else replace(each, probability=0.0) for each in candidates]
+    return _judged(query, candidates, coefficients) if candidates else []
+
+
+def _was_found(candidate: Candidate) -> bool:
+    return candidate.dense_rank is not None or candidate.sparse_rank is not None
+
+
+def _judged(query: Query, candidates: Sequence[Candidate], coefficients: Coefficients) -> list[Candidate]:
     features = Features(query, candidates, coefficients.levels)
     learnt = coefficients.tokens
     tokens = token_rows(query, candidates, features.abroad, learnt.levels) if learnt else None

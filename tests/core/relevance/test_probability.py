@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from core.knowledge import Candidate, Chunk, FormMatch
 from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, QUESTION_FEATURES
 from core.relevance.probability import (
+    SURE,
     Coefficients,
     Feature,
     Linear,
@@ -325,3 +326,18 @@ def test_without_the_tokens_of_one_candidate_all_are_judged_as_before_there_were
         assert [each.probability for each in judge(asked, mixed, E5)] == before
     assert [each.probability for each in judge(query, signed, E5)] != before
     assert judge(query, signed, ANY)[0].probability == judge(query, texts, ANY)[0].probability
+
+
+def test_what_no_list_found_counts_only_where_nothing_that_was_found_is_sure() -> None:
+    """Discriminates: a translation that lowers or passes a sure passage; one that is never judged."""
+    own = candidate("每年的费用是九十元，一月初付清", rank=1, dense=0.92)
+    others = [candidate(f"第 {at} 条：停车场在楼下", rank=at, dense=0.8) for at in range(2, 12)]
+    abroad = replace(candidate("The yearly fee is 90 yuan.", dense=0.9), dense_rank=None, sparse_rank=None)
+    question = ask("每年的费用是多少？")
+    alone = judge(question, [own, *others], E5)
+    assert alone[0].probability >= SURE
+    both = judge(question, [abroad, own, *others], E5)
+    assert [each.probability for each in both] == [0.0, *(each.probability for each in alone)]
+    unsure = judge(question, [abroad, *others], E5)
+    assert max(each.probability for each in judge(question, others, E5)) < SURE
+    assert unsure[0].probability == max(each.probability for each in unsure) > 0
