@@ -350,6 +350,12 @@ async def test_a_process_that_is_no_longer_waited_for_is_ended_all_the_same() ->
 # Started before the server is imported.
 
 
+def begun(settings: StoreSettings) -> list[psutil.Process]:
+    """The store processes of this folder alone: servers of other tests may be children here, too."""
+    running = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
+    return [each for each in running if str(settings.embedded) in each.cmdline()]
+
+
 @pytest.fixture
 async def stored(tmp_path: Path) -> StoreSettings:
     settings = StoreSettings(data_dir=tmp_path)
@@ -363,7 +369,7 @@ async def test_a_process_that_was_started_early_is_the_one_that_opens_the_store(
     stored: StoreSettings,
 ) -> None:
     begin_store(stored)
-    (early,) = psutil.Process().children()
+    (early,) = begun(stored)
     async with open_edge_client(stored.embedded) as client:
         assert client.process_id == early.pid
         assert await all_numbers(client) == [1]
@@ -373,7 +379,7 @@ async def test_a_process_that_was_started_early_is_the_one_that_opens_the_store(
 
 async def test_one_that_was_killed_before_it_was_taken_refuses_the_start(stored: StoreSettings) -> None:
     begin_store(stored)
-    (early,) = psutil.Process().children()
+    (early,) = begun(stored)
     early.kill()
     with pytest.raises(StartRefusedError, match="ended while it was starting"):
         async with open_edge_client(stored.embedded):
@@ -382,7 +388,7 @@ async def test_one_that_was_killed_before_it_was_taken_refuses_the_start(stored:
 
 def test_nothing_is_started_where_no_store_is(tmp_path: Path) -> None:
     begin_store(settings := StoreSettings(data_dir=tmp_path))
-    assert psutil.Process().children() == []
+    assert begun(settings) == []
     assert not settings.embedded.exists()
 
 
@@ -393,7 +399,7 @@ async def test_nothing_is_started_where_another_may_take_its_place(
     """Discriminates: a folder that is renamed while its store is open."""
     (stored.data_dir / f"{stored.embedded.name}.{beside}").mkdir()
     begin_store(stored)
-    assert psutil.Process().children() == []
+    assert begun(stored) == []
 
 
 async def test_what_nobody_takes_ends_with_its_server_and_leaves_the_store(stored: StoreSettings) -> None:
