@@ -27,11 +27,9 @@ from core.relevance.features import (
     Level,
     Levels,
     Matrix,
-    identifiers,
-    shares,
     token_rows,
 )
-from core.relevance.query import Query, parts_of
+from core.relevance.query import Query, identifiers, parts_of, shares
 
 ANY_EMBEDDING = "any"
 SCORED = ("score", *TOKEN_FEATURES)

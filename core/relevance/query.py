@@ -1,5 +1,5 @@
-"""A question in the forms it is searched with, how far it leans on what was asked before, and how the
-rankings of its forms are fused."""
+"""A question in the forms it is searched with, how far it leans on what was asked before, which part numbers
+and codes it is about, and how the rankings of its forms are fused."""
 
 from __future__ import annotations
 
@@ -232,3 +232,78 @@ def _compared(question: str) -> list[str]:
         for name in ("a", "b", "rest")
     )
     return [f"{each.strip()} {rest}".strip() for each in (one, other)]
+
+
+# Part numbers and codes, which an embedding barely sees, and those that a follow-up points at.
+
+MOST_CODES = 16
+
+_WORD = re.compile(r"[A-Za-z0-9]+(?:[-_./:][A-Za-z0-9]+)*")
+_MANY_DIGITS = re.compile(r"\d{4}")
+_YEAR = r"(?:1\d|20)\d\d"
+_NO_CODE = re.compile(
+    rf"{_YEAR}(?:[-/.]\d{{1,2}}){{0,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]{_YEAR}|{_YEAR}[-/]{_YEAR}|\d+(?:st|nd|rd|th|s)"
+)
+_LONGEST = 64
+
+
+def identifiers(text: str) -> tuple[str, ...]:
+    """Those of a text, in lower case, each once, in its order: words with four digits in a row that are no
+    year or date, and words of letters with at least two digits that are no ordinal."""
+    names: dict[str, None] = {}
+    for match in _WORD.finditer(text):
+        word = match.group().lower()
+        if _is_identifier(word):
+            names[word] = None
+            if len(names) == MOST_CODES:
+                break
+    return tuple(names)
+
+
+def shares(names: tuple[str, ...], texts: list[str]) -> list[float]:
+    """Which share of the identifiers each text has, 0…1, as whole words."""
+    if not names:
+        return [0.0] * len(texts)
+    patterns = [re.compile(rf"(?<![a-z0-9]){re.escape(code)}(?![a-z0-9])") for code in names]
+    lowered = [text.lower() for text in texts]
+    return [sum(bool(pattern.search(text)) for pattern in patterns) / len(names) for text in lowered]
+
+
+def _is_identifier(word: str) -> bool:
+    if len(word) > _LONGEST or _NO_CODE.fullmatch(word):
+        return False
+    digits = sum(char.isdigit() for char in word)
+    mixed = digits >= 2 and any(char.isalpha() for char in word)
+    return mixed or _MANY_DIGITS.search(word) is not None
+
+
+# Where an answer's names stand that a follow-up points at: the first of them, the second, the last.
+_PLACES = (
+    (0, r"第一|前者|[前头][面一][那这一]?个|\bformer\b|\bfirst\b"),
+    (1, r"第二|\bsecond\b"),
+    (2, r"第三|\bthird\b"),
+    (-1, r"最后|后者|后面[那这一]?个|\blatter\b|\blast one\b"),
+)
+_PLACE = tuple((place, re.compile(words, re.IGNORECASE)) for place, words in _PLACES)
+_IT = re.compile(r"[它其]|\b(?:it|its|they|them|their|that one|this one)\b", re.IGNORECASE)
+_WHICH = re.compile(r"哪|什么|谁|有没有|\b(?:which|what|who|any)\b", re.IGNORECASE)
+MOST_CARRIED = 3
+
+
+def carried(question: str, last: str, answer: str) -> str:
+    """The names (part numbers, rooms, codes) of the last answer that a question which leans on it is about.
+
+    The one it points at (the second one, 最后那个), or, where the last question asked which it is, those that
+    it did not name itself; "" for most questions.
+    """
+    names = [
+        answer[at : at + len(name)] for name in identifiers(answer) if (at := answer.lower().find(name)) >= 0
+    ]
+    if not names or not follow_up_weight(question):
+        return ""
+    place = next((place for place, words in _PLACE if words.search(question)), None)
+    if place is not None:
+        return names[place] if len(names) > 1 and place < len(names) else ""
+    new = [name for name in names if name.lower() not in last.lower()]
+    asked_which = _IT.search(question) and _WHICH.search(last)
+    return " ".join(new) if asked_which and len(new) <= MOST_CARRIED else ""

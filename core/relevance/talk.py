@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from core.relevance.features import Matrix, identifiers
-from core.relevance.query import own_words
+from core.relevance.features import Matrix
+from core.relevance.query import identifiers, own_words
 from core.text import fold_width
 
 MAX_TALK_CHARS = 120  # a longer text has something to say

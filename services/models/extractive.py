@@ -19,9 +19,8 @@ from core.prompt.messages import (
     scope_in_prompt,
 )
 from core.prompt.nearest import Nearest, nearest_in
-from core.relevance.features import carried
 from core.relevance.probability import SURE
-from core.relevance.query import Query, QueryForm, follow_up_weight, joined_wordings, parts_of
+from core.relevance.query import Query, QueryForm, carried, follow_up_weight, joined_wordings, parts_of
 from core.relevance.sparse import SparseTerms
 from core.text import holds_chinese, is_mostly_chinese
 from services.models.lean import LeanLLM

@@ -14,37 +14,9 @@ from core.relevance.features import (
     USUAL_OVERLAP,
     Features,
     Level,
-    carried,
 )
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
-
-ROOMS = "有：MR-302 容纳 28 人；最大的是多功能厅 MR-501，容纳 150 人。"
-
-
-@pytest.mark.parametrize(
-    ("question", "last", "answer", "expected"),
-    [
-        ("最后那个要找谁批？", "还有更大的吗", ROOMS, "MR-501"),
-        ("第一个呢？", "还有更大的吗", ROOMS, "MR-302"),
-        ("第三个呢？", "还有更大的吗", ROOMS, ""),
-        ("第一个用到哪天为止？", "有哪些优惠码？", "有 TRAIL26 和 HIKE26。", "TRAIL26"),
-        ("What does the second one cost?", "Which vaccines?", "VX-106 and VX-106P.", "VX-106P"),
-        ("and the latter?", "Which vaccines?", "VX-106 and VX-106P.", "VX-106P"),
-        ("How much storage does it have?", "Which gateways have two supplies?", "The GW-820 has.", "GW-820"),
-        ("What does it weigh?", "How is the GW-820 powered?", "By two supplies, PS-24 each.", ""),
-        ("What does it weigh?", "Which supply fits the GW-820?", "The GW-820 takes the PS-24.", "PS-24"),
-        ("and the typhoid one?", "How many doses is hepatitis B?", "VX-103 takes 3 doses.", ""),
-        ("What does it cost?", "Which ones?", "A-101, A-102, A-103 and A-104.", ""),
-        ("How long are gateways warranted?", "Which gateways have two supplies?", "The GW-820 has.", ""),
-        ("What does it cost?", "Which ones?", "None.", ""),
-    ],
-)
-def test_a_follow_up_is_about_the_names_of_the_last_answer_that_it_points_at(
-    question: str, last: str, answer: str, expected: str
-) -> None:
-    """Discriminates: names of the last question; all of an answer that describes; a place beyond them."""
-    assert carried(question, last, answer) == expected
 
 
 def ask(question: str, *previous: str, last_answer: str = "") -> Query:

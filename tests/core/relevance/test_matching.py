@@ -11,14 +11,11 @@ from core.relevance.features import (
     MAX_REPEATS,
     MAX_TERMS,
     MAX_TEXT_CHARS,
-    MOST_CODES,
     Hits,
     QuestionWords,
     covered_nearby,
-    identifiers,
-    shares,
 )
-from core.relevance.query import Query, QueryForm
+from core.relevance.query import MOST_CODES, Query, QueryForm, identifiers, shares
 from core.relevance.sparse import encode_query, folded, is_cjk, word_pieces, words_of
 
 ASKED, BEFORE, ALL_BEFORE, ANSWER = range(4)
