@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 
 from core.text import fold_width
 
@@ -22,6 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 END_US = 253_402_300_800_000_000  # the year 10000, where datetime ends
 _DAY_US = 86_400_000_000
 MAX_EXPIRE_DAYS = 36_500
+READ_QUESTIONS = 512  # those of running conversations: each is looked at again in every later turn
 _ZULU = re.compile(r"\s*(?:z|utc|gmt)$", re.IGNORECASE)
 
 
@@ -317,6 +319,7 @@ _DAY_WORDS = (
 )
 
 
+@lru_cache(maxsize=READ_QUESTIONS)
 def dates_in(question: str, today: date) -> tuple[str, ...]:
     """ISO 8601 days, months and years, each once: those named outright first, in the order of the question,
     then those that `today` makes clear (去年, last month).

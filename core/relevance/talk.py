@@ -74,7 +74,9 @@ def talk_of(text: str) -> Talk | None:
     spoken = _spoken(text)
     if not spoken:
         return Talk.CLOSING if _SMILEY.search(text) else None
-    kinds = [kind for kind, phrases in _phrases().items() if _is_covered(spoken, phrases)]
+    table = _table()
+    standing = table.standing(spoken)
+    kinds = [kind for kind, phrases in table.kinds.items() if _is_covered(standing, phrases)]
     if not kinds or (kinds[-1] is Talk.CLOSING and _ASKS.search(text)):  # hm? wants to know more
         return None
     return None if kinds[-1].needs_answer and asks_how(text) else kinds[-1]
@@ -132,33 +134,51 @@ def _spoken(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Phrases:
-    """Those that say a kind of talk, all that may stand in it, and how long these are, by their first
-    character."""
+    """Those that say a kind of talk, and all that may stand in it."""
 
     says: frozenset[str]
     all: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The phrases by kind; those of any kind, and how long these are, by their first character."""
+
+    kinds: Mapping[Talk, _Phrases]
+    any: frozenset[str]
     lengths: Mapping[str, list[int]]
 
-    def at(self, spoken: str, at: int) -> Iterator[tuple[int, bool]]:
-        """Where the phrases that stand here end, behind the blank, and whether they say the kind."""
+    def standing(self, spoken: str) -> Standing:
+        return [list(self._at(spoken, at)) for at in range(len(spoken))]
+
+    def _at(self, spoken: str, at: int) -> Iterator[tuple[int, str]]:
+        if at and _cuts_word(spoken, at):
+            return
         for length in self.lengths.get(spoken[at], ()):
             phrase, end = spoken[at : at + length], at + length
-            if end <= len(spoken) and phrase in self.all and not _cuts_word(spoken, end):
-                yield end + (spoken[end : end + 1] == " "), phrase in self.says
+            if end <= len(spoken) and phrase in self.any and not _cuts_word(spoken, end):
+                yield end + (spoken[end : end + 1] == " "), phrase
+
+
+Standing = Sequence[Sequence[tuple[int, str]]]
+"""By place in a text, the phrases of any kind that stand there, each behind the place where it ends (and the
+blank): looked for once for all kinds."""
 
 
 def _cuts_word(spoken: str, end: int) -> bool:
     return spoken[end - 1 : end + 1].isascii() and spoken[end - 1 : end + 1].isalnum() and end < len(spoken)
 
 
-def _is_covered(spoken: str, phrases: _Phrases) -> bool:
+def _is_covered(standing: Standing, phrases: _Phrases) -> bool:
     """From end to end, by at least one that says the kind."""
     reached = {(0, False)}
-    for at in range(len(spoken)):
+    for at, here in enumerate(standing):
         for is_named in (False, True):
             if (at, is_named) in reached:
-                reached.update((end, is_named or says) for end, says in phrases.at(spoken, at))
-    return (len(spoken), True) in reached
+                reached.update(
+                    (end, is_named or phrase in phrases.says) for end, phrase in here if phrase in phrases.all
+                )
+    return (len(standing), True) in reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +195,14 @@ def coverage(text: str) -> Coverage:
     spoken = _spoken(text[:MAX_TALK_CHARS])
     if not spoken:
         return Coverage(0.0, 0.0, 0.0)
+    table = _table()
+    standing = table.standing(spoken)
     # the day it is, is asked for in many a question to the documents, too
-    shares = [_covered(spoken, phrases) for kind, phrases in _phrases().items() if kind is not Talk.TODAY]
+    kinds = [phrases for kind, phrases in table.kinds.items() if kind is not Talk.TODAY]
+    # most kinds have no phrase of their own here, and so the same
+    shares = [
+        _covered(len(spoken), stretches) for stretches in {_stretches(standing, kind) for kind in kinds}
+    ]
     return Coverage(
         max(every for every, _ in shares),
         max(says for _, says in shares),
@@ -184,30 +210,48 @@ def coverage(text: str) -> Coverage:
     )
 
 
-def _covered(spoken: str, phrases: _Phrases) -> tuple[float, float]:
+Stretches = tuple[tuple[int, int, bool], ...]
+"""Of one kind's phrases: begin, end, and whether it says the kind; in the order of their begin."""
+
+
+def _stretches(standing: Standing, phrases: _Phrases) -> Stretches:
+    return tuple(
+        (at, end, phrase in phrases.says)
+        for at, here in enumerate(standing)
+        for end, phrase in here
+        if phrase in phrases.all
+    )
+
+
+def _covered(length: int, stretches: Stretches) -> tuple[float, float]:
     """The most characters that phrases cover which do not overlap, as a share: of all, and of those that say
     the kind."""
-    most, saying = [0] * (len(spoken) + 1), [0] * (len(spoken) + 1)
-    for at in range(len(spoken)):
-        most[at + 1] = max(most[at], most[at + 1])
-        saying[at + 1] = max(saying[at], saying[at + 1])
-        if at and _cuts_word(spoken, at):
-            continue
-        for end, says in phrases.at(spoken, at):
-            most[end] = max(most[end], most[at] + end - at)
-            saying[end] = max(saying[end], saying[at] + (end - at if says else 0))
-    return most[-1] / len(spoken), saying[-1] / len(spoken)
+    most, saying = [0] * (length + 1), [0] * (length + 1)
+    done = 0
+    for at, end, says in (*stretches, (length, length, False)):
+        for place in range(done, at):
+            most[place + 1] = max(most[place], most[place + 1])
+            saying[place + 1] = max(saying[place], saying[place + 1])
+        done = at
+        most[end] = max(most[end], most[at] + end - at)
+        saying[end] = max(saying[end], saying[at] + (end - at if says else 0))
+    return most[-1] / length, saying[-1] / length
 
 
 @lru_cache(maxsize=1)
-def _phrases() -> Mapping[Talk, _Phrases]:
-    """By kind; about 22,000 short strings, 30 ms, made when the first text is looked at."""
+def _table() -> _Table:
+    """About 22,000 short strings, 30 ms, made when the first text is looked at."""
     read = tomllib.loads(files("core.relevance").joinpath("talk.toml").read_text(encoding="utf-8"))
     words = {name: tuple(_split(text)) for name, text in read["words"].items()}
     weightless = {phrase for text in read["weightless"].values() for phrase in _expanded(text, words)}
     for polite in (Talk.GREETING, Talk.THANKS, Talk.CLOSING):
         weightless.update(*(_expanded(text, words) for text in read[polite]["says"].values()))
-    return {kind: _of_kind(read[kind], weightless, words) for kind in Talk if kind in read}
+    kinds = {kind: _of_kind(read[kind], weightless, words) for kind in Talk if kind in read}
+    phrases = frozenset[str]().union(*(kind.all for kind in kinds.values()))
+    lengths: dict[str, set[int]] = {}
+    for phrase in phrases:
+        lengths.setdefault(phrase[0], set()).add(len(phrase))
+    return _Table(kinds, phrases, {first: sorted(each) for first, each in lengths.items()})
 
 
 def _of_kind(
@@ -215,11 +259,7 @@ def _of_kind(
 ) -> _Phrases:
     says = frozenset(phrase for text in table["says"].values() for phrase in _expanded(text, words))
     beside = {phrase for text in table.get("beside", {}).values() for phrase in _expanded(text, words)}
-    phrases = says | beside | weightless
-    lengths: dict[str, set[int]] = {}
-    for phrase in phrases:
-        lengths.setdefault(phrase[0], set()).add(len(phrase))
-    return _Phrases(says, phrases, {first: sorted(each) for first, each in lengths.items()})
+    return _Phrases(says, says | beside | weightless)
 
 
 def _split(text: str) -> Iterator[str]:
