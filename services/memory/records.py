@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 from cachetools import LRUCache
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from core.memory.gate import NAME, statement_of
 from core.memory.record import Memory, MemoryType
@@ -34,6 +34,7 @@ log = structlog.get_logger()
 DENSE = "dense"
 OWNERS_KNOWN = 10_000
 _SWITCHES = uuid.UUID("7d0c3f52-3f0a-4d6a-8b7e-5d7a3c1e9f10")
+_MEMORY = TypeAdapter(Memory)
 _IS_SWITCH = equals("is_switch", True)
 _IS_INSTRUCTION = equals("type", MemoryType.INSTRUCTION.value)
 
@@ -276,24 +277,6 @@ class MemoryRecords:
         return ForgottenMemories(deleted, changed)
 
 
-class _Payload(BaseModel):
-    """An earlier version wrote `text` for the content, and nothing beside owner, session, turns and time."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-    owner: str
-    content: str = Field(validation_alias=AliasChoices("content", "text"))
-    type: MemoryType = Field(MemoryType.FACT, strict=False)
-    turn_ids: list[str] = []
-    session_id: str = ""
-    created_us: int = 0
-    valid_from: int = 0
-    valid_until: int | None = None
-    superseded_by: str | None = None
-    last_used_us: int = 0
-    uses: int = 0
-
-
 def _point(memory: Memory, vector: Sequence[float] | None) -> Point:
     statement = statement_of(memory.content)
     named: dict[str, Any] = {} if vector is None else {DENSE: list(vector)}
@@ -336,10 +319,11 @@ def _left(record: Record, erased: frozenset[str]) -> list[str]:
 
 
 def _read(record: Record | ScoredPoint) -> Memory | None:
+    """An earlier version wrote `text` for the content, and nothing beside owner, session, turns and time."""
+    payload = record.payload or {}
+    content = payload.get("content", payload.get("text"))
     try:
-        stored = _Payload.model_validate(record.payload or {})
+        return _MEMORY.validate_python({**payload, "memory_id": str(record.id), "content": content})
     except ValidationError as error:
         log.warning("memory_unreadable", memory_id=str(record.id), errors=error.error_count())
         return None
-    fields = stored.model_dump() | {"turn_ids": tuple(stored.turn_ids)}
-    return Memory(memory_id=str(record.id), **fields)

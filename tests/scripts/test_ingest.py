@@ -56,6 +56,8 @@ class Handler(BaseHTTPRequestHandler):
         if "busy" in text and self.server.busy:
             self.server.busy -= 1
             self._answer(503, {"error": {"message": "busy"}}, {"Retry-After": "0"})
+        elif "locked" in text:
+            self._answer(401, {"error": {"message": "API key missing or wrong."}})
         elif "refuse" in text:
             self._answer(415, {"error": {"message": "It cannot be read."}})
         else:
@@ -161,6 +163,18 @@ def test_what_fails_is_named_with_its_reason_and_the_rest_is_added(
     assert captured.out == "added 1, already there 0, failed 2\n"
     for line in ("a.md: It cannot be read.", "b.md: The model failed."):
         assert line in captured.err
+
+
+def test_a_wrong_key_is_said_once_and_no_further_file_is_sent(
+    server: Documents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.md").write_text("locked")
+    (tmp_path / "b.md").write_text("fine")
+    assert run(server, tmp_path) == 1
+    assert not server.uploads
+    captured = capsys.readouterr()
+    assert captured.err.count("the server refuses (401): API key missing or wrong: set API_KEYS") == 1
+    assert "a.md" not in captured.err
 
 
 def test_a_path_a_date_or_a_tag_that_cannot_be_is_refused_before_anything_is_sent(
