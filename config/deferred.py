@@ -11,16 +11,17 @@ from types import ModuleType
 from typing import Any
 
 _WHOLE = "llama_index.core"
-_DEFERRED = tuple(f"{_WHOLE}{rest}" for rest in ("", ".indices", ".readers", ".postprocessor"))
-_CLIENT = "qdrant_client"
+_LLAMA_INDEX = tuple(f"{_WHOLE}{rest}" for rest in ("", ".indices", ".readers", ".postprocessor"))
+_QDRANT = ("qdrant_client", "qdrant_client.http")  # the latter completes 222 models, each of which can itself
 _loading = threading.RLock()
 
 
 def defer_packages() -> None:
     """Before anything imports one of them, later it does nothing: what they import for themselves is then
     imported when one of their own names is asked for."""
-    for name in (*(() if _WHOLE in sys.modules else _DEFERRED), *({_CLIENT} - sys.modules.keys())):
-        _defer(name)
+    for names in (_LLAMA_INDEX, _QDRANT):
+        for name in () if names[0] in sys.modules else names:
+            _defer(name)
 
 
 def import_foreign(name: str) -> ModuleType:
@@ -28,7 +29,7 @@ def import_foreign(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError:  # some parts can only be imported in LlamaIndex's own order
-        for package in _DEFERRED:
+        for package in _LLAMA_INDEX:
             getattr(import_module(package), "__all__", None)
         return import_module(name)
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.suite.order import MARKS
+from tests.support.suite.parts import PARTS
+
 ROOT = Path(__file__).parent.parent
 JUDGE = "import sys; from pathlib import Path; from tests.support.suite.judged import passes"
 FAILS_AT_FIRST = """
@@ -70,3 +73,12 @@ def test_a_slow_test_without_a_reason_is_listed(tmp_path: Path) -> None:
     listed = run.stdout.partition("without the marker slow(reason)")[2].partition("\n=")[0]
     assert "s test_it.py::test_slow" in listed
     assert "test_explained" not in listed
+
+
+def test_a_part_is_looked_for_in_the_files_that_name_its_mark() -> None:
+    """Discriminates: a mark that a file takes over from another one, so that its tests are left out."""
+    asked = {arguments[arguments.index("-m") + 1] for arguments in PARTS["full"].tests}
+    assert asked == set(MARKS)
+    others = [file for file in (ROOT / "tests").rglob("*.py") if not file.name.startswith("test_")]
+    naming = [file.stem for file in others if any(mark in file.read_text("utf-8") for mark in MARKS.values())]
+    assert naming == ["order"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from qdrant_client.http import models
+from qdrant_client.http.models import models
 
 from config.settings import StoreSettings
 from core.errors import StartRefusedError

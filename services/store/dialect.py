@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from qdrant_client.http import models
+from qdrant_client.http.models import models
 
 from core.errors import WenmaiError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from qdrant_client.http import models
+from qdrant_client.http.models import models
 
 from core.relevance.sparse import SparseTerms
 from services.store.dialect import Condition, Filter, PointSelector, SparseVector

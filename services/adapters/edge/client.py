@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec.msgpack import Decoder
 from pydantic_core import to_jsonable_python
-from qdrant_client.http import models
+from qdrant_client.http.models import models
 
 from core.errors import StartRefusedError, StoreUnavailableError
 from services.adapters.edge import convert, wire

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 from pydantic_core import to_jsonable_python
-from qdrant_client.http import models
+from qdrant_client.http.models import models
 
 from services.adapters.edge import wire
 from services.store.dialect import StoreRequestError, UnsupportedByStoreError

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
-from qdrant_client.http import models
+from qdrant_client.http.models import models
 
 from config.settings import StoreSettings
 from core.operations.archive import (

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 Command = tuple[str, ...]
 # The tests of a file share a server and a browser. Two cores; a third worker works while others wait.
-TOGETHER = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "tests.support.suite.order")
+ORDER = ("-p", "tests.support.suite.order")
+TOGETHER = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", *ORDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,6 @@ PARTS = {
         minutes=17,
         checks=(),
         beside=None,
-        tests=((*TOGETHER, "-m", "full and not alone"), ("-m", "alone")),
+        tests=((*TOGETHER, "-m", "full and not alone"), (*ORDER, "-m", "alone")),
     ),
 }
