@@ -97,12 +97,13 @@ class MemoryRelevance:
         self._weights = {term.text: term.weight for term in question_terms(question)}
         self._kinds = kinds_asked(question)
         self._of_self = bool(_SELF.search(_ONLY_ASKS.sub(" ", question)))
+        self._of_nobody = not _SELF.search(question)
         self._topics = [topic for topic in _TOPICS if self._of_self and topic.search(question)]
 
     def chances(self, searched: Sequence[tuple[Memory, float | None]]) -> list[float]:
         """The probabilities 0…1 of all that was searched for the question, each with its cosine."""
         best = max((cosine for _, cosine in searched if cosine is not None), default=0.0)
-        kinds = [self._is_of_kind(memory) for memory, _ in searched]
+        kinds = [self._is_of_kind(memory.content) for memory, _ in searched]
         # where what is asked for is there, the rest is not told only because the question is about the person
         of_self = self._of_self and not any(kinds)
         return [
@@ -125,15 +126,20 @@ class MemoryRelevance:
         total = meaning + KIND_WEIGHT * is_of_kind + person + INTERCEPT
         return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, total))))
 
-    def _is_of_kind(self, memory: Memory) -> bool:
-        statement = statement_of(memory.content)
+    def _is_of_kind(self, content: str) -> bool:
+        statement = statement_of(content) if self._kinds else None
         if statement is not None and statement.slot in self._kinds:
             return True
-        return any(topic.search(memory.content) for topic in self._topics)
+        return any(topic.search(content) for topic in self._topics)
 
     def _coverage(self, content: str) -> float:
+        """The share of the question's words. One that does not mention the person must name more than what
+        kind of thing the memory is of, or ask for nothing else: how a jammed printer is mended has nothing to
+        do with which one somebody uses."""
         possible = sum(self._weights.values())
         if not possible or is_mostly_chinese(content) != self._chinese:
             return 0.0
         shared = set(terms(content)) & self._weights.keys()
+        if self._of_nobody and len(shared) < len(self._weights) and (statement := statement_of(content)):
+            shared = shared if shared - set(terms(statement.attribute)) else set()
         return sum(self._weights[term] for term in shared) / possible
