@@ -27,6 +27,7 @@ SELF_WEIGHT = 2.9
 NOT_SELF_WEIGHT = -0.7
 INTERCEPT = -2.0
 THRESHOLD = 0.15
+LEAST_TOTAL = math.log(THRESHOLD / (1 - THRESHOLD))
 UNKNOWN_LEAD = -1.0  # of a memory that only shares words with the question
 
 _SELF = re.compile(r"我(?!们公司)|\b(?:my|mine|me|i|i['’]m|i['’]ve)\b", re.I)
@@ -117,13 +118,12 @@ class MemoryRelevance:
         z, lead = 0.0, UNKNOWN_LEAD
         if cosine is not None:
             z, lead = (cosine - self._unrelated) / self._width, (cosine - best) / self._width
-        if (
-            is_of_kind
-        ):  # of another language, what is asked for can lie far below what only resembles the question
+        if is_of_kind:  # in another language it can lie far below what only resembles the question
             lead = max(lead, UNKNOWN_LEAD)
-        meaning = Z_WEIGHT * z + LEAD_WEIGHT * lead + COVERAGE_WEIGHT * self._coverage(memory.content)
         person = SELF_WEIGHT * of_self if self._of_self else NOT_SELF_WEIGHT
-        total = meaning + KIND_WEIGHT * is_of_kind + person + INTERCEPT
+        total = Z_WEIGHT * z + LEAD_WEIGHT * lead + KIND_WEIGHT * is_of_kind + person + INTERCEPT
+        if total + COVERAGE_WEIGHT >= LEAST_TOTAL:  # else it is not told, whatever words it has
+            total += COVERAGE_WEIGHT * self._coverage(memory.content)
         return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, total))))
 
     def _is_of_kind(self, content: str) -> bool:
