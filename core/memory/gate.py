@@ -114,11 +114,13 @@ _AVERSE = ("讨厌", "厌恶", "hate", "hates", "dislike", "dislikes")
 @dataclass(frozen=True, slots=True)
 class Statement:
     """`slot` is the kind ("name", "place", an attribute's own word, "like:tea"), `value` what is said of it.
-    `single`: another value of it cannot be true at the same time."""
+    `single`: another value of it cannot be true at the same time. `attribute` is the word for the kind as it
+    stands in the text, "" where a verb says it."""
 
     slot: str
     value: str
     single: bool = True
+    attribute: str = ""
 
 
 def statement_of(content: str) -> Statement | None:
@@ -176,7 +178,8 @@ def _attribute(match: re.Match[str] | None) -> Statement | None:
         return None
     verb = match.groupdict().get("verb") or ""
     slot = f"{verb}{match['a']}" if verb else slot_named(match["a"])
-    return Statement(slot, _plain(match["v"]), single=bool(verb) or not _SEVERAL.search(match["a"]))
+    single = bool(verb) or not _SEVERAL.search(match["a"])
+    return Statement(slot, _plain(match["v"]), single, match["a"])
 
 
 def _plain(value: str) -> str:

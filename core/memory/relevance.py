@@ -27,6 +27,7 @@ SELF_WEIGHT = 2.9
 NOT_SELF_WEIGHT = -0.7
 INTERCEPT = -2.0
 THRESHOLD = 0.15
+LEAST_TOTAL = math.log(THRESHOLD / (1 - THRESHOLD))
 UNKNOWN_LEAD = -1.0  # of a memory that only shares words with the question
 
 _SELF = re.compile(r"我(?!们公司)|\b(?:my|mine|me|i|i['’]m|i['’]ve)\b", re.I)
@@ -97,12 +98,13 @@ class MemoryRelevance:
         self._weights = {term.text: term.weight for term in question_terms(question)}
         self._kinds = kinds_asked(question)
         self._of_self = bool(_SELF.search(_ONLY_ASKS.sub(" ", question)))
+        self._of_nobody = not _SELF.search(question)
         self._topics = [topic for topic in _TOPICS if self._of_self and topic.search(question)]
 
     def chances(self, searched: Sequence[tuple[Memory, float | None]]) -> list[float]:
         """The probabilities 0…1 of all that was searched for the question, each with its cosine."""
         best = max((cosine for _, cosine in searched if cosine is not None), default=0.0)
-        kinds = [self._is_of_kind(memory) for memory, _ in searched]
+        kinds = [self._is_of_kind(memory.content) for memory, _ in searched]
         # where what is asked for is there, the rest is not told only because the question is about the person
         of_self = self._of_self and not any(kinds)
         return [
@@ -116,24 +118,28 @@ class MemoryRelevance:
         z, lead = 0.0, UNKNOWN_LEAD
         if cosine is not None:
             z, lead = (cosine - self._unrelated) / self._width, (cosine - best) / self._width
-        if (
-            is_of_kind
-        ):  # of another language, what is asked for can lie far below what only resembles the question
+        if is_of_kind:  # in another language it can lie far below what only resembles the question
             lead = max(lead, UNKNOWN_LEAD)
-        meaning = Z_WEIGHT * z + LEAD_WEIGHT * lead + COVERAGE_WEIGHT * self._coverage(memory.content)
         person = SELF_WEIGHT * of_self if self._of_self else NOT_SELF_WEIGHT
-        total = meaning + KIND_WEIGHT * is_of_kind + person + INTERCEPT
+        total = Z_WEIGHT * z + LEAD_WEIGHT * lead + KIND_WEIGHT * is_of_kind + person + INTERCEPT
+        if total + COVERAGE_WEIGHT >= LEAST_TOTAL:  # else it is not told, whatever words it has
+            total += COVERAGE_WEIGHT * self._coverage(memory.content)
         return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, total))))
 
-    def _is_of_kind(self, memory: Memory) -> bool:
-        statement = statement_of(memory.content)
+    def _is_of_kind(self, content: str) -> bool:
+        statement = statement_of(content) if self._kinds else None
         if statement is not None and statement.slot in self._kinds:
             return True
-        return any(topic.search(memory.content) for topic in self._topics)
+        return any(topic.search(content) for topic in self._topics)
 
     def _coverage(self, content: str) -> float:
+        """The share of the question's words. One that does not mention the person must name more than what
+        kind of thing the memory is of, or ask for nothing else: how a jammed printer is mended has nothing to
+        do with which one somebody uses."""
         possible = sum(self._weights.values())
         if not possible or is_mostly_chinese(content) != self._chinese:
             return 0.0
         shared = set(terms(content)) & self._weights.keys()
+        if self._of_nobody and len(shared) < len(self._weights) and (statement := statement_of(content)):
+            shared = shared if shared - set(terms(statement.attribute)) else set()
         return sum(self._weights[term] for term in shared) / possible

@@ -67,12 +67,16 @@ def test_a_topic_counts_only_where_the_question_is_about_oneself() -> None:
         ("Where do I get office supplies?", "The user's main supplier is Lumen", 0.87),
         ("报销单我该去哪领？", "用户用的打印机是三楼的", 0.87),
         ("服务器端口是多少？", "用户的分机号是8012", 0.865),
+        ("打印机卡纸怎么办？", "用户用的打印机是三楼的", 0.9),
+        ("The printer is jammed, what now?", "The user's printer is the one on floor 3", 0.9),
+        ("供应商准入要哪些材料？", "用户的主要供应商是恒达", 0.9),
     ],
 )
 def test_what_only_resembles_a_question_that_is_not_about_the_person_is_not_told(
     question: str, memory: str, cosine: float
 ) -> None:
-    """Discriminates: "do I get" taken for a question about oneself; the best of all told for its likeness."""
+    """Discriminates: "do I get" taken for a question about oneself; the best of all told for its likeness; a
+    word for a kind of thing taken for the person's own."""
     assert _told(question, (memory, cosine), ("用户周末去爬山", 0.8)) == []
 
 
@@ -81,6 +85,9 @@ def test_what_only_resembles_a_question_that_is_not_about_the_person_is_not_told
     [
         ("How do I change the battery of a ThinkPad X1?", "The user's laptop is a ThinkPad X1"),
         ("写封邮件给刘洋请假", "用户的主管是刘洋"),
+        ("工位号是多少？", "用户的工位号是302"),
+        ("Can I print on the ground floor printer?", "The user's printer is the one on floor 3"),
+        ("三楼的打印机卡纸怎么办？", "用户用的打印机是三楼的"),
         ("请我吃饭要注意什么", "用户吃全素"),
         ("订机票时给我选什么位置？", "用户坐飞机要靠窗的座位"),
         ("How do I get to work?", "The user takes the ferry"),

@@ -202,6 +202,18 @@ def test_a_journal_of_a_version_before_gets_its_checksums_when_the_store_is_idle
     journal.close()
 
 
+def test_what_is_unread_is_looked_up_and_not_searched_among_all_points(tmp_path: Path) -> None:
+    """Discriminates: after each flush, and for each step, a look at every point, while requests wait."""
+    journal = Journal(tmp_path)
+    journal.expect(COLLECTION, b"", dict.fromkeys(range(5_000), 5))
+    journal.note_vectors(COLLECTION, dict.fromkeys(range(4_999), 9))
+    steps: list[None] = []
+    journal._database.set_progress_handler(lambda: steps.append(None), 100)
+    assert journal.unread(COLLECTION, 10) == [4_999]
+    assert len(steps) < 10
+    journal.close()
+
+
 @pytest.mark.parametrize("other", [{"b": b"1"}, {"a": b"2"}, {}, {"a": wire.SparseValues(b"1", b"2")}])
 def test_a_checksum_is_of_names_and_numbers(other: wire.Vectors) -> None:
     assert vectors_checksum({"a": b"1"}) != vectors_checksum(other)
