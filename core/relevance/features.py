@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from core.knowledge import Candidate, FormMatch
 from core.relevance.query import Query
 from core.relevance.sparse import folded, is_cjk, question_terms, word_pieces, words_of
-from core.relevance.tokens import nearness, unpacked
+from core.relevance.tokens import Floats, nearest_tokens, nearness, unpacked
 from core.text import holds_chinese, is_mostly_chinese
 
 Matrix = npt.NDArray[np.float64]
@@ -198,6 +198,28 @@ NO_LEVELS: Levels = {}
 RAW = Level(0.0, 1.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What each candidate's text has of the question, whatever stands beside it: the costly part.
+
+    `foreign`: in another language; `here`: the terms in it or above it; `near`: their largest share within a
+    sentence; `tokens`: None where those of the question or of any candidate are not known, for what lacks
+    them could not be compared.
+    """
+
+    words: QuestionWords
+    foreign: Matrix
+    hits: Sequence[Hits]
+    here: Matrix
+    near: Matrix
+    tokens: Floats | None
+
+    def only(self, at: Sequence[int]) -> Texts:
+        tokens = None if self.tokens is None else self.tokens[at]
+        hits = [self.hits[number] for number in at]
+        return Texts(self.words, self.foreign[at], hits, self.here[at], self.near[at], tokens)
+
+
 class Features:
     """`rows`: candidates × FEATURES; `question`: as QUESTION_FEATURES. Needs one candidate at least.
 
@@ -211,32 +233,74 @@ class Features:
     in for the question.
     """
 
-    def __init__(self, query: Query, candidates: Sequence[Candidate], levels: Levels = NO_LEVELS) -> None:
-        self._query = query
-        self._candidates = candidates
+    def __init__(
+        self,
+        query: Query,
+        candidates: Sequence[Candidate],
+        levels: Levels = NO_LEVELS,
+        texts: Texts | None = None,
+    ) -> None:
+        self.query, self.candidates, self._levels = query, candidates, levels
         self._chinese = is_mostly_chinese(query.question)
-        self.foreign = np.array([self._is_foreign(candidate) for candidate in candidates], dtype=float)
-        self._terms = QuestionWords.of(query)
-        self._asked = int(self._terms.rows[0].sum() < FEW_WORDS and len(query.forms) > 1)
-        words, near, coverage = self._words()
-        self.abroad = self.foreign * (1.0 - coverage)
+        words = texts.words if texts else QuestionWords.of(query)
+        asked, previous, *_ = words.rows
+        self._asked = int(asked.sum() < FEW_WORDS and len(query.forms) > 1)
+        self._weight = asked + self._asked * previous
+        self._texts = texts or self._read(words)
+        self.foreign = self._texts.foreign
+        self._coverage = _covered(self._weight, self._texts.here)
+        self.abroad = self.foreign * (1.0 - self._coverage)
         self._mean, self._deviation = level_between(levels, self._chinese, self.abroad)
-        last = max(len(candidate.matches) for candidate in candidates) - 1
-        numbers = [max(0, min(last, max(number, self._asked))) for number in range(len(FORMS))]
-        by_number = {number: self._form(number) for number in dict.fromkeys(numbers)}
-        self._dense, forms = zip(*(by_number[number] for number in numbers), strict=True)
-        columns = [self._dense[0], *chain(*forms), *words, *self._others(near)]
-        self.rows: Matrix = np.array(columns).T
-        self.question: Matrix = self._of_question(coverage)
+
+    def among(self, at: Sequence[int]) -> Features:
+        """Of some candidates, compared with each other alone; no text is read again."""
+        chosen = [self.candidates[number] for number in at]
+        return Features(self.query, chosen, self._levels, self._texts.only(at))
+
+    def _read(self, words: QuestionWords) -> Texts:
+        hits = [words.hits(candidate.chunk.text) for candidate in self.candidates]
+        above = [_above(candidate) for candidate in self.candidates]
+        count = len(words.terms)
+        heads = {text: words.hits(text).here(count) for text in dict.fromkeys(above)}
+        here = [np.maximum(each.here(count), heads[text]) for each, text in zip(hits, above, strict=True)]
+        foreign = np.array([self._is_foreign(candidate) for candidate in self.candidates], dtype=float)
+        near, asked, packed = self._nearby(self._weight, hits), self.query.tokens, [b""]
+        if asked is not None:
+            packed = [unpacked(each.signs, asked.states.shape[1]) for each in self.candidates]
+        tokens = nearest_tokens(asked, packed) if asked is not None and all(packed) else None
+        return Texts(words, foreign, hits, np.array(here).reshape(len(hits), count), near, tokens)
+
+    def tokens(self, levels: Levels) -> Matrix | None:
+        """Candidates × TOKEN_FEATURES, in deviations from the level of their pair of languages."""
+        nearest, asked = self._texts.tokens, self.query.tokens
+        if nearest is None or asked is None:
+            return None
+        mean, deviation = level_between(levels, self._chinese, self.abroad)
+        level = (nearness(asked, nearest) - mean) / deviation
+        return np.column_stack([level, level - level.mean(), level - level.max(), self.abroad * level])
 
     def _is_foreign(self, candidate: Candidate) -> bool:
         """A text without a letter is of no language, and no other than the question's."""
         text = f"{candidate.chunk.heading} {candidate.chunk.text}"[:LANGUAGE_CHARS]
         return holds_chinese(text) != self._chinese and any(map(str.isalpha, text))
 
+    @cached_property
+    def _forms(self) -> tuple[Matrix, Sequence[Matrix]]:
+        """The cosines of the first form, and the columns of all."""
+        last = max(len(candidate.matches) for candidate in self.candidates) - 1
+        numbers = [max(0, min(last, max(number, self._asked))) for number in range(len(FORMS))]
+        by_number = {number: self._form(number) for number in dict.fromkeys(numbers)}
+        columns = chain(*(by_number[number][1] for number in numbers))
+        return by_number[numbers[0]][0], [*columns]
+
+    @cached_property
+    def rows(self) -> Matrix:
+        dense, forms = self._forms
+        return np.array([dense, *forms, *self._words(), *self._others(dense)]).T
+
     def _form(self, number: int) -> tuple[Matrix, Sequence[Matrix]]:
         """The cosines, and the columns of FORM_FEATURES; a form that there is not repeats the last one."""
-        matches = [_match(candidate, number) for candidate in self._candidates]
+        matches = [_match(candidate, number) for candidate in self.candidates]
         known = [match.dense for match in matches if match.dense is not None]
         floor = min(known, default=None)  # what no dense list returned lies below all they did
         cosines = np.array([floor if match.dense is None else match.dense for match in matches], dtype=float)
@@ -252,31 +316,26 @@ class Features:
         )
         return dense, columns
 
-    def _words(self) -> tuple[Sequence[Matrix], Matrix, Matrix]:
-        """The columns of WORD_FEATURES, and two of them: near and coverage."""
-        words = self._terms
-        hits = [words.hits(candidate.chunk.text) for candidate in self._candidates]
-        count = len(words.terms)
-        body = np.array([each.here(count) for each in hits]).reshape(len(hits), count)
-        above = [_above(candidate) for candidate in self._candidates]
-        heads = {text: words.hits(text).here(count) for text in dict.fromkeys(above)}
-        head = np.array([heads[text] for text in above]).reshape(body.shape)
-        here = np.maximum(body, head)
-        rare = np.log1p((len(hits) + 1) / (here.sum(axis=0) + 0.5))  # what no candidate has weighs most
-        asked, previous, conversation, answer = words.rows
-        asked = asked + self._asked * previous
-        self._rare_coverage = _covered(asked * rare, here)
-        near, coverage = self._nearby(asked, hits), _covered(asked, here)
-        columns = (
-            near,
-            self._nearby(asked * rare, hits),
-            coverage,
-            _covered(previous, here),
-            _covered(conversation, here),
-            _covered(answer * rare, here),
+    def _words(self) -> Sequence[Matrix]:
+        """The columns of WORD_FEATURES."""
+        texts, rare = self._texts, self._rare
+        _, previous, conversation, answer = texts.words.rows
+        return (
+            texts.near,
+            self._nearby(self._weight * rare, texts.hits),
+            self._coverage,
+            _covered(previous, texts.here),
+            _covered(conversation, texts.here),
+            _covered(answer * rare, texts.here),
             self._numbers_missing(),
         )
-        return columns, near, coverage
+
+    @cached_property
+    def _rare(self) -> Matrix:
+        """The weight of each term: what no candidate has weighs most."""
+        here = self._texts.here
+        weight: Matrix = np.log1p((len(here) + 1) / (here.sum(axis=0) + 0.5))
+        return weight
 
     def _nearby(self, weight: Matrix, hits: Sequence[Hits]) -> Matrix:
         width = NEAR_CHARS_CJK if self._chinese else NEAR_CHARS
@@ -284,19 +343,19 @@ class Features:
         return np.array([covered_nearby(shares, each, width) for each in hits])
 
     def _numbers_missing(self) -> Matrix:
-        numbers = set(_NUMBER.findall(folded(self._query.forms[0].text)))
+        numbers = set(_NUMBER.findall(folded(self.query.forms[0].text)))
         if not numbers:
-            return np.zeros(len(self._candidates))
-        texts = [folded(f"{_above(candidate)} {candidate.chunk.text}") for candidate in self._candidates]
+            return np.zeros(len(self.candidates))
+        texts = [folded(f"{_above(candidate)} {candidate.chunk.text}") for candidate in self.candidates]
         return np.array([sum(number not in text for number in numbers) / len(numbers) for text in texts])
 
-    def _others(self, near: Matrix) -> Sequence[Matrix]:
+    def _others(self, dense: Matrix) -> Sequence[Matrix]:
         """From "fused" on."""
-        dense, foreign = self._dense[0], self.foreign
-        matches = [_match(candidate, self._asked) for candidate in self._candidates]
+        foreign, near = self.foreign, self._texts.near
+        matches = [_match(candidate, self._asked) for candidate in self.candidates]
         agreed = [(m.dense_rank or 99) <= AGREED and (m.sparse_rank or 99) <= AGREED for m in matches]
         wide = 2.5 if self._chinese else 1.0
-        length = np.log([20 + wide * len(candidate.chunk.text) for candidate in self._candidates])
+        length = np.log([20 + wide * len(candidate.chunk.text) for candidate in self.candidates])
         lead, gap = dense - dense.mean(), dense - dense.max()
         top_lead = np.full(len(dense), dense.max() - dense.mean())
         return (
@@ -310,24 +369,26 @@ class Features:
             foreign * (near * (1.0 - foreign)).max(),
         )
 
-    def _of_question(self, coverage: Matrix) -> Matrix:
+    @cached_property
+    def question(self) -> Matrix:
         """One row, as in QUESTION_FEATURES: how much there is, whatever of it is best.
 
         Where the nearest are in another language, words say nothing: then what they would say is neither
         much nor little.
         """
-        dense = self._dense[0]
+        dense, _ = self._forms
         first = min(FIRST, -(-len(dense) // 2))  # most of a small collection has nothing to do with it
         best = np.sort(dense)[::-1]
-        matches = [_match(candidate, self._asked) for candidate in self._candidates]
+        matches = [_match(candidate, self._asked) for candidate in self.candidates]
         by_words = [at for at, match in enumerate(matches) if (match.sparse_rank or 99) <= first]
         overlap = sum((matches[at].dense_rank or 99) <= first for at in by_words) / first
-        covered = np.sort(coverage)[::-1][: min(NEAREST, -(-first // 2))].mean()
+        covered = np.sort(self._coverage)[::-1][: min(NEAREST, -(-first // 2))].mean()
         abroad = float(self.foreign[np.argsort(-dense, kind="stable")[:NEAREST]].mean())
-        abroad *= bool(self._terms.terms)  # of an emoji no language says anything
+        abroad *= bool(self._texts.words.terms)  # of an emoji no language says anything
         ten = float(best[:first].mean())
         worded = float(dense[by_words].mean()) if by_words else float(best[-1])
-        rarest = self._rare_coverage[self.foreign == 0].max(initial=0.0)
+        rare = _covered(self._weight * self._rare, self._texts.here)
+        rarest = rare[self.foreign == 0].max(initial=0.0)
         return np.array(
             [
                 best[0],
@@ -347,22 +408,6 @@ def level_between(levels: Levels, chinese: bool, abroad: Matrix) -> tuple[Matrix
     home, other = (levels.get((chinese, chinese ^ is_other), RAW) for is_other in (False, True))
     mean = home.mean + abroad * (other.mean - home.mean)
     return mean, home.deviation + abroad * (other.deviation - home.deviation)
-
-
-def token_rows(
-    query: Query, candidates: Sequence[Candidate], abroad: Matrix, levels: Levels
-) -> Matrix | None:
-    """Candidates × TOKEN_FEATURES, in deviations from the level of their pair of languages; `abroad` as in
-    Features. None where the tokens of the question or of any candidate are not known: what lacks them could
-    not be compared."""
-    if query.tokens is None:
-        return None
-    packed = [unpacked(candidate.signs, query.tokens.states.shape[1]) for candidate in candidates]
-    if not all(packed):
-        return None
-    mean, deviation = level_between(levels, is_mostly_chinese(query.question), abroad)
-    level = (nearness(query.tokens, packed) - mean) / deviation
-    return np.column_stack([level, level - level.mean(), level - level.max(), abroad * level])
 
 
 def _match(candidate: Candidate, number: int) -> FormMatch:
