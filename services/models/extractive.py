@@ -27,7 +27,8 @@ from services.models.lean import LeanLLM
 
 MODEL_NAME = "extractive"
 WORTH_QUOTING = 0.7  # of the best relevance
-NEARLY = 0.7  # of the best relevance in the reader's language: a passage in another one is shown beside it
+NEARLY = 0.6  # of the best relevance: a passage that has as much is shown beside it, whatever its words
+MOST_NEAR = 3
 MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
 PIECE_CHARS = 24
 
@@ -113,7 +114,7 @@ def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passag
     if not own or own[0].relevance < WORTH_QUOTING * passages[0].relevance:
         return passages
     other = next((each for each in passages if each not in own), own[0])
-    beside = own[0].relevance < SURE and other.relevance >= NEARLY * own[0].relevance
+    beside = own[0].relevance < SURE and _is_near(other, own[0])
     return [each for each in passages if each in own or (beside and each is other)]
 
 
@@ -136,7 +137,8 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
 
 def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[str]:
     """The quotes for each part of the question, each once, a passage's first under its heading; and which
-    part has none. The best passage in each language is among them, whatever words it has."""
+    part has none. Whatever words they have, the best passage in each language comes before them, those that
+    are about as probable as the best after them."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages])
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
     most = max((quote.covers for part in by_part.values() for quote in part), default=0.0)
@@ -151,15 +153,19 @@ def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[
             text = _block(quote.text, passages[quote.passage], titled=is_first)
             blocks.setdefault((quote.passage, quote.text), text)
     readable = [_is_readable(each, chinese) for each in passages]
+    near = [at for at in range(len(passages[:MOST_NEAR])) if _is_near(passages[at], passages[0])]
     quoted = {at for at, _ in blocks}
-    unquoted = sorted({readable.index(side) for side in readable} - quoted)
-    return [
-        *(
-            _block(beginning(passages[at].text, LONGEST_BEGINNING), passages[at], titled=True)
-            for at in unquoted
-        ),
-        *blocks.values(),
-    ]
+    first = sorted({readable.index(side) for side in readable} - quoted)
+    whole = {
+        at: _block(beginning(passages[at].text, LONGEST_BEGINNING), passages[at], titled=True)
+        for at in (*first, *near)
+    }
+    after = [whole[at] for at in near if at not in {*first, *quoted}]
+    return [*(whole[at] for at in first), *blocks.values(), *after]
+
+
+def _is_near(passage: Passage, best: Passage) -> bool:
+    return passage.relevance >= NEARLY * best.relevance
 
 
 def _parts(query: Query) -> list[str]:
