@@ -7,10 +7,12 @@ search say.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -198,26 +200,16 @@ NO_LEVELS: Levels = {}
 RAW = Level(0.0, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """What each candidate's text has of the question, whatever stands beside it: the costly part.
+class Texts(NamedTuple):
+    """What each candidate's text has of the question, whatever stands beside it: the costly part. `here`: the
+    terms in it or above it; `tokens`: None where the question's or any candidate's are not known, for what
+    lacks them could not be compared."""
 
-    `foreign`: in another language; `here`: the terms in it or above it; `near`: their largest share within a
-    sentence; `tokens`: None where those of the question or of any candidate are not known, for what lacks
-    them could not be compared.
-    """
-
-    words: QuestionWords
     foreign: Matrix
-    hits: Sequence[Hits]
+    hits: npt.NDArray[np.object_]
     here: Matrix
     near: Matrix
     tokens: Floats | None
-
-    def only(self, at: Sequence[int]) -> Texts:
-        tokens = None if self.tokens is None else self.tokens[at]
-        hits = [self.hits[number] for number in at]
-        return Texts(self.words, self.foreign[at], hits, self.here[at], self.near[at], tokens)
 
 
 class Features:
@@ -233,50 +225,46 @@ class Features:
     in for the question.
     """
 
-    def __init__(
-        self,
-        query: Query,
-        candidates: Sequence[Candidate],
-        levels: Levels = NO_LEVELS,
-        texts: Texts | None = None,
-    ) -> None:
-        self.query, self.candidates, self._levels = query, candidates, levels
-        self._chinese = is_mostly_chinese(query.question)
-        words = texts.words if texts else QuestionWords.of(query)
-        asked, previous, *_ = words.rows
+    def __init__(self, query: Query, candidates: Sequence[Candidate], levels: Levels = NO_LEVELS) -> None:
+        self._chinese, self._words = is_mostly_chinese(query.question), QuestionWords.of(query)
+        asked, previous, *_ = self._words.rows
         self._asked = int(asked.sum() < FEW_WORDS and len(query.forms) > 1)
         self._weight = asked + self._asked * previous
-        self._texts = texts or self._read(words)
-        self.foreign = self._texts.foreign
-        self._coverage = _covered(self._weight, self._texts.here)
-        self.abroad = self.foreign * (1.0 - self._coverage)
-        self._mean, self._deviation = level_between(levels, self._chinese, self.abroad)
+        self.query, self._levels = query, levels
+        self._compare(candidates, self._read(candidates))
 
     def among(self, at: Sequence[int]) -> Features:
         """Of some candidates, compared with each other alone; no text is read again."""
-        chosen = [self.candidates[number] for number in at]
-        return Features(self.query, chosen, self._levels, self._texts.only(at))
+        some, texts = copy(self), (None if each is None else each[at] for each in self._texts)
+        some._compare([self.candidates[number] for number in at], Texts._make(texts))
+        return some
 
-    def _read(self, words: QuestionWords) -> Texts:
-        hits = [words.hits(candidate.chunk.text) for candidate in self.candidates]
-        above = [_above(candidate) for candidate in self.candidates]
-        count = len(words.terms)
-        heads = {text: words.hits(text).here(count) for text in dict.fromkeys(above)}
+    def _compare(self, candidates: Sequence[Candidate], texts: Texts) -> None:
+        self.candidates, self._texts, self.foreign = candidates, texts, texts.foreign
+        self._coverage = _covered(self._weight, texts.here)
+        self.abroad = texts.foreign * (1.0 - self._coverage)
+        # what no candidate has weighs most
+        self._rare = np.log1p((len(candidates) + 1) / (texts.here.sum(axis=0) + 0.5))
+        self._mean, self._deviation = level_between(self._levels, self._chinese, self.abroad)
+
+    def _read(self, candidates: Sequence[Candidate]) -> Texts:
+        hits = [self._words.hits(candidate.chunk.text) for candidate in candidates]
+        above, count = [_above(candidate) for candidate in candidates], len(self._words.terms)
+        heads = {text: self._words.hits(text).here(count) for text in dict.fromkeys(above)}
         here = [np.maximum(each.here(count), heads[text]) for each, text in zip(hits, above, strict=True)]
-        foreign = np.array([self._is_foreign(candidate) for candidate in self.candidates], dtype=float)
-        near, asked, packed = self._nearby(self._weight, hits), self.query.tokens, [b""]
-        if asked is not None:
-            packed = [unpacked(each.signs, asked.states.shape[1]) for each in self.candidates]
-        tokens = nearest_tokens(asked, packed) if asked is not None and all(packed) else None
-        return Texts(words, foreign, hits, np.array(here).reshape(len(hits), count), near, tokens)
+        foreign = np.array([self._is_foreign(candidate) for candidate in candidates], dtype=float)
+        asked = self.query.tokens
+        packed = [unpacked(each.signs, asked.states.shape[1]) for each in candidates] if asked else [b""]
+        tokens = nearest_tokens(asked, packed) if asked and all(packed) else None
+        near = self._nearby(self._weight, hits)
+        return Texts(foreign, np.array(hits), np.array(here).reshape(len(hits), count), near, tokens)
 
     def tokens(self, levels: Levels) -> Matrix | None:
         """Candidates × TOKEN_FEATURES, in deviations from the level of their pair of languages."""
-        nearest, asked = self._texts.tokens, self.query.tokens
-        if nearest is None or asked is None:
+        if self._texts.tokens is None or self.query.tokens is None:
             return None
         mean, deviation = level_between(levels, self._chinese, self.abroad)
-        level = (nearness(asked, nearest) - mean) / deviation
+        level = (nearness(self.query.tokens, self._texts.tokens) - mean) / deviation
         return np.column_stack([level, level - level.mean(), level - level.max(), self.abroad * level])
 
     def _is_foreign(self, candidate: Candidate) -> bool:
@@ -284,19 +272,17 @@ class Features:
         text = f"{candidate.chunk.heading} {candidate.chunk.text}"[:LANGUAGE_CHARS]
         return holds_chinese(text) != self._chinese and any(map(str.isalpha, text))
 
-    @cached_property
     def _forms(self) -> tuple[Matrix, Sequence[Matrix]]:
         """The cosines of the first form, and the columns of all."""
         last = max(len(candidate.matches) for candidate in self.candidates) - 1
         numbers = [max(0, min(last, max(number, self._asked))) for number in range(len(FORMS))]
         by_number = {number: self._form(number) for number in dict.fromkeys(numbers)}
-        columns = chain(*(by_number[number][1] for number in numbers))
-        return by_number[numbers[0]][0], [*columns]
+        return by_number[numbers[0]][0], [*chain(*(by_number[number][1] for number in numbers))]
 
-    @cached_property
+    @property
     def rows(self) -> Matrix:
-        dense, forms = self._forms
-        return np.array([dense, *forms, *self._words(), *self._others(dense)]).T
+        dense, forms = self._forms()
+        return np.array([dense, *forms, *self._of_words(), *self._others(dense)]).T
 
     def _form(self, number: int) -> tuple[Matrix, Sequence[Matrix]]:
         """The cosines, and the columns of FORM_FEATURES; a form that there is not repeats the last one."""
@@ -316,10 +302,9 @@ class Features:
         )
         return dense, columns
 
-    def _words(self) -> Sequence[Matrix]:
+    def _of_words(self) -> Sequence[Matrix]:
         """The columns of WORD_FEATURES."""
-        texts, rare = self._texts, self._rare
-        _, previous, conversation, answer = texts.words.rows
+        texts, rare, (_, previous, conversation, answer) = self._texts, self._rare, self._words.rows
         return (
             texts.near,
             self._nearby(self._weight * rare, texts.hits),
@@ -330,14 +315,7 @@ class Features:
             self._numbers_missing(),
         )
 
-    @cached_property
-    def _rare(self) -> Matrix:
-        """The weight of each term: what no candidate has weighs most."""
-        here = self._texts.here
-        weight: Matrix = np.log1p((len(here) + 1) / (here.sum(axis=0) + 0.5))
-        return weight
-
-    def _nearby(self, weight: Matrix, hits: Sequence[Hits]) -> Matrix:
+    def _nearby(self, weight: Matrix, hits: Iterable[Hits]) -> Matrix:
         width = NEAR_CHARS_CJK if self._chinese else NEAR_CHARS
         shares = weight / weight.sum() if weight.sum() > 0 else weight
         return np.array([covered_nearby(shares, each, width) for each in hits])
@@ -369,14 +347,14 @@ class Features:
             foreign * (near * (1.0 - foreign)).max(),
         )
 
-    @cached_property
+    @property
     def question(self) -> Matrix:
         """One row, as in QUESTION_FEATURES: how much there is, whatever of it is best.
 
         Where the nearest are in another language, words say nothing: then what they would say is neither
         much nor little.
         """
-        dense, _ = self._forms
+        dense, _ = self._forms()
         first = min(FIRST, -(-len(dense) // 2))  # most of a small collection has nothing to do with it
         best = np.sort(dense)[::-1]
         matches = [_match(candidate, self._asked) for candidate in self.candidates]
@@ -384,7 +362,7 @@ class Features:
         overlap = sum((matches[at].dense_rank or 99) <= first for at in by_words) / first
         covered = np.sort(self._coverage)[::-1][: min(NEAREST, -(-first // 2))].mean()
         abroad = float(self.foreign[np.argsort(-dense, kind="stable")[:NEAREST]].mean())
-        abroad *= bool(self._texts.words.terms)  # of an emoji no language says anything
+        abroad *= bool(self._words.terms)  # of an emoji no language says anything
         ten = float(best[:first].mean())
         worded = float(dense[by_words].mean()) if by_words else float(best[-1])
         rare = _covered(self._weight * self._rare, self._texts.here)

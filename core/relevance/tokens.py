@@ -93,8 +93,7 @@ def nearest_tokens(question: QuestionTokens, packed: Sequence[bytes]) -> Floats:
     products = bits.astype(np.float32) @ question.states.T
     nearest = np.maximum.reduceat(products, np.cumsum([0, *counts[:-1]]), axis=0)
     # a sign of ±1 is twice the bit, less one
-    cosines: Floats = (2 * nearest - question.states.sum(axis=1)) / np.sqrt(np.float32(dimensions))
-    return cosines
+    return np.asarray((2 * nearest - question.states.sum(axis=1)) / np.sqrt(np.float32(dimensions)))
 
 
 def nearness(question: QuestionTokens, nearest: Floats) -> npt.NDArray[np.float64]:

@@ -15,14 +15,7 @@ from api.search.handler import SearchRequest
 from config.settings import RetrievalSettings
 from core.formats import supported_files
 from core.knowledge import Candidate, Upload
-from core.relevance.features import (
-    LANGUAGE_CHARS,
-    NO_LEVELS,
-    Features,
-    Level,
-    Levels,
-    Matrix,
-)
+from core.relevance.features import LANGUAGE_CHARS, NO_LEVELS, Features, Level, Levels, Matrix
 from core.relevance.query import Query
 from core.text import holds_chinese, is_mostly_chinese
 from scripts.evaluation.baselines import (

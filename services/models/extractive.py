@@ -10,14 +10,7 @@ from core.citing.quoting import LONGEST_BEGINNING, Quotables, beginning
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.layouts import ReadBack, read_back, read_flat
-from core.prompt.messages import (
-    Message,
-    Passage,
-    Role,
-    is_still_reading,
-    parse_knowledge,
-    scope_in_prompt,
-)
+from core.prompt.messages import Message, Passage, Role, is_still_reading, parse_knowledge, scope_in_prompt
 from core.prompt.nearest import Nearest, nearest_in
 from core.relevance.probability import SURE
 from core.relevance.query import Query, QueryForm, carried, follow_up_weight, joined_wordings, parts_of
@@ -114,7 +107,7 @@ def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passag
     if not own or own[0].relevance < WORTH_QUOTING * passages[0].relevance:
         return passages
     other = next((each for each in passages if each not in own), own[0])
-    beside = own[0].relevance < SURE and _is_near(other, own[0])
+    beside = own[0].relevance < SURE and other.relevance >= NEARLY * own[0].relevance
     return [each for each in passages if each in own or (beside and each is other)]
 
 
@@ -153,19 +146,15 @@ def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[
             text = _block(quote.text, passages[quote.passage], titled=is_first)
             blocks.setdefault((quote.passage, quote.text), text)
     readable = [_is_readable(each, chinese) for each in passages]
-    near = [at for at in range(len(passages[:MOST_NEAR])) if _is_near(passages[at], passages[0])]
     quoted = {at for at, _ in blocks}
     first = sorted({readable.index(side) for side in readable} - quoted)
-    whole = {
-        at: _block(beginning(passages[at].text, LONGEST_BEGINNING), passages[at], titled=True)
-        for at in (*first, *near)
-    }
-    after = [whole[at] for at in near if at not in {*first, *quoted}]
-    return [*(whole[at] for at in first), *blocks.values(), *after]
-
-
-def _is_near(passage: Passage, best: Passage) -> bool:
-    return passage.relevance >= NEARLY * best.relevance
+    least = NEARLY * passages[0].relevance
+    near = (at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= least)
+    whole = [
+        _block(beginning(passages[at].text, LONGEST_BEGINNING), passages[at], titled=True)
+        for at in (*first, *(at for at in near if at not in {*first, *quoted}))
+    ]
+    return [*whole[: len(first)], *blocks.values(), *whole[len(first) :]]
 
 
 def _parts(query: Query) -> list[str]:
