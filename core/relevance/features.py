@@ -7,10 +7,12 @@ search say.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +20,7 @@ import numpy.typing as npt
 from core.knowledge import Candidate, FormMatch
 from core.relevance.query import Query
 from core.relevance.sparse import folded, is_cjk, question_terms, word_pieces, words_of
-from core.relevance.tokens import nearness, unpacked
+from core.relevance.tokens import Floats, nearest_tokens, nearness, unpacked
 from core.text import holds_chinese, is_mostly_chinese
 
 Matrix = npt.NDArray[np.float64]
@@ -198,6 +200,18 @@ NO_LEVELS: Levels = {}
 RAW = Level(0.0, 1.0)
 
 
+class Texts(NamedTuple):
+    """What each candidate's text has of the question, whatever stands beside it: the costly part. `here`: the
+    terms in it or above it; `tokens`: None where the question's or any candidate's are not known, for what
+    lacks them could not be compared."""
+
+    foreign: Matrix
+    hits: npt.NDArray[np.object_]
+    here: Matrix
+    near: Matrix
+    tokens: Floats | None
+
+
 class Features:
     """`rows`: candidates × FEATURES; `question`: as QUESTION_FEATURES. Needs one candidate at least.
 
@@ -212,31 +226,67 @@ class Features:
     """
 
     def __init__(self, query: Query, candidates: Sequence[Candidate], levels: Levels = NO_LEVELS) -> None:
-        self._query = query
-        self._candidates = candidates
-        self._chinese = is_mostly_chinese(query.question)
-        self.foreign = np.array([self._is_foreign(candidate) for candidate in candidates], dtype=float)
-        self._terms = QuestionWords.of(query)
-        self._asked = int(self._terms.rows[0].sum() < FEW_WORDS and len(query.forms) > 1)
-        words, near, coverage = self._words()
-        self.abroad = self.foreign * (1.0 - coverage)
-        self._mean, self._deviation = level_between(levels, self._chinese, self.abroad)
-        last = max(len(candidate.matches) for candidate in candidates) - 1
-        numbers = [max(0, min(last, max(number, self._asked))) for number in range(len(FORMS))]
-        by_number = {number: self._form(number) for number in dict.fromkeys(numbers)}
-        self._dense, forms = zip(*(by_number[number] for number in numbers), strict=True)
-        columns = [self._dense[0], *chain(*forms), *words, *self._others(near)]
-        self.rows: Matrix = np.array(columns).T
-        self.question: Matrix = self._of_question(coverage)
+        self._chinese, self._words = is_mostly_chinese(query.question), QuestionWords.of(query)
+        asked, previous, *_ = self._words.rows
+        self._asked = int(asked.sum() < FEW_WORDS and len(query.forms) > 1)
+        self._weight = asked + self._asked * previous
+        self.query, self._levels = query, levels
+        self._compare(candidates, self._read(candidates))
+
+    def among(self, at: Sequence[int]) -> Features:
+        """Of some candidates, compared with each other alone; no text is read again."""
+        some, texts = copy(self), (None if each is None else each[at] for each in self._texts)
+        some._compare([self.candidates[number] for number in at], Texts._make(texts))
+        return some
+
+    def _compare(self, candidates: Sequence[Candidate], texts: Texts) -> None:
+        self.candidates, self._texts, self.foreign = candidates, texts, texts.foreign
+        self._coverage = _covered(self._weight, texts.here)
+        self.abroad = texts.foreign * (1.0 - self._coverage)
+        # what no candidate has weighs most
+        self._rare = np.log1p((len(candidates) + 1) / (texts.here.sum(axis=0) + 0.5))
+        self._mean, self._deviation = level_between(self._levels, self._chinese, self.abroad)
+
+    def _read(self, candidates: Sequence[Candidate]) -> Texts:
+        hits = [self._words.hits(candidate.chunk.text) for candidate in candidates]
+        above, count = [_above(candidate) for candidate in candidates], len(self._words.terms)
+        heads = {text: self._words.hits(text).here(count) for text in dict.fromkeys(above)}
+        here = [np.maximum(each.here(count), heads[text]) for each, text in zip(hits, above, strict=True)]
+        foreign = np.array([self._is_foreign(candidate) for candidate in candidates], dtype=float)
+        asked = self.query.tokens
+        packed = [unpacked(each.signs, asked.states.shape[1]) for each in candidates] if asked else [b""]
+        tokens = nearest_tokens(asked, packed) if asked and all(packed) else None
+        near = self._nearby(self._weight, hits)
+        return Texts(foreign, np.array(hits), np.array(here).reshape(len(hits), count), near, tokens)
+
+    def tokens(self, levels: Levels) -> Matrix | None:
+        """Candidates × TOKEN_FEATURES, in deviations from the level of their pair of languages."""
+        if self._texts.tokens is None or self.query.tokens is None:
+            return None
+        mean, deviation = level_between(levels, self._chinese, self.abroad)
+        level = (nearness(self.query.tokens, self._texts.tokens) - mean) / deviation
+        return np.column_stack([level, level - level.mean(), level - level.max(), self.abroad * level])
 
     def _is_foreign(self, candidate: Candidate) -> bool:
         """A text without a letter is of no language, and no other than the question's."""
         text = f"{candidate.chunk.heading} {candidate.chunk.text}"[:LANGUAGE_CHARS]
         return holds_chinese(text) != self._chinese and any(map(str.isalpha, text))
 
+    def _forms(self) -> tuple[Matrix, Sequence[Matrix]]:
+        """The cosines of the first form, and the columns of all."""
+        last = max(len(candidate.matches) for candidate in self.candidates) - 1
+        numbers = [max(0, min(last, max(number, self._asked))) for number in range(len(FORMS))]
+        by_number = {number: self._form(number) for number in dict.fromkeys(numbers)}
+        return by_number[numbers[0]][0], [*chain(*(by_number[number][1] for number in numbers))]
+
+    @property
+    def rows(self) -> Matrix:
+        dense, forms = self._forms()
+        return np.array([dense, *forms, *self._of_words(), *self._others(dense)]).T
+
     def _form(self, number: int) -> tuple[Matrix, Sequence[Matrix]]:
         """The cosines, and the columns of FORM_FEATURES; a form that there is not repeats the last one."""
-        matches = [_match(candidate, number) for candidate in self._candidates]
+        matches = [_match(candidate, number) for candidate in self.candidates]
         known = [match.dense for match in matches if match.dense is not None]
         floor = min(known, default=None)  # what no dense list returned lies below all they did
         cosines = np.array([floor if match.dense is None else match.dense for match in matches], dtype=float)
@@ -252,51 +302,38 @@ class Features:
         )
         return dense, columns
 
-    def _words(self) -> tuple[Sequence[Matrix], Matrix, Matrix]:
-        """The columns of WORD_FEATURES, and two of them: near and coverage."""
-        words = self._terms
-        hits = [words.hits(candidate.chunk.text) for candidate in self._candidates]
-        count = len(words.terms)
-        body = np.array([each.here(count) for each in hits]).reshape(len(hits), count)
-        above = [_above(candidate) for candidate in self._candidates]
-        heads = {text: words.hits(text).here(count) for text in dict.fromkeys(above)}
-        head = np.array([heads[text] for text in above]).reshape(body.shape)
-        here = np.maximum(body, head)
-        rare = np.log1p((len(hits) + 1) / (here.sum(axis=0) + 0.5))  # what no candidate has weighs most
-        asked, previous, conversation, answer = words.rows
-        asked = asked + self._asked * previous
-        self._rare_coverage = _covered(asked * rare, here)
-        near, coverage = self._nearby(asked, hits), _covered(asked, here)
-        columns = (
-            near,
-            self._nearby(asked * rare, hits),
-            coverage,
-            _covered(previous, here),
-            _covered(conversation, here),
-            _covered(answer * rare, here),
+    def _of_words(self) -> Sequence[Matrix]:
+        """The columns of WORD_FEATURES."""
+        texts, rare, (_, previous, conversation, answer) = self._texts, self._rare, self._words.rows
+        return (
+            texts.near,
+            self._nearby(self._weight * rare, texts.hits),
+            self._coverage,
+            _covered(previous, texts.here),
+            _covered(conversation, texts.here),
+            _covered(answer * rare, texts.here),
             self._numbers_missing(),
         )
-        return columns, near, coverage
 
-    def _nearby(self, weight: Matrix, hits: Sequence[Hits]) -> Matrix:
+    def _nearby(self, weight: Matrix, hits: Iterable[Hits]) -> Matrix:
         width = NEAR_CHARS_CJK if self._chinese else NEAR_CHARS
         shares = weight / weight.sum() if weight.sum() > 0 else weight
         return np.array([covered_nearby(shares, each, width) for each in hits])
 
     def _numbers_missing(self) -> Matrix:
-        numbers = set(_NUMBER.findall(folded(self._query.forms[0].text)))
+        numbers = set(_NUMBER.findall(folded(self.query.forms[0].text)))
         if not numbers:
-            return np.zeros(len(self._candidates))
-        texts = [folded(f"{_above(candidate)} {candidate.chunk.text}") for candidate in self._candidates]
+            return np.zeros(len(self.candidates))
+        texts = [folded(f"{_above(candidate)} {candidate.chunk.text}") for candidate in self.candidates]
         return np.array([sum(number not in text for number in numbers) / len(numbers) for text in texts])
 
-    def _others(self, near: Matrix) -> Sequence[Matrix]:
+    def _others(self, dense: Matrix) -> Sequence[Matrix]:
         """From "fused" on."""
-        dense, foreign = self._dense[0], self.foreign
-        matches = [_match(candidate, self._asked) for candidate in self._candidates]
+        foreign, near = self.foreign, self._texts.near
+        matches = [_match(candidate, self._asked) for candidate in self.candidates]
         agreed = [(m.dense_rank or 99) <= AGREED and (m.sparse_rank or 99) <= AGREED for m in matches]
         wide = 2.5 if self._chinese else 1.0
-        length = np.log([20 + wide * len(candidate.chunk.text) for candidate in self._candidates])
+        length = np.log([20 + wide * len(candidate.chunk.text) for candidate in self.candidates])
         lead, gap = dense - dense.mean(), dense - dense.max()
         top_lead = np.full(len(dense), dense.max() - dense.mean())
         return (
@@ -310,24 +347,26 @@ class Features:
             foreign * (near * (1.0 - foreign)).max(),
         )
 
-    def _of_question(self, coverage: Matrix) -> Matrix:
+    @property
+    def question(self) -> Matrix:
         """One row, as in QUESTION_FEATURES: how much there is, whatever of it is best.
 
         Where the nearest are in another language, words say nothing: then what they would say is neither
         much nor little.
         """
-        dense = self._dense[0]
+        dense, _ = self._forms()
         first = min(FIRST, -(-len(dense) // 2))  # most of a small collection has nothing to do with it
         best = np.sort(dense)[::-1]
-        matches = [_match(candidate, self._asked) for candidate in self._candidates]
+        matches = [_match(candidate, self._asked) for candidate in self.candidates]
         by_words = [at for at, match in enumerate(matches) if (match.sparse_rank or 99) <= first]
         overlap = sum((matches[at].dense_rank or 99) <= first for at in by_words) / first
-        covered = np.sort(coverage)[::-1][: min(NEAREST, -(-first // 2))].mean()
+        covered = np.sort(self._coverage)[::-1][: min(NEAREST, -(-first // 2))].mean()
         abroad = float(self.foreign[np.argsort(-dense, kind="stable")[:NEAREST]].mean())
-        abroad *= bool(self._terms.terms)  # of an emoji no language says anything
+        abroad *= bool(self._words.terms)  # of an emoji no language says anything
         ten = float(best[:first].mean())
         worded = float(dense[by_words].mean()) if by_words else float(best[-1])
-        rarest = self._rare_coverage[self.foreign == 0].max(initial=0.0)
+        rare = _covered(self._weight * self._rare, self._texts.here)
+        rarest = rare[self.foreign == 0].max(initial=0.0)
         return np.array(
             [
                 best[0],
@@ -347,22 +386,6 @@ def level_between(levels: Levels, chinese: bool, abroad: Matrix) -> tuple[Matrix
     home, other = (levels.get((chinese, chinese ^ is_other), RAW) for is_other in (False, True))
     mean = home.mean + abroad * (other.mean - home.mean)
     return mean, home.deviation + abroad * (other.deviation - home.deviation)
-
-
-def token_rows(
-    query: Query, candidates: Sequence[Candidate], abroad: Matrix, levels: Levels
-) -> Matrix | None:
-    """Candidates × TOKEN_FEATURES, in deviations from the level of their pair of languages; `abroad` as in
-    Features. None where the tokens of the question or of any candidate are not known: what lacks them could
-    not be compared."""
-    if query.tokens is None:
-        return None
-    packed = [unpacked(candidate.signs, query.tokens.states.shape[1]) for candidate in candidates]
-    if not all(packed):
-        return None
-    mean, deviation = level_between(levels, is_mostly_chinese(query.question), abroad)
-    level = (nearness(query.tokens, packed) - mean) / deviation
-    return np.column_stack([level, level - level.mean(), level - level.max(), abroad * level])
 
 
 def _match(candidate: Candidate, number: int) -> FormMatch:

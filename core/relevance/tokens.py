@@ -84,18 +84,21 @@ def unpacked(signs: str, dimensions: int) -> bytes:
     return packed if 8 * len(packed) % dimensions == 0 else b""
 
 
-def nearness(question: QuestionTokens, packed: Sequence[bytes]) -> npt.NDArray[np.float64]:
-    """One number for each passage, about 0…0.6: the mean over the question's tokens of the cosine of the
-    passage's nearest, by weight. `packed` are the passages' signs, none of them empty."""
+def nearest_tokens(question: QuestionTokens, packed: Sequence[bytes]) -> Floats:
+    """[passages, the question's tokens]: the cosine of each token's nearest. `packed` are the passages'
+    signs, none of them empty."""
     dimensions = question.states.shape[1]
     counts = [8 * len(each) // dimensions for each in packed]
     bits = np.unpackbits(np.frombuffer(b"".join(packed), np.uint8)).reshape(-1, dimensions)
+    products = bits.astype(np.float32) @ question.states.T
+    nearest = np.maximum.reduceat(products, np.cumsum([0, *counts[:-1]]), axis=0)
     # a sign of ±1 is twice the bit, less one
-    products = 2 * (question.states @ bits.astype(np.float32).T) - question.states.sum(axis=1, keepdims=True)
-    begins = np.cumsum([0, *counts[:-1]])
-    nearest = np.maximum.reduceat(products, begins, axis=1) / np.sqrt(np.float32(dimensions))
-    near: npt.NDArray[np.float64] = (question.weights @ nearest).astype(float)
-    return near
+    return np.asarray((2 * nearest - question.states.sum(axis=1)) / np.sqrt(np.float32(dimensions)))
+
+
+def nearness(question: QuestionTokens, nearest: Floats) -> npt.NDArray[np.float64]:
+    """One number for each passage, about 0…0.6: the mean over the question's tokens, by weight."""
+    return np.asarray(question.weights @ np.ascontiguousarray(nearest.T), dtype=np.float64)
 
 
 def _unit(vectors: Floats) -> Floats:

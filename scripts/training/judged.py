@@ -15,15 +15,7 @@ from api.search.handler import SearchRequest
 from config.settings import RetrievalSettings
 from core.formats import supported_files
 from core.knowledge import Candidate, Upload
-from core.relevance.features import (
-    LANGUAGE_CHARS,
-    NO_LEVELS,
-    Features,
-    Level,
-    Levels,
-    Matrix,
-    token_rows,
-)
+from core.relevance.features import LANGUAGE_CHARS, NO_LEVELS, Features, Level, Levels, Matrix
 from core.relevance.query import Query
 from core.text import holds_chinese, is_mostly_chinese
 from scripts.evaluation.baselines import (
@@ -154,7 +146,7 @@ class Searched:
 
     def judged(self, levels: Levels, token_levels: Levels = NO_LEVELS) -> Judged:
         features = Features(self.query, self.candidates, levels)
-        tokens = token_rows(self.query, self.candidates, features.abroad, token_levels)
+        tokens = features.tokens(token_levels)
         chunks = (candidate.chunk for candidate in self.candidates)
         documents = tuple(each.chunk_id if self.is_of_folder else each.document_id for each in chunks)
         return Judged(
@@ -186,7 +178,7 @@ def levels_of(
 
 def tokens_near(one: Searched) -> Near:
     """How near the question's tokens are to its candidates', by whether these are Chinese."""
-    rows = token_rows(one.query, one.candidates, np.zeros(len(one.candidates)), NO_LEVELS)
+    rows = Features(one.query, one.candidates).tokens(NO_LEVELS)
     if rows is None:
         return {}
     near = rows[:, 0]

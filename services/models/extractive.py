@@ -10,14 +10,7 @@ from core.citing.quoting import LONGEST_BEGINNING, Quotables, beginning
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.layouts import ReadBack, read_back, read_flat
-from core.prompt.messages import (
-    Message,
-    Passage,
-    Role,
-    is_still_reading,
-    parse_knowledge,
-    scope_in_prompt,
-)
+from core.prompt.messages import Message, Passage, Role, is_still_reading, parse_knowledge, scope_in_prompt
 from core.prompt.nearest import Nearest, nearest_in
 from core.relevance.probability import SURE
 from core.relevance.query import Query, QueryForm, carried, follow_up_weight, joined_wordings, parts_of
@@ -27,7 +20,8 @@ from services.models.lean import LeanLLM
 
 MODEL_NAME = "extractive"
 WORTH_QUOTING = 0.7  # of the best relevance
-NEARLY = 0.7  # of the best relevance in the reader's language: a passage in another one is shown beside it
+NEARLY = 0.6  # of the best relevance: a passage that has as much is shown beside it, whatever its words
+MOST_NEAR = 3
 MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
 PIECE_CHARS = 24
 
@@ -136,7 +130,8 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
 
 def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[str]:
     """The quotes for each part of the question, each once, a passage's first under its heading; and which
-    part has none. The best passage in each language is among them, whatever words it has."""
+    part has none. Whatever words they have, the best passage in each language comes before them, those that
+    are about as probable as the best after them."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages])
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
     most = max((quote.covers for part in by_part.values() for quote in part), default=0.0)
@@ -152,14 +147,14 @@ def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[
             blocks.setdefault((quote.passage, quote.text), text)
     readable = [_is_readable(each, chinese) for each in passages]
     quoted = {at for at, _ in blocks}
-    unquoted = sorted({readable.index(side) for side in readable} - quoted)
-    return [
-        *(
-            _block(beginning(passages[at].text, LONGEST_BEGINNING), passages[at], titled=True)
-            for at in unquoted
-        ),
-        *blocks.values(),
+    first = sorted({readable.index(side) for side in readable} - quoted)
+    least = NEARLY * passages[0].relevance
+    near = (at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= least)
+    whole = [
+        _block(beginning(passages[at].text, LONGEST_BEGINNING), passages[at], titled=True)
+        for at in (*first, *(at for at in near if at not in {*first, *quoted}))
     ]
+    return [*whole[: len(first)], *blocks.values(), *whole[len(first) :]]
 
 
 def _parts(query: Query) -> list[str]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.knowledge import Candidate, Chunk, FormMatch
-from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, QUESTION_FEATURES
+from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, QUESTION_FEATURES, Features
 from core.relevance.probability import (
     SURE,
     Coefficients,
@@ -341,3 +341,21 @@ def test_what_no_list_found_counts_only_where_nothing_that_was_found_is_sure() -
     unsure = judge(question, [abroad, *others], E5)
     assert max(each.probability for each in judge(question, others, E5)) < SURE
     assert unsure[0].probability == max(each.probability for each in unsure) > 0
+
+
+def test_some_candidates_are_compared_as_if_there_were_no_others() -> None:
+    """Discriminates: ranks, rarities and leads over candidates that do not count."""
+    query, tokens = with_tokens(ask("每年的费用是多少？", "停车呢？"))
+    texts = ["每年的费用是九十元", "第二条：停车场在楼下", "The yearly fee is 90 yuan.", "食堂在二楼"]
+    listed = [
+        replace(candidate(text, at, 0.9 - at / 50), signs=signs_of(tokens, at / 5))
+        for at, text in enumerate(texts, start=1)
+    ]
+    some = [0, 2, 3]
+    among, alone = Features(query, listed, E5.levels).among(some), [listed[at] for at in some]
+    afresh = Features(query, alone, E5.levels)
+    token_rows = [each.tokens(E5.levels) for each in (among, afresh)]
+    for mine, theirs in ((among.rows, afresh.rows), (among.question, afresh.question), token_rows):
+        assert mine is not None
+        assert theirs is not None
+        assert np.array_equal(mine, theirs)

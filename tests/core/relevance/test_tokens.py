@@ -11,6 +11,7 @@ from core.relevance.tokens import (
     TokenMeans,
     TokenStates,
     load_means,
+    nearest_tokens,
     nearness,
     unpacked,
 )
@@ -34,6 +35,10 @@ def packed(means: TokenMeans, tokens: TokenStates) -> bytes:
     return unpacked(means.signs(tokens), DIMENSIONS)
 
 
+def near(question: QuestionTokens, passages: list[bytes]) -> list[float]:
+    return [*map(float, nearness(question, nearest_tokens(question, passages)))]
+
+
 def count(signs: str) -> int:
     return 8 * len(unpacked(signs, DIMENSIONS)) // DIMENSIONS
 
@@ -52,11 +57,11 @@ def test_a_passage_counts_by_its_nearest_token_wherever_it_stands() -> None:
     question, others = states(rng, 3), [states(rng, size) for size in (5, 1, 9)]
     holding = TokenStates(np.vstack([others[2].states, question.states]), np.full(12, 12.0, np.float32))
     passages = [packed(NO_MEANS, each) for each in (*others, holding)]
-    near = nearness(asked(question), passages)
-    assert near.argmax() == 3
+    shares = near(asked(question), passages)
+    assert max(shares) == shares[3]
     # a unit vector of normal numbers and its own signs: √(2/π)
-    assert near[3] == pytest.approx(np.sqrt(2 / np.pi), abs=0.05)
-    assert near.tolist() == pytest.approx([*(nearness(asked(question), [each])[0] for each in passages)])
+    assert shares[3] == pytest.approx(np.sqrt(2 / np.pi), abs=0.05)
+    assert shares == pytest.approx([near(asked(question), [each])[0] for each in passages])
 
 
 def test_what_all_tokens_have_in_common_says_nothing() -> None:
@@ -71,7 +76,7 @@ def test_what_all_tokens_have_in_common_says_nothing() -> None:
     means = TokenMeans(mean, mean)
     tokens = means.question_tokens(shifted[0])
     assert tokens is not None
-    own, foreign = nearness(tokens, [packed(means, each) for each in shifted])
+    own, foreign = near(tokens, [packed(means, each) for each in shifted])
     assert own > foreign + 0.3
 
 
@@ -104,7 +109,7 @@ def test_weights_say_how_much_each_token_counts() -> None:
     passage = packed(NO_MEANS, TokenStates(question.states[:1], np.array([12.0], np.float32)))
     heavy = replace(question, weights=np.array([1.0, 0.0], np.float32))
     light = replace(question, weights=np.array([0.0, 1.0], np.float32))
-    assert nearness(heavy, [passage])[0] > 0.6 > 0.5 > nearness(light, [passage])[0]
+    assert near(heavy, [passage])[0] > 0.6 > 0.5 > near(light, [passage])[0]
 
 
 def test_the_means_that_are_shipped_fit_the_bundled_embedding() -> None:

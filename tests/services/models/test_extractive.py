@@ -73,6 +73,23 @@ def test_the_best_passage_of_another_language_is_quoted_where_the_readers_has_no
     assert "七百元" not in in_two_languages(chinese=0.6, english=0.55)
 
 
+@pytest.mark.parametrize(("chance", "is_shown"), [(0.27, True), (0.2, False)])
+def test_a_passage_about_as_probable_as_the_best_is_quoted_in_its_own_words(
+    chance: float, is_shown: bool
+) -> None:
+    """Discriminates: quotes by words alone, of which the passage that answers has too few."""
+    passages = "\n\n".join(
+        f'<passage id="{at}" file="a.md" heading="" relevance="{relevance}">\n{text}\n</passage>'
+        for at, relevance, text in [
+            (1, 0.4, "Gateway warranty extension: 120 dollars. Gateway warranty repair: by quote."),
+            (2, chance, "Units are covered for 60 months."),
+        ]
+    )
+    text = answer(ReadBack(passages, "gateway warranty?", ()))
+    assert text.endswith("> Units are covered for 60 months. [2]") is is_shown
+    assert ("60 months" in text) is is_shown
+
+
 @pytest.mark.parametrize("language", ["zh", "en"])
 def test_a_model_is_told_the_same_limit(language: Language) -> None:
     assert str(SURE) in PromptLibrary().text("knowledge", language)

