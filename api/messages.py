@@ -53,6 +53,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "模型一直在调用工具，没有写出回答。请把问题拆小，或调高 MAX_TOOL_STEPS。",
         "The model went on calling tools and wrote no answer. Ask for less at once, or raise MAX_TOOL_STEPS.",
     ),
+    "no_tools_offered": (
+        "模型想调用工具，但本轮没有可用的工具。",
+        "The model wanted to call a tool, but none was available to it.",
+    ),
     "tool_calls_unreadable": (
         "模型想调用工具，但它的请求无法读懂。",
         "The model wanted to call a tool, but its request could not be read.",

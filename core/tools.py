@@ -21,6 +21,7 @@ MAX_DESCRIPTION_CHARS = 2_000
 MAX_SCHEMA_CHARS = 20_000
 MAX_SCHEMA_DEPTH = 24
 MAX_ARGUMENT_CHARS = 32_000
+MAX_ARGUMENT_DEPTH = 64  # what writes them for a server gives up somewhere beyond 200
 MAX_RESULT_CHARS = 32_000
 MAX_VALIDATION_STEPS = 50_000  # about a tenth of a second
 MAX_FAULT_CHARS = 300
@@ -162,6 +163,22 @@ def model_name(table: str, name: str) -> str:
     return f"{fit[: MAX_NAME_CHARS - 9]}_{mark}"
 
 
+def plain_name(name: str) -> str:
+    """A name that a model made up, as a provider takes it back; a bad one has the whole request refused."""
+    return _UNFIT.sub("_", name)[:MAX_NAME_CHARS] or "_"
+
+
+def plain_id(call_id: str, taken: set[str]) -> str:
+    """A call's id as every provider takes it back, and as no other call of the request has it; now taken."""
+    plain = _UNFIT.sub("_", call_id)[:MAX_NAME_CHARS] or "call"
+    own, number = plain, 1
+    while own in taken:
+        number += 1
+        own = f"{plain[:56]}_{number}"
+    taken.add(own)
+    return own
+
+
 def fit_schema(schema: Any) -> dict[str, Any]:
     """The same schema, if it may be shown to a model and arguments be validated by it.
 
@@ -176,9 +193,20 @@ def fit_schema(schema: Any) -> dict[str, Any]:
             raise ToolUnfitError(f"its schema is more than {MAX_SCHEMA_DEPTH} levels deep")
         if key in _REFERENCES or (key == "$ref" and isinstance(value, str) and not value.startswith("#")):
             raise ToolUnfitError("its schema refers to something outside of it")
+    if not _is_plain_json(schema):
+        raise ToolUnfitError("its schema is no JSON")
     if len(json.dumps(schema)) > MAX_SCHEMA_CHARS:
         raise ToolUnfitError(f"its schema is longer than {MAX_SCHEMA_CHARS} characters")
     return {"type": "object", "properties": {}, **schema}
+
+
+def _is_plain_json(value: Any) -> bool:
+    """Whether it can be sent on: Python reads NaN and halves of characters, which no JSON has."""
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError:
+        return False
+    return True
 
 
 def _nodes(value: Any) -> Iterator[tuple[int, str, Any]]:
@@ -203,6 +231,10 @@ def read_arguments(tool: Tool, arguments: str) -> dict[str, Any]:
         raise BadArgumentsError("The arguments are not JSON.") from None
     if not isinstance(value, dict):
         raise BadArgumentsError("The arguments are not a JSON object.")
+    if any(depth > MAX_ARGUMENT_DEPTH for depth, _, _ in _nodes(value)):
+        raise BadArgumentsError(f"The arguments are more than {MAX_ARGUMENT_DEPTH} levels deep.")
+    if not _is_plain_json(value):
+        raise BadArgumentsError("The arguments are not JSON.")
     fault = _fault(tool.parameters, value)
     if fault:
         raise BadArgumentsError(f"The arguments do not fit the schema: {fault[:MAX_FAULT_CHARS]}")

@@ -58,7 +58,7 @@ from services.store.dialect import StoreRequestError
 
 log = structlog.get_logger()
 
-TOOL_CALLS = "tool_calls"
+TOOL_CALLS = ("tool_calls", "function_call")  # why an answer ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +195,8 @@ class TurnRun:
     def _why_silent(self) -> str:
         """A model that ended with calls of tools has not returned nothing."""
         if self._answer.calls:
-            return "too_many_tool_steps"
-        return "tool_calls_unreadable" if self._answer.finish_reason == TOOL_CALLS else "no_answer"
+            return "too_many_tool_steps" if self.tools.offer.tools else "no_tools_offered"
+        return "tool_calls_unreadable" if self._answer.finish_reason in TOOL_CALLS else "no_answer"
 
     async def _prepared(self) -> Prompt | None:
         """None: it is answered without a model. What was gathered and is not shown to one is let go of."""

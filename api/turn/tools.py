@@ -32,6 +32,7 @@ from core.tools import (
     ToolState,
     ToolUse,
     cut_result,
+    plain_id,
     read_arguments,
 )
 
@@ -62,7 +63,7 @@ class ToolBox:
 
     def has(self, name: str) -> bool:
         """Whether it is a table, or may be a tool of one."""
-        return not self._tables.isdisjoint((name, name.partition("__")[0]))
+        return any(name == table or name.startswith(f"{table}__") for table in self._tables)
 
     @property
     def _tables(self) -> set[str]:
@@ -168,15 +169,7 @@ class TurnTools:
     def _with_own_ids(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Some models number the calls of every step from 0: each id is given once in a turn."""
         taken = {use.id for use in self.uses}
-        own: list[ToolCall] = []
-        for call in calls:
-            call_id, number = call.call_id, 1
-            while call_id in taken:
-                number += 1
-                call_id = f"{call.call_id[:56]}_{number}"
-            taken.add(call_id)
-            own.append(replace(call, call_id=call_id))
-        return own
+        return [replace(call, call_id=plain_id(call.call_id, taken)) for call in calls]
 
     async def _run(self, at: int) -> None:
         """Whatever comes of it is a result that the model reads."""

@@ -24,6 +24,7 @@ from core.prompt.messages import (
 )
 from core.prompt.tool_text import as_text, in_text
 from core.text import is_mostly_chinese
+from core.tools import plain_id, plain_name
 
 RULE = "---"  # between knowledge and question where there is no introduction
 SILENCE = "…"  # stands where strict alternation asks for a message and none exists
@@ -57,16 +58,36 @@ def lay_steps(
 ) -> list[Message]:
     """The messages of `lay_out` with what was said behind the question since: calls of tools and results."""
     if not steps:
-        return list(laid)
+        return _taken_back(laid)
     if layout is not Layout.FLAT:
         since = [_of_the_dialogue(message, texts.code) for message in steps]
         if texts.tools_in_text:
             since = in_text(since)
             since[-1] = replace(since[-1], content=_closed(since[-1].content, texts))
-        return [*laid, *since]
+        return _taken_back([*laid, *since])
     names = _NAMES_ZH if laid[0].content.endswith(f"{_NAMES_ZH[Role.ASSISTANT]}: ") else _NAMES_EN
     prompt = _ANSWER_CUE.sub("\n", laid[0].content) + _closed(_transcript(steps, names, texts), texts)
     return [replace(laid[0], content=f"{prompt}\n{names[Role.ASSISTANT]}: ")]
+
+
+def _taken_back(laid: Iterable[Message]) -> list[Message]:
+    """With ids and names of calls that any provider takes. Many models count the calls of each answer from 0,
+    and Claude's API refuses a request with an id twice; others refuse a name with a blank."""
+    taken: set[str] = set()
+    own: dict[str, str] = {}  # of the message that called last
+    messages: list[Message] = []
+    for message in laid:
+        if message.tool_calls:
+            own = {call.call_id: plain_id(call.call_id, taken) for call in message.tool_calls}
+            calls = [
+                replace(call, call_id=own[call.call_id], name=plain_name(call.name))
+                for call in message.tool_calls
+            ]
+            message = replace(message, tool_calls=tuple(calls))
+        elif message.tool_call_id in own:
+            message = replace(message, tool_call_id=own[message.tool_call_id])
+        messages.append(message)
+    return messages
 
 
 def _closed(results: str, texts: PromptTexts) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import Any
 
@@ -17,6 +18,8 @@ from core.tools import (
     cut_result,
     fit_schema,
     model_name,
+    plain_id,
+    plain_name,
     read_arguments,
 )
 
@@ -56,6 +59,16 @@ def test_names_that_no_wire_takes_stay_apart() -> None:
     assert all(name.isascii() and len(name) <= MAX_NAME_CHARS for name in names)
 
 
+@pytest.mark.parametrize("name", ["", "a b", "functions.find:0", "<|im_start|>", "工具", "x" * 200, "\ud800"])
+def test_what_a_model_made_up_is_sent_back_as_every_provider_takes_it(name: str) -> None:
+    """Discriminates: one that is refused; an id twice in one request."""
+    taken: set[str] = set()
+    ids = {plain_id(name, taken) for _ in range(3)}
+    assert ids == taken
+    assert len(ids) == 3
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", each) for each in (plain_name(name), *ids))
+
+
 @pytest.mark.parametrize("name", ["", "a\nb", "a\x1b[2J", "a\u202eb", "a\x00", "\ud800"])
 def test_a_name_with_control_characters_is_refused(name: str) -> None:
     with pytest.raises(ToolUnfitError):
@@ -72,6 +85,8 @@ def test_a_name_with_control_characters_is_refused(name: str) -> None:
         {"type": "object", "description": "x" * 30_000},
         {"type": "object", "$ref": "https://example.org/schema.json"},
         {"type": "object", "properties": {"a": {"$dynamicRef": "#a"}}},
+        {"type": "object", "properties": {"a": {"default": float("nan")}}},
+        {"type": "object", "description": "\ud800"},
     ],
 )
 def test_a_schema_that_is_a_burden_is_refused(schema: Any) -> None:
@@ -87,6 +102,10 @@ def test_a_schema_that_is_a_burden_is_refused(schema: Any) -> None:
         ("[" * 100_000, "characters"),
         ("[" * 30_000, "not JSON"),
         (json.dumps({"a": "x" * MAX_ARGUMENT_CHARS}), "characters"),
+        ('{"a": NaN}', "not JSON"),
+        ('{"a": 1e999}', "not JSON"),
+        ('{"a": "\\ud800"}', "not JSON"),
+        ('{"a": ' + "[" * 300 + "]" * 300 + "}", "more than 64 levels deep"),
         ('{"n": "x"}', "n: 'x' is not of type 'integer'"),
         ("{}", "'n' is a required property"),
         ('{"n": 1, "b": 2}', "Additional properties"),

@@ -14,7 +14,7 @@ from tests.house.measure import Figure, cheap
 # has been added since is counted, too.
 AT_MOST = {
     "source modules": 363,  # tools, also in prompts, episodes, models, the library and images
-    "source lines": 69_480,  # kept replies, quotes, faults of commands, tools in prompts, chunks' languages
+    "source lines": 69_560,  # kept replies, quotes, faults of commands, prompted and bad tools, languages
     "settings": 116,
 }
 

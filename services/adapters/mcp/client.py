@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
+import structlog
 from mcp import types
 from mcp.client import Client
 from mcp.client._transport import Transport
@@ -17,7 +18,9 @@ from pydantic import ValidationError
 
 from core.tools import MAX_RESULT_CHARS, ToolFailedError, ToolReply
 from services.adapters.mcp.server import Listed, LostServerError, Reached
-from services.adapters.mcp.transports import OnLost, open_address, open_program
+from services.adapters.mcp.transports import Floodgate, OnLost, open_address, open_program
+
+log = structlog.get_logger()
 
 MAX_PAGES = 20
 MAX_TOOLS = 200
@@ -30,8 +33,13 @@ async def open_client(
 ) -> AsyncGenerator[ToolClient, None]:
     """Connected, its protocol negotiated. Raises what the SDK raises, in groups: see `reason_of`."""
 
+    gate = Floodgate()
+
     async def hear(message: types.ServerNotification | Exception) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
+        if not gate.passes_message():
+            log.warning("tool_server_cut_off", reason="too many messages")
+            on_lost()
+        elif isinstance(message, types.ToolListChangedNotification):
             on_changed()
 
     transport: Transport = (

@@ -17,6 +17,7 @@ from tests.e2e.tools.asking import FORMS, Asking, both_forms, calls_made, decide
 from tests.support.models.provider_stub import Answer, serving
 from tests.support.models.tool_stub import Call, Step, calling_tools
 from tests.support.servers.app import make_settings, open_app
+from tests.support.servers.sdk_examples import readme_server
 from tests.support.servers.tool_http import tools_over_http
 from tests.support.waiting import until
 
@@ -35,10 +36,16 @@ async def asking(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Aski
     folder = tmp_path_factory.mktemp("servers")
     support, patience = "tests.support.servers", {"timeout_s": 30, "confirm": "never"}
     with calling_tools() as stub, ExitStack() as stack:
-        examples = [(name, "sdk_examples", name) for name in ("quickstart", "simple-tool")]
+        (folder / "server.py").write_text(readme_server(), "utf-8")
+        named = {
+            "readme": str(folder / "server.py"),
+            "quickstart": "quickstart",
+            "simple-tool": "simple-tool",
+        }
+        examples = [(name, "sdk_examples", started) for name, started in named.items()]
         servers = [*examples, ("ours", "tool_http", str(folder))]
         urls = {name: stack.enter_context(tools_over_http(*started)) for name, *started in servers}
-        commands = {name: (*PYTHON, f"{support}.{module}", name) for name, module, _ in examples}
+        commands = {name: (*PYTHON, f"{support}.{module}", each) for name, module, each in examples}
         commands["ours"] = (*PYTHON, f"{support}.tool_program", str(folder))
         tables: dict[str, Any] = {}
         for name, command in commands.items():
@@ -83,6 +90,26 @@ async def test_the_sdk_s_examples_are_called_beside_each_other(way: str, form: s
     assert "'url' is a required property" in results["c5"]
     states = [use["state"] for use in (await asking.turn(streamed))["tool_calls"]]
     assert states == ["done", "done", "failed", "failed", "failed"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("way", TRANSPORTS)
+async def test_the_server_of_the_sdk_s_readme_runs_as_it_is_written(
+    way: str, form: str, asking: Asking
+) -> None:
+    """Its one tool with its own name, words and schema; "Call add with a=1, b=2 and you get 3 back."."""
+    steps = (Step("", [("c1", f"readme-{way}__add", {"a": 1, "b": 2})]), Step("3"))
+    streamed = await asking.ask(form, *steps, tools=[f"readme-{way}"])
+    assert streamed.answer == "3"
+    assert "\n3\n" in pairs(asking)["c1"]
+    (offered,) = asking.stub.bodies[0]["tools"]
+    about = offered.get("function", offered)
+    assert (about["name"], about["description"]) == (f"readme-{way}__add", "Add two numbers.")
+    schema = about.get("parameters") or about["input_schema"]
+    assert {name: each["type"] for name, each in schema["properties"].items()} == {
+        "a": "integer",
+        "b": "integer",
+    }
 
 
 @pytest.mark.parametrize("form", FORMS)

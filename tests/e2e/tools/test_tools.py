@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import threading
 import uuid
@@ -52,6 +53,7 @@ def tool_settings(folder: Path, stub: ToolStub, **tools: Any) -> Settings:
     tables = {
         "t": {**program, "confirm": "never"},
         "asks": {**program, "confirm": "write"},
+        "a__b": {**program, "allow": ["echo"]},
         "down": {"command": ["no-such-program"]},
     }
     return make_settings(folder / "data", models={"llms": llms}, tools={"tools": tables, **tools})
@@ -175,8 +177,9 @@ async def test_passages_beside_the_search_are_numbered_on(asking: Asking) -> Non
 async def test_without_tools_in_the_request_none_is_offered(asking: Asking) -> None:
     await asking.ask("openai", Step("好。"), tools=[])
     assert "tools" not in asking.stub.bodies[0]
-    await asking.ask("openai", Step("好。"), tools=["t__echo"])
-    assert asking.stub.offered(0) == ["t__echo"]
+    for name in ("t__echo", "a__b__echo"):
+        await asking.ask("openai", Step("好。"), tools=[name])
+        assert asking.stub.offered(0) == [name]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -185,6 +188,8 @@ async def test_without_tools_in_the_request_none_is_offered(asking: Asking) -> N
     [
         ("t__echo", {"text": 1}, "1 is not of type 'string'"),
         ("t__echo", "{", "The arguments are not JSON."),
+        ("t__echo", '{"text": "\\ud800"}', "The arguments are not JSON."),
+        ("t__injected", {"a": json.loads("[" * 300 + "]" * 300)}, "more than 64 levels deep"),
         ("t__bomb", {"text": "x"}, "they take too long to check"),
         ("t__no\nname", {}, "There is no such tool."),
         ("t__large", {}, "more characters were left out]"),
@@ -220,9 +225,54 @@ async def test_a_model_that_goes_on_calling_is_asked_to_end(asking: Asking) -> N
     assert "MAX_TOOL_STEPS" in streamed.text("ERROR")
 
 
-async def test_a_call_that_cannot_be_read_is_said_to_be(asking: Asking) -> None:
-    streamed = await asking.ask("openai", Step("", reason="tool_calls"))
+@pytest.mark.parametrize("reason", ["tool_calls", "function_call"])
+async def test_a_call_that_cannot_be_read_is_said_to_be(reason: str, asking: Asking) -> None:
+    streamed = await asking.ask("openai", Step("", reason=reason))
     assert streamed.text("ERROR") == "模型想调用工具，但它的请求无法读懂。"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("tools", [[], ["down"]])
+async def test_a_call_where_nothing_was_offered_is_said_to_be(
+    form: str, tools: list[str], asking: Asking
+) -> None:
+    """Discriminates: advice on MAX_TOOL_STEPS where there was no step."""
+    streamed = await asking.ask(form, Step("", [("c1", "t__echo", {"text": "a"})]), tools=tools)
+    assert streamed.text("ERROR") == "模型想调用工具，但本轮没有可用的工具。"
+
+
+async def made_up(asking: Asking, form: str) -> str:
+    """A session of two turns and what was brought in; the ids and names of its calls are bad or the same."""
+    function = {"name": "functions.find it", "arguments": "{}"}
+    messages = [
+        {"role": "user", "content": "天气？"},
+        {"role": "assistant", "tool_calls": [{"id": "functions.find:0", "function": function}]},
+        {"role": "tool", "tool_call_id": "functions.find:0", "content": "晴"},
+        {"role": "assistant", "content": "晴天。"},
+    ]
+    reply = await asking.app.client.post("/sessions/import", json={"messages": messages})
+    session_id: str = reply.json()["session_id"]
+    for name in ("t__echo", "no\n such <|im_start|> tool" * 9):
+        steps = (Step("", [("call_0", name, {"text": "晴"})]), Step("好。"))
+        await asking.ask(form, *steps, session_id=session_id)
+    return session_id
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_ids_and_names_are_sent_as_every_provider_takes_them(form: str, asking: Asking) -> None:
+    """Discriminates: a request that a provider refuses, in this turn and in every later one."""
+    session_id = await made_up(asking, form)
+    streamed = await asking.ask(form, Step("好。"), session_id=session_id, tools=[])
+    sent = asking.stub.raw_bodies[0].decode()
+    assert asking.stub.calls(0) == list(asking.stub.results(0))
+    assert len(set(asking.stub.calls(0))) == len(asking.stub.calls(0)) == 3
+    names = {
+        name for call in re.findall(r'"(?:function|tool_use)".*?"name":"(.*?)"', sent) for name in [call]
+    }
+    assert len(names) == 3
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", each) for each in (*names, *asking.stub.calls(0)))
+    prompt = (await asking.app.client.get(f"/turns/{streamed.finished['turn_id']}/prompt")).json()
+    assert prompt["request"]["exact"]
 
 
 @pytest.mark.parametrize(
@@ -231,9 +281,10 @@ async def test_a_call_that_cannot_be_read_is_said_to_be(asking: Asking) -> None:
         (
             {"tools": ["nothing"]},
             404,
-            "tools: 'nothing' is unknown. Configured: asks, down, search_knowledge, t.",
+            "tools: 'nothing' is unknown. Configured: a__b, asks, down, search_knowledge, t.",
         ),
         ({"tools": ["t"], "model_id": "quotes"}, 422, "tools: model 'quotes' cannot call tools."),
+        ({"tools": ["asksmore__x"]}, 404, "tools: 'asksmore__x' is unknown."),
         ({"tools": "t"}, 422, "tools"),
         ({"tools": [""]}, 422, "tools"),
         ({"tools": ["t"] * 40}, 422, "tools"),

@@ -1,14 +1,17 @@
 """Two servers of tools as the official SDK's own examples write them: `simple-tool` by its low-level server,
 which fetches a website, and `quickstart`, which adds two numbers.
 
-`python -m tests.support.servers.sdk_examples simple-tool|quickstart [http]`: over its standard streams, or
-over HTTP with its address as the first line. The wording is that of examples/servers/simple-tool and
+`python -m tests.support.servers.sdk_examples simple-tool|quickstart|FILE.py [http]`: over its standard
+streams, or over HTTP with its address as the first line. A file is run as it is written: its `mcp` is the
+server, as that of the SDK's README (`readme_server`). The wording is that of examples/servers/simple-tool and
 examples/snippets/servers/mcpserver_quickstart.py, version 2.3.0.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import runpy
 import sys
 
 import anyio
@@ -21,6 +24,12 @@ from mcp.server.stdio import stdio_server
 from tests.support.servers.tool_http import serve_tools
 
 quickstart = MCPServer("Demo")
+
+
+def readme_server() -> str:
+    """The first Python of the README that came with the installed SDK: "A server in 15 lines"."""
+    readme = str(importlib.metadata.metadata("mcp").json["description"])
+    return readme.partition("```python\n")[2].partition("```")[0]
 
 
 @quickstart.tool()
@@ -91,14 +100,15 @@ async def _over_streams() -> None:
 
 def main() -> None:
     name, over_http = sys.argv[1], sys.argv[2:] == ["http"]
-    if over_http and name == "quickstart":
-        serve_tools(quickstart.streamable_http_app(json_response=True))
-    elif over_http:
+    by_decorators = runpy.run_path(name)["mcp"] if name.endswith(".py") else quickstart
+    if name == "simple-tool" and over_http:
         serve_tools(simple_tool.streamable_http_app())
-    elif name == "quickstart":
-        quickstart.run()
-    else:
+    elif name == "simple-tool":
         anyio.run(_over_streams)
+    elif over_http:
+        serve_tools(by_decorators.streamable_http_app(json_response=name == "quickstart"))
+    else:
+        by_decorators.run()
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +19,7 @@ import uvicorn
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.support.servers.server import ROOT
@@ -43,13 +45,27 @@ def tools_over_http(module: str, *arguments: str) -> Iterator[str]:
             process.kill()
 
 
+async def _flood() -> AsyncIterator[str]:
+    notification = {
+        "jsonrpc": "2.0",
+        "method": "notifications/message",
+        "params": {"level": "info", "data": "x"},
+    }
+    while True:
+        yield f"event: message\ndata: {json.dumps(notification)}\n\n"
+        await asyncio.sleep(0)
+
+
 def http_app(folder: Path) -> Starlette:
     async def answer(request: Request) -> Response:
         message = await request.json()
         if "id" not in message:
             return Response(status_code=202)
+        if message["method"] == "tools/call" and message["params"]["name"] == "flood":
+            return StreamingResponse(_flood(), media_type="text/event-stream")
         reply = await to_thread.run_sync(reply_to, message, folder)
-        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], **reply})
+        said = json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply})  # NaN and all
+        return Response(said, media_type="application/json")
 
     return Starlette(routes=[Route("/mcp", answer, methods=["POST"])])
 

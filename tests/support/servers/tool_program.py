@@ -52,6 +52,12 @@ TOOLS: list[dict[str, Any]] = [
         "annotations": READS,
     },
     {
+        "name": "odd",
+        "description": "Its schema cannot be sent on.",
+        "inputSchema": {"type": "object", "properties": {"a": {"default": float("nan")}}},
+        "annotations": READS,
+    },
+    {
         "name": "bomb",
         "description": "Its schema takes for ever.",
         "inputSchema": {

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -16,6 +17,7 @@ from config.settings import ToolSettings
 from core.errors import StartRefusedError
 from core.tools import MAX_RESULT_CHARS, ToolFailedError
 from services.adapters.mcp.server import ToolServer, open_servers
+from tests.support.servers.tool_http import tools_over_http
 from tests.support.servers.tool_server import serving_tools
 from tests.support.waiting import until
 
@@ -116,6 +118,18 @@ async def test_a_program_that_dies_or_floods_is_started_anew(name: str) -> None:
         assert (await server.call("t__echo", {"text": "a"})).text == "a"
         assert len(children() - before) == 1
     assert children() <= before
+
+
+@pytest.mark.slow("a connection is made anew after a second")
+async def test_a_server_over_http_that_floods_is_left_at_once(tmp_path: Path) -> None:
+    """Discriminates: one that is listened to until the call's deadline, a core's work all the while."""
+    with tools_over_http("tool_http", str(tmp_path)) as url:
+        async with opened(command=(), url=url, timeout_s=60) as server:
+            await server.listed()
+            began = time.monotonic()
+            assert await failure(server, "t__flood") == "The tool's server ended the connection."
+            assert time.monotonic() - began < 20
+            assert (await server.call("t__echo", {"text": "a"})).text == "a"
 
 
 @pytest.mark.parametrize(
