@@ -34,7 +34,7 @@ from scripts.commands.maintenance import (
     run,
     shown,
 )
-from scripts.commands.server import ServerClient, at_server, at_url, checked, read, reason_of
+from scripts.commands.server import KEYS, ServerClient, at_server, at_url, checked, read, reason_of, refusal
 
 if TYPE_CHECKING:
     import httpx
@@ -117,7 +117,7 @@ class Ingester:
         self.summary = Summary()
 
     async def run(self, files: Sequence[Path], bar: tqdm[NoReturn]) -> Summary:
-        """Raises CommandError when the server cannot be reached."""
+        """Raises CommandError when the server cannot be reached, or refuses the key."""
         running: deque[tuple[Path, AddedDocument]] = deque()
         for file in files:
             if len(running) == IN_FLIGHT:
@@ -132,13 +132,15 @@ class Ingester:
         return self.summary
 
     async def _send(self, file: Path) -> AddedDocument | str:
-        """Why not, when it cannot be read or the server refuses it."""
+        """Why not, when it cannot be read or the server refuses it. Raises CommandError for a wrong key."""
         try:
             files = {"file": (file.name, await asyncio.to_thread(file.read_bytes))}
         except OSError as error:
             return str(error)
         data = self._fields | {"external_id": external_id_of(file)}
         response = await ask_patiently(self._client, "POST", "/documents", files=files, data=data)
+        if response.status_code in KEYS:  # no other file would be taken either
+            raise refusal(response)
         return read(response, AddedDocument) if response.is_success else reason_of(response)
 
     async def _follow(self, file: Path, addition: AddedDocument, bar: tqdm[NoReturn]) -> None:
