@@ -14,7 +14,6 @@ from tests.browser.composer.composing import Served, served
 from tests.browser.support.canary import Canary, listening
 from tests.browser.support.live import Live, live_server
 from tests.support.models.stub_llm import StubLLM, running_stub
-from tests.support.servers.server import running_server
 
 pytest.register_assert_rewrite("tests.browser.support.watching")
 
@@ -69,17 +68,29 @@ def canary() -> Iterator[Canary]:
 
 @pytest.fixture(scope="session")
 def stub_model() -> Iterator[StubLLM]:
-    """The model of `bare_url`: a test sets its `words`."""
+    """For servers of a test's own."""
     with running_stub(StubLLM()) as stub:
         yield stub
 
 
 @pytest.fixture(scope="session")
-def bare_url(tmp_path_factory: pytest.TempPathFactory, stub_model: StubLLM) -> Iterator[str]:
-    """The real server without the sample: ready in a few seconds, for tests that bring their own texts."""
-    model = {"OPENAI_BASE_URL": stub_model.url, "OPENAI_API_KEY": "k", "LLM_MODEL": "stub"}
-    with running_server(tmp_path_factory.mktemp("bare"), LOAD_SAMPLE="false", **model) as started:
-        yield started.url
+def stub_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stubbed]:
+    """A server with a hashing embedding and no document."""
+    with stubbed_server(tmp_path_factory.mktemp("branching")) as started:
+        yield started
+
+
+@pytest.fixture
+def stubbed(stub_server: Stubbed) -> Iterator[Stubbed]:
+    """A test sets the words of its model."""
+    yield stub_server
+    stub_server.stub.words = StubLLM().words
+
+
+@pytest.fixture(scope="session")
+def bare_url(stub_server: Stubbed) -> str:
+    """For tests that bring their own texts."""
+    return stub_server.url
 
 
 @pytest.fixture(scope="session")
@@ -93,13 +104,6 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server without a document, whose model notes what it was sent."""
     with served(tmp_path_factory.mktemp("desk")) as started:
-        yield started
-
-
-@pytest.fixture(scope="session")
-def stubbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stubbed]:
-    """A server with a hashing embedding and no document; a test sets the words of its model."""
-    with stubbed_server(tmp_path_factory.mktemp("branching")) as started:
         yield started
 
 

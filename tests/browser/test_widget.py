@@ -15,6 +15,7 @@ from playwright.async_api import Page, expect
 
 from routes.web.page import WEB
 from tests.support.models.stub_llm import StubLLM
+from tests.support.servers.app import HASHING
 from tests.support.servers.server import running_server
 
 KEY = "a-key-of-the-operator"
@@ -61,7 +62,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory, stub_model: StubLLM) -> Iter
         addresses = [f"http://127.0.0.1:{each.server_port}" for each in (allowed, other)]
         keys = {"API_KEYS": KEY, "CORS_ORIGINS": addresses[0], "ROOT_PATH": "/wenmai"}
         with running_server(
-            tmp_path_factory.mktemp("widget"), LOAD_SAMPLE="false", **model, **keys
+            tmp_path_factory.mktemp("widget"), LOAD_SAMPLE="false", EMBEDDING=HASHING, **model, **keys
         ) as server:
             tag = httpx.get(f"{server.url}/wenmai/settings/widget", headers={"x-api-key": KEY}).json()["html"]
             for each in (allowed, other):

@@ -30,8 +30,8 @@ class Stubbed:
 @contextmanager
 def stubbed_server(folder: Path) -> Iterator[Stubbed]:
     with running_stub(StubLLM()) as stub:
-        settings = {"OPENAI_BASE_URL": stub.url, "EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
-        with running_server(folder, **settings) as server:
+        settings = {"OPENAI_BASE_URL": stub.url, "LLM_MODEL": "stub", "EMBEDDING": HASHING}
+        with running_server(folder, LOAD_SAMPLE="false", **settings) as server:
             yield Stubbed(server.url, stub)
 
 

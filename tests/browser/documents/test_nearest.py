@@ -14,7 +14,7 @@ from tests.support.servers.server import running_server
 LEAVE = "# 年假\n\n员工每年有 17 天带薪年假。\n\n# 病假\n\n病假凭医院证明，每年不超过 30 天。\n"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def strict_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("nearest")
     with running_server(folder, LOAD_SAMPLE="false", RERANK_SCORE_THRESHOLD="1") as server:

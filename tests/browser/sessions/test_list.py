@@ -9,6 +9,7 @@ import pytest
 from playwright.async_api import Page, Route
 
 from tests.browser.support.conversations import bring, come_back, erase, row, titles
+from tests.support.servers.app import HASHING
 from tests.support.servers.server import running_server
 
 MANY = 60
@@ -18,7 +19,7 @@ AGES = {"今天的": 0.0, "四天前的": 4.0, "老的": 400.0}
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of its own with sixty conversations of two days ago and a few of other days."""
-    with running_server(tmp_path_factory.mktemp("listed"), LOAD_SAMPLE="false") as server:
+    with running_server(tmp_path_factory.mktemp("listed"), LOAD_SAMPLE="false", EMBEDDING=HASHING) as server:
         for number in range(MANY):
             bring(server.url, f"第 {number} 个", days_ago=2 + number / 10_000)
         for title, days_ago in AGES.items():

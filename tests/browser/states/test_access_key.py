@@ -11,6 +11,7 @@ from playwright.async_api import Page
 
 from tests.browser.support.driving import answered, ask
 from tests.support.models.stub_llm import StubLLM, running_stub
+from tests.support.servers.app import HASHING
 from tests.support.servers.server import running_server
 
 KEY = "alpha"
@@ -24,7 +25,7 @@ def locked_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_stub(StubLLM()) as stub:
         model = {"OPENAI_BASE_URL": stub.url, "OPENAI_API_KEY": "k", "LLM_MODEL": "stub"}
         folder: Path = tmp_path_factory.mktemp("locked")
-        with running_server(folder, LOAD_SAMPLE="false", API_KEYS=KEY, **model) as server:
+        with running_server(folder, LOAD_SAMPLE="false", EMBEDDING=HASHING, API_KEYS=KEY, **model) as server:
             yield server.url
 
 

@@ -8,6 +8,7 @@ from playwright.async_api import Page, expect
 
 from tests.browser.support.driving import ask
 from tests.support.models.stub_llm import StubLLM
+from tests.support.servers.app import HASHING
 from tests.support.servers.server import running_server
 
 LEAVE = "# Annual leave\n\nEvery employee has fifteen days of annual leave.\n"
@@ -18,7 +19,9 @@ async def test_everything_that_the_page_asks_for_lies_below_it(
 ) -> None:
     """Discriminates: one address with a leading slash: of a file, a question, an upload, the reference."""
     model = {"OPENAI_BASE_URL": stub_model.url, "OPENAI_API_KEY": "k", "LLM_MODEL": "stub"}
-    with running_server(tmp_path, LOAD_SAMPLE="false", ROOT_PATH="/wenmai", **model) as server:
+    with running_server(
+        tmp_path, LOAD_SAMPLE="false", EMBEDDING=HASHING, ROOT_PATH="/wenmai", **model
+    ) as server:
         paths: list[str] = []
         page.on("request", lambda request: paths.append(request.url.removeprefix(server.url)))
         await page.goto(f"{server.url}/wenmai")
