@@ -199,10 +199,7 @@ def coverage(text: str) -> Coverage:
     standing = table.standing(spoken)
     # the day it is, is asked for in many a question to the documents, too
     kinds = [phrases for kind, phrases in table.kinds.items() if kind is not Talk.TODAY]
-    # most kinds have no phrase of their own here, and so the same
-    shares = [
-        _covered(len(spoken), stretches) for stretches in {_stretches(standing, kind) for kind in kinds}
-    ]
+    shares = [_covered(standing, phrases) for phrases in kinds]
     return Coverage(
         max(every for every, _ in shares),
         max(says for _, says in shares),
@@ -210,31 +207,18 @@ def coverage(text: str) -> Coverage:
     )
 
 
-Stretches = tuple[tuple[int, int, bool], ...]
-"""Of one kind's phrases: begin, end, and whether it says the kind; in the order of their begin."""
-
-
-def _stretches(standing: Standing, phrases: _Phrases) -> Stretches:
-    return tuple(
-        (at, end, phrase in phrases.says)
-        for at, here in enumerate(standing)
-        for end, phrase in here
-        if phrase in phrases.all
-    )
-
-
-def _covered(length: int, stretches: Stretches) -> tuple[float, float]:
+def _covered(standing: Standing, phrases: _Phrases) -> tuple[float, float]:
     """The most characters that phrases cover which do not overlap, as a share: of all, and of those that say
     the kind."""
+    length = len(standing)
     most, saying = [0] * (length + 1), [0] * (length + 1)
-    done = 0
-    for at, end, says in (*stretches, (length, length, False)):
-        for place in range(done, at):
-            most[place + 1] = max(most[place], most[place + 1])
-            saying[place + 1] = max(saying[place], saying[place + 1])
-        done = at
-        most[end] = max(most[end], most[at] + end - at)
-        saying[end] = max(saying[end], saying[at] + (end - at if says else 0))
+    for at, here in enumerate(standing):
+        most[at + 1] = max(most[at], most[at + 1])
+        saying[at + 1] = max(saying[at], saying[at + 1])
+        for end, phrase in here:
+            if phrase in phrases.all:
+                most[end] = max(most[end], most[at] + end - at)
+                saying[end] = max(saying[end], saying[at] + (end - at if phrase in phrases.says else 0))
     return most[-1] / length, saying[-1] / length
 
 

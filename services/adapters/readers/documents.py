@@ -29,7 +29,7 @@ READERS = {
     DocumentFormat.DOCX: ("office.docx", "DocxReader"),
     DocumentFormat.PPTX: ("office.pptx", "PptxReader"),
     DocumentFormat.XLSX: ("office.xlsx", "XlsxReader"),
-    DocumentFormat.CSV: ("csv", "CsvReader"),
+    DocumentFormat.CSV: ("sheets", "CsvReader"),
     DocumentFormat.JSON: ("json", "JsonReader"),
     DocumentFormat.JSON_LINES: ("json", "JsonLinesReader"),
     DocumentFormat.EPUB: ("web.epub", "EpubReader"),
