@@ -135,8 +135,8 @@ class ConversationManager:
         self._indexer.later(turns)
 
     async def get_recent_history(self, branch: Branch) -> list[Turn]:
-        """The turns of `recent_ids`, not whole; those that are gone or cannot be read are left out."""
-        return await self.turns.get_many(self.recent_ids(branch), whole=False)
+        """The turns of `recent_ids`; those that are gone or cannot be read are left out."""
+        return await self.turns.get_many(self.recent_ids(branch))
 
     def recent_ids(self, branch: Branch) -> list[str]:
         """The last MAX_RECENT_TURNS questions of the branch that were answered at all, oldest first."""

@@ -123,12 +123,12 @@ class HistoryRecall:
         return rank_turns(lists[0], lists[1], lists[2], places, DEPTH)
 
     async def judge(self, query: Query, ranked: Sequence[Ranked]) -> list[Remembered]:
-        """The turns themselves, not whole, in the same order; those that are gone meanwhile are left out."""
+        """The turns themselves, in the same order; those that are gone meanwhile are left out."""
         if not ranked:
             return []
         match = QuestionMatch(query.question, self._spread)
         cosines = {each.turn_id: each.cosine for each in ranked}
-        turns = await self._turns.get_many(list(cosines), whole=False)
+        turns = await self._turns.get_many(list(cosines))
 
         def chances() -> list[Remembered]:
             return [Remembered(turn, match.chance(cosines[turn.turn_id], turn.text)) for turn in turns]

@@ -100,23 +100,6 @@ class TurnPayload(BaseModel):
     schema_version: int = Field(TURN_SCHEMA, alias="schema")
 
 
-_AS_ANSWERED = frozenset(
-    {
-        "prompt",
-        "request",
-        "usage",
-        "timings_ms",
-        "layout",
-        "warnings",
-        "feedback",
-        "finish_reason",
-        "context_docs",
-    }
-)
-_AS_SAID = [each.alias or name for name, each in TurnPayload.model_fields.items() if name not in _AS_ANSWERED]
-"""Of the payload, what later turns are made with: half of its bytes."""
-
-
 def to_payload(turn: Turn) -> dict[str, Any]:
     """The JSON object that is stored; `context_docs` names the file of each passage in `sources`, best first.
     Earlier versions wrote the ids of the chunks there."""
@@ -368,16 +351,11 @@ class TurnStore:
         turns = await self.get_many([turn_id])
         return turns[0] if turns else None
 
-    async def get_many(self, turn_ids: Sequence[str], *, whole: bool = True) -> list[Turn]:
-        """In the order of `turn_ids`; those that are gone or cannot be read are left out.
-
-        Not `whole`: with what was said and cited, without how it was answered (prompt, request, usage,
-        timings, warnings, feedback). Never to be stored again.
-        """
+    async def get_many(self, turn_ids: Sequence[str]) -> list[Turn]:
+        """In the order of `turn_ids`; those that are gone or cannot be read are left out."""
         if not turn_ids:
             return []
-        fields = True if whole else _AS_SAID
-        records = await self._store.retrieve(self._collection, list(turn_ids), with_payload=fields)
+        records = await self._store.retrieve(self._collection, list(turn_ids), with_payload=True)
         read = {str(record.id): _readable(record) for record in records}
         by_id = {turn_id: turn for turn_id, turn in read.items() if turn is not None}
         _warn_of_unreadable(len(read) - len(by_id), len(read))
