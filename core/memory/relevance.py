@@ -30,7 +30,11 @@ THRESHOLD = 0.15
 LEAST_TOTAL = math.log(THRESHOLD / (1 - THRESHOLD))
 UNKNOWN_LEAD = -1.0  # of a memory that only shares words with the question
 
-_SELF = re.compile(r"我(?!们公司)|\b(?:my|mine|me|i|i['’]m|i['’]ve)\b", re.I)
+# not what we talked of: that is the conversation, which has its own search
+_SELF = re.compile(
+    r"我(?!们公司|们(?:之前|上次|刚才|以前)?(?:谈|聊|讨论|说|提)[过到的])|\b(?:my|mine|me|i|i['’]m|i['’]ve)\b",
+    re.I,
+)
 _ONLY_ASKS = re.compile(  # the writer as the one who asks, not as what is asked about
     r"(?:帮|替|为|告诉|教)我|给我(?:一|讲|写|说|看[看下]|推荐|列|找|做|来|发|个|份|解释|介绍|总结|翻译|出)"
     r"|我(?:应?该|需要|想|要)(?=怎么|如何|去?哪|找谁|提交|准备|填|申请|办|领)"

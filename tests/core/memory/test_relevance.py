@@ -40,6 +40,11 @@ def test_what_is_asked_for_is_told_and_not_what_is_only_about_the_same_person() 
     assert _told("我叫什么？", ("用户的名字是张三", 0.84), ("用户养了一只鹦鹉", 0.85)) == ["用户的名字是张三"]
 
 
+def test_what_we_talked_of_is_not_the_person() -> None:
+    assert _told("今天我们谈过的报价是什么？", ("用户养了一只鹦鹉", 0.82)) == []
+    assert _told("我们谈过我养了什么吗？", ("用户养了一只鹦鹉", 0.82)) == ["用户养了一只鹦鹉"]
+
+
 @pytest.mark.parametrize(
     ("question", "memory", "other"),
     [
