@@ -281,7 +281,7 @@ async def test_the_reply_is_kept_as_it_came_where_that_is_wished(tmp_path: Path,
                 assert stub_mark(provider) not in export.text
             erased = (await app.client.delete(f"/documents/{document_id}?proof=full")).json()
             assert (erased["proof"]["complete"], erased["proof"]["quoted_in"]) == (True, [turn_id])
-            stub.play(Step("x" * 300_000))
+            stub.play(Step("x" * 12_000))  # in 4,000 events
             large = await app.ask("And?", knowledge="never")
             assert len((await shown(app, large.finished["turn_id"]))["response"]["raw"]) == MAX_RAW_BYTES
             await app.client.delete(f"/turns/{turn_id}")
