@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import uuid
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import structlog
@@ -51,6 +54,36 @@ async def test_recalled_turns_are_announced_where_all_stands_in_one_system_messa
         [False, False],
         True,
     )  # of the third a turn may be recalled already
+
+
+async def test_the_day_in_the_zone_that_is_set_is_sent_unless_it_is_off(tmp_path: Path) -> None:
+    """Discriminates: the server's own zone; a day that is known to the page alone."""
+    zone: dict[str, Any] = {"timezone": "Pacific/Kiritimati"}
+    with running_stub(StubLLM()) as stub:
+        today = datetime.now(ZoneInfo(zone["timezone"]))
+        async with open_app(with_stub(tmp_path / "on", stub, conversation=zone)) as app:
+            await app.ask("今天几号？")
+            await app.ask("What is the date today?")
+        zone["context_lines"] = False
+        async with open_app(with_stub(tmp_path / "off", stub, conversation=zone)) as app:
+            await app.ask("今天几号？")
+    zh, en, off = (body["messages"][0]["content"] for body in stub.bodies)
+    begun = f"{today:%Y-%m-%d}"
+    assert f"今天是 {begun}，星期{'一二三四五六日'[today.weekday()]}。本次会话开始于 {begun} " in zh
+    assert f"{today:%A}" in en
+    assert begun in en
+    assert begun not in off
+
+
+async def test_a_session_of_the_clients_own_id_goes_on_in_what_is_sent(tmp_path: Path) -> None:
+    """Discriminates: a new session for each question under the same id."""
+    own = {"session_id": str(uuid.uuid4()), "knowledge": "never"}
+    with running_stub(StubLLM()) as stub:
+        async with open_app(with_stub(tmp_path, stub)) as app:
+            await app.ask("灯塔几点开门？", **own)
+            await app.ask("那几点关门？", **own)
+    dialogue = [[each["content"] for each in body["messages"][1:]] for body in stub.bodies]
+    assert dialogue == [["灯塔几点开门？"], ["灯塔几点开门？", "one two three", "那几点关门？"]]
 
 
 async def test_marks_of_earlier_answers_are_not_sent(tmp_path: Path) -> None:

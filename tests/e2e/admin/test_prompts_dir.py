@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from config.settings import Settings
 from core.errors import BadRequestError, StartRefusedError
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import App, make_settings, open_app
+from tests.support.waiting import until
 
 KNOWN = "资料里写了退款要几天。退款在七天内到账。"
 
@@ -72,6 +73,68 @@ async def test_the_model_receives_the_overriding_texts_by_knowledge_and_thinking
         assert "{code}" not in sent(model)
         await app.ask("How many days does a refund take?")
         assert (PROMPTS / "general.en.md").read_text("utf-8").strip()[:60] in sent(model)
+
+
+class ObeyingStub(StubLLM):
+    """Calls the search in its text as long as it may, and speaks at length."""
+
+    def words_for(self, body: dict[str, Any]) -> tuple[str, ...]:
+        call = '{"name": "search_knowledge", "arguments": {"query": "退款"}}'
+        calls = body["model"] == "calls" and "<<tools_closed>>" not in str(body["messages"])
+        return (f"<tool_call>\n{call}\n</tool_call>",) if calls else ("退款在七天内到账。" * 20,)
+
+    def unsent(self, names: Iterable[str]) -> list[str]:
+        messages = "".join(str(body["messages"]) for body in self.bodies)
+        return [name for name in names if f"<<{name}>>" not in messages]
+
+
+def all_overridden(folder: Path, stub: StubLLM) -> Settings:
+    """Every text begins with its name, and all that a model is sent one for happens soon."""
+    table = {
+        "provider": "openai",
+        "base_url": stub.url,
+        "api_key": "k",
+        "context_window": 32_000,
+        "model": "m",
+    }
+    llms = {
+        "default": {**table, "layout": "many_system"},
+        "one": {**table, "layout": "one_system"},
+        "calls": {**table, "model": "calls", "tools": "prompt"},
+    }
+    (prompts := folder / "prompts").mkdir()
+    for path in PROMPTS.glob("*.md"):
+        (prompts / path.name).write_text(f"<<{path.name.split('.')[0]}>>\n{path.read_text('utf-8')}", "utf-8")
+    conversation = {
+        "prompts_dir": prompts,
+        "max_recent_turns": 1,
+        "relevant_turn_threshold": 0.0,
+        "compress_after_tokens": 200,
+        "memory_min_messages": 2,
+    }
+    return make_settings(folder / "data", models={"llms": llms}, conversation=conversation)
+
+
+@pytest.mark.full("waits for what is learned in the background, which leaves questions their time first")
+async def test_every_text_may_be_overridden_and_reaches_the_model(tmp_path: Path) -> None:
+    """Discriminates: a text that is read past the folder."""
+    names = sorted({path.name.split(".")[0] for path in PROMPTS.glob("*.md")})
+    with running_stub(ObeyingStub()) as stub:
+        async with open_app(all_overridden(tmp_path, stub)) as app:
+            await app.add_text("refund.md", f"# 退款\n{KNOWN}")
+            await app.ask("/remember 我叫张三")
+            turn = await app.ask("月亮有多远？", knowledge="always", thinking=True)
+            session: dict[str, Any] = {"session_id": turn.session_id}
+            for question in ("退款要几天？", "那它的首都在哪里？", "退款几天到账？"):
+                await app.ask(question, use_insert_block=True, knowledge="always", **session)
+                await app.container.summaries.idle()
+            await app.container.conversations.index_missing()
+            for model_id in ("default", "one"):
+                await app.ask("退款要几天到账？", model_id=model_id, **session)
+            await app.ask("谢谢", **session)
+            await app.ask("退款要几天？", model_id="calls", tools=["search_knowledge"])
+            await until(lambda: not stub.unsent(["remember"]))
+    assert stub.unsent(names) == []
 
 
 async def test_changed_files_are_read_when_asked_and_a_broken_one_keeps_the_old(

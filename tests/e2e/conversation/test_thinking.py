@@ -101,6 +101,45 @@ async def test_the_switch_of_thinking_reaches_the_model_in_its_own_form(
                 assert {name: sent[name] for name in expected} == expected
 
 
+EFFORT, TYPE, ROUTED = "reasoning_effort", "thinking", "reasoning"
+
+
+@pytest.mark.parametrize(
+    ("model", "host", "on", "off"),
+    [
+        ("qwen-plus", "dashscope.aliyuncs.com", {"enable_thinking": True}, {"enable_thinking": False}),
+        ("deepseek-v4-flash", "api.deepseek.com", {TYPE: {"type": "enabled"}}, {TYPE: {"type": "disabled"}}),
+        ("gpt-5.2", "api.openai.com", {EFFORT: "medium"}, {EFFORT: "none"}),
+        ("qwen/qwen3-32b", "openrouter.ai", {ROUTED: {"enabled": True}}, {ROUTED: {"enabled": False}}),
+        ("gemini-3-pro", "generativelanguage.googleapis.com", {EFFORT: "medium"}, {EFFORT: "low"}),
+    ],
+)  # fmt: skip
+async def test_a_providers_own_host_is_sent_its_own_switch(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    host: str,
+    on: dict[str, Any],
+    off: dict[str, Any],
+) -> None:
+    """The stub stands in for the host, as a proxy that keeps what it is sent. Discriminates: the form of
+    another host for the same model."""
+    with running_stub(StubLLM()) as stub:
+        monkeypatch.setenv("http_proxy", stub.url.removesuffix("/v1"))
+        table = {
+            "provider": "openai",
+            "model": model,
+            "base_url": f"http://{host}/v1",
+            "context_window": 32_000,
+        }
+        async with open_app(make_settings(tmp_path, models={"llms": {"default": table}})) as app:
+            for thinking, expected in ((True, on), (False, off)):
+                await app.ask("Why?", thinking=thinking)
+                sent = stub.bodies[-1]
+                usual = {"model", "messages", "stream", "temperature", "max_tokens", "max_completion_tokens"}
+                assert {name: value for name, value in sent.items() if name not in usual} == expected
+
+
 async def test_the_table_says_it_in_its_own_words(tmp_path: Path) -> None:
     """Discriminates: options of the table that beat the switch; ours beside the table's."""
     own = {"options": {"effort": "auto", "top_p": 0.5}, "thinking_on": {"effort": "high"}}

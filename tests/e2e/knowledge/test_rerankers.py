@@ -12,6 +12,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from tests.services.adapters.http_stub import Reply, http_stub
+from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import make_settings, open_app, scripted
 
 GUIDE = "# Models\nSet OPENAI_BASE_URL to change the model.\n"
@@ -107,6 +108,42 @@ async def test_what_the_judge_confirms_is_cited_although_it_is_below_the_thresho
         turn = await app.ask(QUESTION, use_insert_block=True, insert_block_llm_id="judge")
     assert [source["reason"] for source in turn.sources] == reasons
     assert all(source["key_passage"] == "OPENAI_BASE_URL" for source in turn.sources)
+
+
+class JudgingStub(StubLLM):
+    """Says yes to the passage of the ducats and nothing that can be read to the others."""
+
+    def words_for(self, body: dict[str, Any]) -> tuple[str, ...]:
+        if body["model"] != "judge":
+            return self.words
+        passage = json.loads(body["messages"][-1]["content"])["passage"]
+        return ('{"can_answer": true, "reason": "names it"}' if "ducats" in passage else "Hard to say.",)
+
+
+async def test_every_raw_candidate_is_sent_to_the_judge_and_the_answers_model_gets_what_it_keeps(
+    tmp_path: Path,
+) -> None:
+    """Discriminates: a judge of `rerank_top_n`, or of what passed the threshold; one of more than is set."""
+    with running_stub(JudgingStub()) as stub:
+        table = {"provider": "openai", "base_url": stub.url, "api_key": "k"}
+        llms = {"default": {**table, "model": "answers"}, "judge": {**table, "model": "judge"}}
+        limits = {"rerank_score_threshold": 1.0, "reranker_input_top_n": 3}
+        async with open_app(make_settings(tmp_path, models={"llms": llms}, retrieval=limits)) as app:
+            await app.add_text("fee.md", "# Fee\nThe lighthouse fee is nine ducats.\n")
+            for name in ("harbour", "mill", "bridge", "market"):
+                await app.add_text(f"{name}.md", f"# {name}\nThe lighthouse fee is due at the {name}.\n")
+            question = "What is the lighthouse fee in ducats?"
+            judging = {"use_insert_block": True, "insert_block_llm_id": "judge", "rerank_top_n": 1}
+            turn = await app.ask(question, **judging)
+    *judged, answered = stub.bodies
+    tasks = [json.loads(body["messages"][-1]["content"]) for body in judged]
+    assert [(body["model"], task["question"]) for body, task in zip(judged, tasks, strict=True)] == [
+        ("judge", question)
+    ] * 3
+    assert len({task["passage"] for task in tasks}) == 3
+    sent = json.dumps(answered["messages"])
+    assert (answered["model"], "nine ducats" in sent, "is due at" in sent) == ("answers", True, False)
+    assert [(source["file_name"], source["reason"]) for source in turn.sources] == [("fee.md", "names it")]
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")

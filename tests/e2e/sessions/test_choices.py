@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from config.settings import Settings
+from core.tools import SEARCH_TOOL
 from tests.support.models.stub_llm import StubLLM, running_stub
+from tests.support.models.tool_stub import Step, calling_tools
 from tests.support.servers.app import App, make_settings, open_app
 from tests.support.waiting import until
 
@@ -61,6 +65,30 @@ async def test_a_session_chooses_and_a_request_that_says_otherwise_wins(
         await choose(app, first.session_id, **dict.fromkeys(CHOSEN))
         await app.ask("现在呢？", session_id=first.session_id)
         assert (stub.bodies[-1]["model"], stub.bodies[-1]["max_tokens"]) == ("m-default", 1_000)
+
+
+async def test_thinking_tools_and_knowledge_of_a_session_reach_its_model(
+    tmp_path: Path, stub: StubLLM
+) -> None:
+    """Discriminates: a choice that is shown with the turn and changes nothing that is sent."""
+    table = {"provider": "openai", "base_url": stub.url, "model": "qwen3-8b", "context_window": 32_000}
+    async with open_app(make_settings(tmp_path, models={"llms": {"default": table}})) as app:
+        await app.add_text("fee.md", "# Fee\n\nThe lighthouse fee is nine ducats.\n")
+        ask = partial(app.ask, "What is the lighthouse fee?")
+        session_id = (await ask()).session_id
+        await choose(app, session_id, thinking=True, knowledge="never")
+        await ask(session_id=session_id)
+        await choose(app, session_id, thinking=False, knowledge="auto", tools=[SEARCH_TOOL])
+        await ask(session_id=session_id)
+    sent = [
+        (
+            body["chat_template_kwargs"]["enable_thinking"],
+            "nine ducats" in json.dumps(body["messages"]),
+            [tool["function"]["name"] for tool in body.get("tools", ())],
+        )
+        for body in stub.bodies
+    ]
+    assert sent == [(False, True, []), (True, False, []), (False, False, [SEARCH_TOOL])]
 
 
 async def test_the_choices_are_kept_and_a_new_session_begins_with_its_owners_last(
@@ -159,6 +187,39 @@ async def test_the_window_is_as_the_server_tells_and_the_answer_takes_its_share_
                 8_192,
             ]
     assert [body["max_tokens"] for body in stub.bodies] == [1_024, 5_000, 2_048]
+
+
+CATALOGUES = Path(__file__).parents[2] / "data" / "catalogues"
+NAMES = {"ollama": "qwen3:8b", "openrouter": "deepseek/deepseek-r1", "anthropic": "claude-opus-4-6"}
+
+
+@pytest.mark.parametrize(
+    ("form", "paths", "window"),
+    [
+        ("ollama", {"/v1/models": "ollama", "/api/show": "ollama_show", "/api/ps": "ollama_ps"}, 4_096),
+        ("openrouter", {"/v1/models": "openrouter"}, 64_000),
+        ("anthropic", {f"/v1/models/{NAMES['anthropic']}": "anthropic"}, 1_000_000),
+    ],
+)
+async def test_each_form_of_server_is_asked_for_its_window_and_sent_an_answers_share_of_it(
+    tmp_path: Path, form: str, paths: dict[str, str], window: int
+) -> None:
+    """Discriminates: what the table guesses of the model, where its server says otherwise."""
+    told = {
+        path: json.loads((CATALOGUES / f"{name}.json").read_text("utf-8")) for path, name in paths.items()
+    }
+    with calling_tools(Step("So."), told=told) as stub:
+        claude = form == "anthropic"
+        table = {
+            "provider": "anthropic" if claude else "openai",
+            "base_url": stub.claude_url if claude else stub.url,
+            "model": NAMES[form],
+            "max_tokens": 500_000,
+        }
+        async with open_app(make_settings(tmp_path, models={"llms": {"default": table}})) as app:
+            await until(lambda: app.container.llms.get("default").context_window == window)
+            assert await window_of(app, "default") == window
+    assert [body["max_tokens"] for body in stub.bodies] == [window // 4]
 
 
 async def test_no_question_waits_for_a_server_that_is_slow_to_tell(tmp_path: Path) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.support.models.stub_llm import in_thread
@@ -148,12 +150,17 @@ def _data(body: dict[str, Any]) -> str:
     return f"data: {json.dumps(body)}\n\n"
 
 
+async def _tell(reply: Any, request: Request) -> Response:
+    return JSONResponse(reply)
+
+
 @contextmanager
-def calling_tools(*steps: Step) -> Iterator[ToolStub]:
-    """Serve it in a thread; `url` is the base URL in OpenAI's form."""
+def calling_tools(*steps: Step, told: Mapping[str, Any] = MappingProxyType({})) -> Iterator[ToolStub]:
+    """Serve it in a thread; `url` is the base URL in OpenAI's form. `told` are replies by path."""
     stub = ToolStub(steps)
     paths = ("/v1/chat/completions", "/v1/messages", "/v1/completions")
-    app = Starlette(routes=[Route(path, stub.answer, methods=["POST"]) for path in paths])
-    with in_thread(app) as url:
+    asked = [Route(path, stub.answer, methods=["POST"]) for path in paths]
+    known = [Route(path, partial(_tell, reply), methods=["GET", "POST"]) for path, reply in told.items()]
+    with in_thread(Starlette(routes=[*asked, *known])) as url:
         stub.url = f"{url}/v1"
         yield stub
