@@ -18,6 +18,7 @@ from core.text import scrub
 
 MAX_NAME_CHARS = 64  # both wire formats take [a-zA-Z0-9_-]{1,64}
 MAX_DESCRIPTION_CHARS = 2_000
+MAX_CALLS = 16  # of one answer
 MAX_SCHEMA_CHARS = 20_000
 MAX_SCHEMA_DEPTH = 24
 MAX_ARGUMENT_CHARS = 32_000
@@ -28,6 +29,8 @@ MAX_FAULT_CHARS = 300
 
 SEARCH_TOOL = "search_knowledge"  # our own; config.settings keeps tables from its name
 
+# A terminal obeys some of them, and a model reads none. Line breaks are LF by then (core.text.scrub).
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
 _JOIN = "__"
 # A regular expression may run for ever, and equality of all pairs nearly so: the server checks these itself.
@@ -291,7 +294,7 @@ def _validator(schema: Mapping[str, Any]) -> Any:
 
 
 def cut_result(text: str, limit: int = MAX_RESULT_CHARS) -> str:
-    """Its beginning, with a note where it was longer; no control character is left."""
-    beginning = scrub(text[:limit])
+    """Its beginning, with a note where it was longer; no control character is left but LF and TAB."""
+    beginning = _CONTROLS.sub("", scrub(text[:limit]))
     left_out = len(text) - limit
     return f"{beginning}\n[… {left_out} more characters were left out]" if left_out > 0 else beginning

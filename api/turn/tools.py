@@ -20,6 +20,7 @@ from core.knowledge import Candidate
 from core.prompt.messages import Message, ToolCall, step_messages
 from core.relevance.query import Query
 from core.tools import (
+    MAX_CALLS,
     MAX_RESULT_CHARS,
     SEARCH_TOOL,
     BadArgumentsError,
@@ -142,7 +143,7 @@ class TurnTools:
         Cancelled, it keeps what has a result, and what began as interrupted.
         """
         first = len(self._uses)
-        for call in self._with_own_ids(calls):
+        for call in self._with_own_ids(calls[: MAX_CALLS + 1]):
             tool = self._tools.get(call.name)
             function = CalledFunction(call.name, call.arguments)
             read_only = tool is not None and tool[1].read_only
@@ -153,7 +154,7 @@ class TurnTools:
         try:
             async with anyio.create_task_group() as tasks:
                 for at in range(first, len(self._uses)):
-                    tasks.start_soon(self._run, at)
+                    tasks.start_soon(self._run, at, at - first)
         finally:
             self._uses = [_settled(use) for use in self._uses]
         self.messages = list(step_messages(answer, self._uses))
@@ -171,12 +172,12 @@ class TurnTools:
         taken = {use.id for use in self.uses}
         return [replace(call, call_id=plain_id(call.call_id, taken)) for call in calls]
 
-    async def _run(self, at: int) -> None:
-        """Whatever comes of it is a result that the model reads."""
+    async def _run(self, at: int, before: int) -> None:
+        """Whatever comes of it is a result that the model reads. `before`: so many calls of its step."""
         began = time.perf_counter()
         use = self._uses[at]
         try:
-            source, tool, arguments = self._checked(use)
+            source, tool, arguments = self._checked(use, before)
             if self._asks(tool):
                 await self._await_approval(at)
             await self._note(at, state=ToolState.RUNNING)
@@ -190,7 +191,9 @@ class TurnTools:
         self._show(at)
         log.info("tool_called", turn_id=self._turn_id, tool=use.function.name, state=state.value, ms=ms)
 
-    def _checked(self, use: ToolUse) -> tuple[ToolSource, Tool, dict[str, Any]]:
+    def _checked(self, use: ToolUse, before: int) -> tuple[ToolSource, Tool, dict[str, Any]]:
+        if before == MAX_CALLS:
+            raise ToolFailedError(f"At most {MAX_CALLS} calls are made at once: no more of them were made.")
         offered = self._tools.get(use.function.name)
         if offered is None:
             known = ", ".join(self._tools) or "none"

@@ -150,4 +150,5 @@ def test_what_may_take_for_ever_by_itself_is_left_to_the_server() -> None:
 
 def test_a_result_is_cut_and_cleaned() -> None:
     assert cut_result("a\r\nb\0c\ud800") == "a\nbc\ufffd"
+    assert cut_result("\x1b[31mred\x07\tand\n\x9b2Jmore\x7f\x80") == "[31mred\tand\n2Jmore"
     assert cut_result("x" * 12, 10) == "x" * 10 + "\n[… 2 more characters were left out]"

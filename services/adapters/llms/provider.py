@@ -31,7 +31,7 @@ from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import Exchange, canonical_json
 from core.prompt.messages import Message, ToolCall
 from core.text import scrub
-from core.tools import MAX_ARGUMENT_CHARS, MAX_NAME_CHARS
+from core.tools import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_NAME_CHARS
 from services.adapters.http import Endpoint, EventReader, NotAnAnswerError, post_stream
 from services.adapters.llms.switches import NOTHING, TEMPLATE, Options, ThinkingSwitch, switch_of
 from services.llm_service import UNKNOWN_WINDOW, answer_reserve, known_window
@@ -51,12 +51,12 @@ class WireEvent(msgspec.Struct, gc=False):
 E = TypeVar("E", bound=WireEvent)
 
 
-MAX_CALLS = 16  # of one answer
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every provider takes back
 
 
 class CallReader:
-    """Puts calls of tools together, whose arguments come in pieces."""
+    """Puts calls of tools together, whose arguments come in pieces. Of those that are too many one is kept,
+    for the model to read that they are."""
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
@@ -69,7 +69,7 @@ class CallReader:
         """A piece. Some servers number no call, or all of them 0: then another id is another call."""
         call = self._at.get(index if isinstance(index, int) else None)
         if call is None or (isinstance(call_id, str) and call_id and call.call_id not in ("", call_id)):
-            if len(self._calls) == MAX_CALLS:
+            if len(self._calls) > MAX_CALLS:
                 return
             call = _Call()
             self._calls.append(call)

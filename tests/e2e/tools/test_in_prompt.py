@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
-from core.tools import SEARCH_TOOL
+from core.tools import MAX_CALLS, SEARCH_TOOL
 from tests.e2e.tools.asking import WEATHER, Asking, both_forms, calls_made, decided, lighthouses, waits
 from tests.e2e.tools.test_tools import PROGRAM
 from tests.services.adapters.llms.test_gguf import HAS_GGUF, MODEL
 from tests.support.models.scripted_llm import RECORDED, ScriptedLLM
 from tests.support.models.scripted_llm import Step as Said
-from tests.support.models.tool_stub import Step, ToolStub, calling_tools
+from tests.support.models.tool_stub import Call, Step, ToolStub, calling_tools
 from tests.support.servers.app import CHAT, make_settings, open_app
 from tests.support.waiting import until
 
@@ -68,6 +68,19 @@ def sent(stub: ToolStub, at: int, form: str) -> list[tuple[str, str]]:
         return [("prompt", body["prompt"])]
     system = [("system", body["system"])] if "system" in body else []
     return [*system, *((each["role"], each["content"]) for each in body["messages"])]
+
+
+@pytest.mark.parametrize("form", ["native", "openai"])
+async def test_more_calls_than_are_made_at_once_are_refused_where_the_model_reads_it(
+    form: str, asking: Asking
+) -> None:
+    """Discriminates: calls that are dropped in silence; as many at once as a model writes."""
+    calls: list[Call] = [(f"c{number}", "t__echo", {"text": "晴"}) for number in range(MAX_CALLS + 4)]
+    text = "\n".join(written("t__echo", text="晴") for _ in calls)
+    asked = Step("", calls) if form == "native" else Step(text)
+    turn = await asking.turn(await asking.ask(form, asked, Step("今天是晴天。")))
+    assert [use["state"] for use in turn["tool_calls"]] == ["done"] * MAX_CALLS + ["failed"]
+    assert str(asking.stub.bodies[1]["messages"]).count(f"At most {MAX_CALLS} calls are made at once") == 1
 
 
 def text_of(stub: ToolStub, at: int, form: str) -> str:
