@@ -23,13 +23,13 @@ class Part:
 
 PARTS = {
     "quick": Part(
-        minutes=10,
+        minutes=11,
         checks=(("ruff", "format", "--check", "."), ("ruff", "check", "."), ("lint-imports",)),
         beside=("mypy",),
         tests=((*TOGETHER, "-m", "not full and not alone"),),
     ),
     "full": Part(
-        minutes=17,
+        minutes=21,
         checks=(),
         beside=None,
         tests=((*TOGETHER, "-m", "full and not alone"), (*ORDER, "-m", "alone")),
