@@ -246,6 +246,7 @@ class Features:
         # what no candidate has weighs most
         self._rare = np.log1p((len(candidates) + 1) / (texts.here.sum(axis=0) + 0.5))
         self._mean, self._deviation = level_between(self._levels, self._chinese, self.abroad)
+        self._dense, self._columns = self._forms()
 
     def _read(self, candidates: Sequence[Candidate]) -> Texts:
         hits = [self._words.hits(candidate.chunk.text) for candidate in candidates]
@@ -281,8 +282,7 @@ class Features:
 
     @property
     def rows(self) -> Matrix:
-        dense, forms = self._forms()
-        return np.array([dense, *forms, *self._of_words(), *self._others(dense)]).T
+        return np.array([self._dense, *self._columns, *self._of_words(), *self._others()]).T
 
     def _form(self, number: int) -> tuple[Matrix, Sequence[Matrix]]:
         """The cosines, and the columns of FORM_FEATURES; a form that there is not repeats the last one."""
@@ -327,9 +327,9 @@ class Features:
         texts = [folded(f"{_above(candidate)} {candidate.chunk.text}") for candidate in self.candidates]
         return np.array([sum(number not in text for number in numbers) / len(numbers) for text in texts])
 
-    def _others(self, dense: Matrix) -> Sequence[Matrix]:
+    def _others(self) -> Sequence[Matrix]:
         """From "fused" on."""
-        foreign, near = self.foreign, self._texts.near
+        dense, foreign, near = self._dense, self.foreign, self._texts.near
         matches = [_match(candidate, self._asked) for candidate in self.candidates]
         agreed = [(m.dense_rank or 99) <= AGREED and (m.sparse_rank or 99) <= AGREED for m in matches]
         wide = 2.5 if self._chinese else 1.0
@@ -354,7 +354,7 @@ class Features:
         Where the nearest are in another language, words say nothing: then what they would say is neither
         much nor little.
         """
-        dense, _ = self._forms()
+        dense = self._dense
         first = min(FIRST, -(-len(dense) // 2))  # most of a small collection has nothing to do with it
         best = np.sort(dense)[::-1]
         matches = [_match(candidate, self._asked) for candidate in self.candidates]
