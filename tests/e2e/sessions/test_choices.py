@@ -205,10 +205,10 @@ async def test_each_form_of_server_is_asked_for_its_window_and_sent_an_answers_s
     tmp_path: Path, form: str, paths: dict[str, str], window: int
 ) -> None:
     """Discriminates: what the table guesses of the model, where its server says otherwise."""
-    told = {
+    replies = {
         path: json.loads((CATALOGUES / f"{name}.json").read_text("utf-8")) for path, name in paths.items()
     }
-    with calling_tools(Step("So."), told=told) as stub:
+    with calling_tools(Step("So."), replies=replies) as stub:
         claude = form == "anthropic"
         table = {
             "provider": "anthropic" if claude else "openai",

@@ -150,17 +150,17 @@ def _data(body: dict[str, Any]) -> str:
     return f"data: {json.dumps(body)}\n\n"
 
 
-async def _tell(reply: Any, request: Request) -> Response:
+async def _reply(reply: Any, request: Request) -> Response:
     return JSONResponse(reply)
 
 
 @contextmanager
-def calling_tools(*steps: Step, told: Mapping[str, Any] = MappingProxyType({})) -> Iterator[ToolStub]:
-    """Serve it in a thread; `url` is the base URL in OpenAI's form. `told` are replies by path."""
+def calling_tools(*steps: Step, replies: Mapping[str, Any] = MappingProxyType({})) -> Iterator[ToolStub]:
+    """Serve it in a thread; `url` is the base URL in OpenAI's form. `replies` are those of other paths."""
     stub = ToolStub(steps)
     paths = ("/v1/chat/completions", "/v1/messages", "/v1/completions")
     asked = [Route(path, stub.answer, methods=["POST"]) for path in paths]
-    known = [Route(path, partial(_tell, reply), methods=["GET", "POST"]) for path, reply in told.items()]
+    known = [Route(path, partial(_reply, reply), methods=["GET", "POST"]) for path, reply in replies.items()]
     with in_thread(Starlette(routes=[*asked, *known])) as url:
         stub.url = f"{url}/v1"
         yield stub

@@ -64,8 +64,8 @@ def http_app(folder: Path) -> Starlette:
         if message["method"] == "tools/call" and message["params"]["name"] == "flood":
             return StreamingResponse(_flood(), media_type="text/event-stream")
         reply = await to_thread.run_sync(reply_to, message, folder)
-        said = json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply})  # NaN and all
-        return Response(said, media_type="application/json")
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply})  # NaN and all
+        return Response(body, media_type="application/json")
 
     return Starlette(routes=[Route("/mcp", answer, methods=["POST"])])
 
