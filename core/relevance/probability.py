@@ -39,6 +39,9 @@ TOKENS_ABROAD = 0.75  # of what else sets texts in another language apart: so mu
 CLEARLY_ABROAD = 0.5  # deviations by which their tokens are nearer than those of any in the question's
 TWIN_SPARSE_RANK = 3
 IDENTIFIER_LOGIT = 3.0
+# Of the best of few passages that have every code a question names: what is E02? says nothing else to go by.
+NAMED = 0.2
+FEW_NAMED = 3
 TWIN_LEAD = 0.02  # of cosine; among E5's texts on one subject the second is .01 behind, a twin's rival .03
 
 
@@ -223,6 +226,7 @@ def _by_identifiers(question: str, candidates: Sequence[Candidate], chances: Mat
     """Of candidates that are alike but for a part number, the one that has the question's is meant.
 
     One that lacks it falls behind only where another has it: its odds are divided by e^IDENTIFIER_LOGIT.
+    The best of at most FEW_NAMED that have all of them is shown at least as the closest passage.
     """
     names = identifiers(question)
     if not names:
@@ -230,6 +234,10 @@ def _by_identifiers(question: str, candidates: Sequence[Candidate], chances: Mat
     have = np.asarray(shares(names, [candidate.chunk.indexed_text for candidate in candidates]))
     odds = chances / np.maximum(1.0 - chances, 1e-12) * np.exp(IDENTIFIER_LOGIT * (have - have.max()))
     judged: Matrix = odds / (1.0 + odds)
+    naming = np.flatnonzero(have == 1.0)
+    if 0 < len(naming) <= FEW_NAMED:
+        best = naming[judged[naming].argmax()]
+        judged[best] = max(judged[best], NAMED)
     return judged
 
 

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from core.knowledge import Candidate, Chunk, FormMatch
 from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, QUESTION_FEATURES, Features
 from core.relevance.probability import (
+    FEW_NAMED,
+    NAMED,
     SURE,
     Coefficients,
     Feature,
@@ -217,6 +219,8 @@ def test_twenty_candidates_take_a_few_milliseconds() -> None:
 
 # A model that goes by the cosine alone: whatever it says of a text in another language, its twin must match.
 BY_COSINE = Coefficients("x", plain("dense", 10.0), plain("overlap", 0.0), Together(0.0, 1.0, 0.0, 0.0))
+# One that finds nothing probable.
+UNSURE = Coefficients("x", plain("dense", 1.0), plain("overlap", 0.0), Together(-5.0, 1.0, 0.0, 0.0))
 OWN = Candidate(
     Chunk("own", "d", "models.md", "To change the model, set LLM_MODEL and restart.", 0, "Models"),
     dense=0.90, sparse=7.7, dense_rank=1, sparse_rank=1,
@@ -261,6 +265,20 @@ def test_of_texts_alike_but_for_a_number_the_one_with_the_questions_number_goes_
     assert after.probability > before.probability
     alone = judge(question, [other], E5)[0]
     assert alone.probability > before.probability  # it is held back only where another has the number
+
+
+@pytest.mark.parametrize("passages", [1, 3, 4])
+def test_a_question_for_a_code_is_shown_one_of_few_passages_that_have_it(passages: int) -> None:
+    """Discriminates: 'what does E02 mean?' has no other word to look for, and was refused at .08."""
+    query = ask("What does E02 mean?")
+    named = [
+        candidate("- E02: the grinder is blocked. Turn the burr by hand.", 6 + at) for at in range(passages)
+    ]
+    others = [candidate("Two working days within Germany, five elsewhere.", at) for at in range(1, 6)]
+    best, *less = sorted(each.probability for each in judge(query, [*others, *named], UNSURE))[::-1]
+    assert (best == pytest.approx(NAMED)) == (passages <= FEW_NAMED)
+    assert max(less) < 0.1
+    assert best < SURE
 
 
 def signs_of(tokens: QuestionTokens, share: float) -> str:
