@@ -21,6 +21,7 @@ from core.knowledge import Candidate, FormMatch
 from core.relevance.query import Query
 from core.relevance.sparse import folded, is_cjk, question_terms, word_pieces, words_of
 from core.relevance.tokens import Floats, nearest_tokens, nearness, unpacked
+from core.relevance.translation import TextWords, coverage, translated
 from core.text import holds_chinese, is_mostly_chinese
 
 Matrix = npt.NDArray[np.float64]
@@ -94,6 +95,12 @@ def _read(text: str) -> tuple[str, Mapping[str, Sequence[int]]]:
         for piece in word_pieces(word):
             places.setdefault(piece, []).append(at)
     return whole.lower(), places
+
+
+def _whole(candidate: Candidate) -> TextWords:
+    """With what stands above it."""
+    (above, head), (lowered, places) = _read(_above(candidate)), _read(candidate.chunk.text[:MAX_TEXT_CHARS])
+    return TextWords(f"{above}\n{lowered}", head.keys() | places.keys())
 
 
 def _places(text: str, term: str) -> list[int]:
@@ -203,9 +210,11 @@ RAW = Level(0.0, 1.0)
 class Texts(NamedTuple):
     """What each candidate's text has of the question, whatever stands beside it: the costly part. `here`: the
     terms in it or above it; `tokens`: None where the question's or any candidate's are not known, for what
-    lacks them could not be compared."""
+    lacks them could not be compared; `translated`: the share of the question's words that one in the other
+    language has by a dictionary, NaN where nothing is known of it."""
 
     foreign: Matrix
+    translated: Matrix
     hits: npt.NDArray[np.object_]
     here: Matrix
     near: Matrix
@@ -241,6 +250,7 @@ class Features:
 
     def _compare(self, candidates: Sequence[Candidate], texts: Texts) -> None:
         self.candidates, self._texts, self.foreign = candidates, texts, texts.foreign
+        self.translated = texts.translated
         self._coverage = _covered(self._weight, texts.here)
         self.abroad = texts.foreign * (1.0 - self._coverage)
         # what no candidate has weighs most
@@ -257,8 +267,16 @@ class Features:
         asked = self.query.tokens
         packed = [unpacked(each.signs, asked.states.shape[1]) for each in candidates] if asked else [b""]
         tokens = nearest_tokens(asked, packed) if asked and all(packed) else None
-        near = self._nearby(self._weight, hits)
-        return Texts(foreign, np.array(hits), np.array(here).reshape(len(hits), count), near, tokens)
+        near, words = self._nearby(self._weight, hits), np.array(here).reshape(len(hits), count)
+        return Texts(foreign, self._translated(candidates, foreign), np.array(hits), words, near, tokens)
+
+    def _translated(self, candidates: Sequence[Candidate], foreign: Matrix) -> Matrix:
+        shares = np.full(len(candidates), np.nan)
+        others = [each for each, other in zip(candidates, foreign, strict=True) if other]
+        words = translated(self.query.forms[self._asked].text[-MAX_QUESTION_CHARS:]) if others else ()
+        if words:
+            shares[foreign == 1] = coverage(words, list(map(_whole, others)))
+        return shares
 
     def tokens(self, levels: Levels) -> Matrix | None:
         """Candidates × TOKEN_FEATURES, in deviations from the level of their pair of languages."""

@@ -37,6 +37,10 @@ SURE = 0.45  # the best passage's probability, from which on an answer is sure; 
 COMPANION_SHARE = 0.5  # of the threshold, for what is shown beside a passage that reached it
 TOKENS_ABROAD = 0.75  # of what else sets texts in another language apart: so much is left out
 CLEARLY_ABROAD = 0.5  # deviations by which their tokens are nearer than those of any in the question's
+# Logits, for texts in another language: of the share of the question's words that the best of them has by the
+# dictionary and one has not; of the best one's share beyond the usual, for all of them.
+TRANSLATED = 3.0
+BEST_TRANSLATED, USUAL_TRANSLATED = 2.0, 0.2
 TWIN_SPARSE_RANK = 3
 IDENTIFIER_LOGIT = 3.0
 # Of the best of few passages that have every code a question names: what is E02? says nothing else to go by.
@@ -165,6 +169,7 @@ def _chances(features: Features, coefficients: Coefficients) -> Matrix:
     learnt = coefficients.tokens
     tokens = features.tokens(learnt.levels) if learnt else None
     chances = probabilities(features.rows, features.question, coefficients, tokens)
+    chances = _by_translation(features.translated, chances)
     chances = _with_twin(features.candidates, chances, features.foreign)
     return _by_identifiers(features.query.question, features.candidates, chances)
 
@@ -183,6 +188,24 @@ def probabilities(
         together = learnt.together
     chances: Matrix = 1.0 / (1.0 + np.exp(-np.clip(together.of(scores, float(whole[0])), -30.0, 30.0)))
     return chances
+
+
+def _by_translation(translated: Matrix, chances: Matrix) -> Matrix:
+    """Those in another language by the words that a dictionary knows in both."""
+    known = ~np.isnan(translated)
+    if not known.any():
+        return chances
+    best = translated[known].max()
+    gain = TRANSLATED * (translated[known] - best) + BEST_TRANSLATED * max(0.0, best - USUAL_TRANSLATED)
+    judged = chances.copy()
+    judged[known] = _raised(chances[known], gain)
+    return judged
+
+
+def _raised(chances: Matrix, logits: Matrix) -> Matrix:
+    odds = chances / np.maximum(1.0 - chances, 1e-12) * np.exp(logits)
+    raised: Matrix = odds / (1.0 + odds)
+    return raised
 
 
 def _by_tokens_abroad(scores: Matrix, tokens: Matrix, foreign: Matrix) -> Matrix:
@@ -232,8 +255,7 @@ def _by_identifiers(question: str, candidates: Sequence[Candidate], chances: Mat
     if not names:
         return chances
     have = np.asarray(shares(names, [candidate.chunk.indexed_text for candidate in candidates]))
-    odds = chances / np.maximum(1.0 - chances, 1e-12) * np.exp(IDENTIFIER_LOGIT * (have - have.max()))
-    judged: Matrix = odds / (1.0 + odds)
+    judged = _raised(chances, IDENTIFIER_LOGIT * (have - have.max()))
     naming = np.flatnonzero(have == 1.0)
     if 0 < len(naming) <= FEW_NAMED:
         best = naming[judged[naming].argmax()]

@@ -281,6 +281,16 @@ def test_a_question_for_a_code_is_shown_one_of_few_passages_that_have_it(passage
     assert best < SURE
 
 
+@pytest.mark.parametrize("question", ["保修几年?", "How long is the warranty?"])
+def test_a_text_in_another_language_is_known_by_words_that_a_dictionary_has_in_both(question: str) -> None:
+    """Discriminates: by its cosine alone every text of the other language is as good as the next."""
+    english = ("The warranty is two years.", "The pump has 15 bar.", "Rinse the tank before the first use.")
+    chinese = ("整机保修两年。", "水泵压力为十五巴。", "首次使用前冲洗水箱。")
+    texts = english if question == "保修几年?" else chinese
+    judged = [each.probability for each in judge(ask(question), [candidate(text, 9) for text in texts], E5)]
+    assert judged[0] > 2 * max(judged[1:])
+
+
 def signs_of(tokens: QuestionTokens, share: float) -> str:
     """Of a passage whose tokens have the signs of that share of the question's."""
     same = np.arange(len(tokens.states)) < share * len(tokens.states)

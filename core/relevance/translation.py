@@ -1,0 +1,104 @@
+"""A question's words in the other language, by a dictionary: by these a passage in it can be compared, where
+the question's own words say nothing.
+
+Source: CC-CEDICT (MDBG; CC BY-SA 4.0), made by scripts.training.translations; docs/decisions/0064.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from core.relevance.sparse import is_cjk, question_terms
+
+SOURCE = Path(str(files("core.relevance") / "coefficients" / "translations.sqlite3"))
+MOST_WORDS = 3  # of one meaning
+MOST_MEANINGS = 40  # of one word; one with more (do, much, work) says little in either language
+LEAST_WEIGHT = 0.6  # of a Chinese term that is a word, and no pair of characters within one or between two
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A word of the question, or some that are one in the other language. `meanings`: what may stand for it,
+    each the index terms that must be there, together."""
+
+    weight: float
+    meanings: tuple[tuple[str, ...], ...]
+
+
+@lru_cache(maxsize=64)
+def translated(question: str) -> tuple[Translated, ...]:
+    """What the dictionary does not have stands for itself where it is no Chinese, as a name or a number does;
+    else it is left out."""
+    asked = [(term.text, term.weight) for term in question_terms(question)]
+    chinese = [(term, weight) for term, weight in asked if is_cjk(term)]
+    latin = [(term, weight) for term, weight in asked if not is_cjk(term)]
+    words = [(term, weight) for term, weight in chinese if weight >= LEAST_WEIGHT and len(term) > 1]
+    known = [Translated(weight, meanings) for term, weight in words if (meanings := _meanings(term))]
+    kept = [Translated(weight, ((term,),)) for term, weight in latin] if chinese else _joined(latin)
+    return tuple(word for word in (*known, *kept) if len(word.meanings) <= MOST_MEANINGS)
+
+
+def _joined(asked: Sequence[tuple[str, float]]) -> list[Translated]:
+    """The longest run of words that the dictionary has as one goes first: annual leave is 年假."""
+    joined: list[Translated] = []
+    at = 0
+    while at < len(asked):
+        for length in range(min(MOST_WORDS, len(asked) - at), 0, -1):
+            run = asked[at : at + length]
+            meanings = _meanings(" ".join(term for term, _ in run))
+            if meanings or length == 1:
+                break
+        joined.append(Translated(sum(weight for _, weight in run), meanings or ((run[0][0],),)))
+        at += length
+    return joined
+
+
+@lru_cache(maxsize=4_096)
+def _meanings(term: str) -> tuple[tuple[str, ...], ...]:
+    """The shortest first."""
+    rows = _database().execute(
+        "SELECT other FROM translation WHERE term = ? ORDER BY length(other), other LIMIT ?",
+        (term, MOST_MEANINGS + 1),
+    )
+    return tuple(tuple(other.split(" ")) for (other,) in rows)
+
+
+@lru_cache(maxsize=1)
+def _database() -> sqlite3.Connection:
+    return sqlite3.connect(f"{SOURCE.as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TextWords:
+    """A text folded and in lower case, and its index terms outside the scripts without spaces."""
+
+    lowered: str
+    terms: Collection[str]
+
+
+def coverage(words: Sequence[Translated], texts: Sequence[TextWords]) -> npt.NDArray[np.float64]:
+    """For each text the share of the words that it has by any of their meanings; those that few of the texts
+    have weigh more. A meaning of several words counts as far as the text has them."""
+    has = np.array([[_held(word, text) for word in words] for text in texts]).reshape(len(texts), len(words))
+    weights = np.array([word.weight for word in words])
+    weights *= np.log((len(texts) + 1) / ((has >= 1.0).sum(axis=0) + 0.5))
+    return np.asarray(has @ weights / max(weights.sum(), 1e-9))
+
+
+def _held(word: Translated, text: TextWords) -> float:
+    here = text.lowered if is_cjk(word.meanings[0][0]) else text.terms
+    best = 0.0
+    for meaning in word.meanings:
+        if meaning[0] in here or len(meaning) > 1:
+            best = max(best, sum(term in here for term in meaning) / len(meaning))
+            if best == 1.0:
+                break
+    return best
