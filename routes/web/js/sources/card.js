@@ -3,7 +3,7 @@
 import { tell } from "../base/bus.js";
 import { el, setText } from "../base/dom.js";
 import { Context } from "./context.js";
-import { markedText, settleScroll } from "./passage.js";
+import { atAGlance, markedText, settleScroll } from "./passage.js";
 
 /** `deck` is the SourcesView that the card belongs to. */
 export function sourceCard(citation, deck) {
@@ -39,7 +39,7 @@ function summary(citation) {
       el("span", { class: "place" }, ...(erased ? [] : standing(citation)), ...placeOf(citation))),
     erased || citation.score == null ? el("span", { class: "score" }) : score(citation.score),
     erased ? el("span", { class: "passage", i18n: "sourceErased" })
-      : el("span", { class: "passage", text: citation.key_passage || citation.text }));
+      : el("span", { class: "passage", text: atAGlance(citation.key_passage || citation.text) }));
 }
 
 export function fileName(citation) {

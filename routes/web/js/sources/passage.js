@@ -13,6 +13,15 @@ export function markedText({ text = "", key_passage: passage, passage_start: sta
   return [text.slice(0, at), el("mark", { text: passage }), text.slice(at + passage.length)];
 }
 
+/** For a glance: the rows of a table as words, its cells with dots between, without its ruler. */
+export const atAGlance = (text = "") => text.split("\n").map(glanced).filter(Boolean).join("\n");
+
+function glanced(line) {
+  if (!line.trimStart().startsWith("|")) return line;
+  if (/^[\s|:-]+$/.test(line)) return "";
+  return `${line.split("|").map((cell) => cell.trim()).filter(Boolean).join(" · ")};`;
+}
+
 /** Offsets count code points; a string of JavaScript counts some of them twice. */
 function placeOf(text, passage, start) {
   const at = start == null ? -1 : Array.from(text).slice(0, start).join("").length;

@@ -7,6 +7,7 @@
 import { el } from "../base/dom.js";
 import { citationOf } from "./cards.js";
 import { fileName, isErased, placeOf } from "./card.js";
+import { atAGlance } from "./passage.js";
 
 const SHOW_MS = 120;
 const LEAVE_MS = 160;
@@ -83,7 +84,7 @@ export class CitePreview {
 }
 
 function glance(citation) {
-  const passage = citation.key_passage || citation.text;
+  const passage = atAGlance(citation.key_passage || citation.text);
   return [
     el("p", { class: "preview-head" }, fileName(citation), ...placeOf(citation)),
     isErased(citation) ? el("p", { class: "preview-passage", i18n: "sourceErased" })
