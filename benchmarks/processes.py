@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.support.servers.server import ROOT, clean_environment
+from tests.support.environment import ROOT, clean_environment
 
 
 @dataclass(frozen=True, slots=True)

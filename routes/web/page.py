@@ -4,11 +4,13 @@ others."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from hashlib import blake2b
+from pathlib import Path, PurePath
 
-from fastapi import APIRouter
-from fastapi.responses import HTMLResponse, Response
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 WEB = Path(__file__).parent
@@ -18,29 +20,19 @@ VENDOR = {
     "purify.es.mjs": WEB / "node_modules/dompurify/dist/purify.es.mjs",
 }
 MEDIA_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".mjs": "text/javascript; charset=utf-8",
+    ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".mjs": "text/javascript",
     ".svg": "image/svg+xml",
-}
+}  # fmt: skip
+_NOTHING_FROM = (
+    "frame-src", "worker-src", "media-src", "manifest-src", "object-src", "base-uri", "form-action",
+    "frame-ancestors",
+)  # fmt: skip
 # The last two: whatever becomes HTML went through DOMPurify, and the browser sees to it.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
-        "default-src 'self'",
-        "script-src 'self'",
-        "style-src 'self'",
+        *(f"{name} 'self'" for name in ("default-src", "script-src", "style-src", "connect-src", "font-src")),
         "img-src 'self' data:",
-        "connect-src 'self'",
-        "font-src 'self'",
-        "frame-src 'none'",
-        "worker-src 'none'",
-        "media-src 'none'",
-        "manifest-src 'none'",
-        "object-src 'none'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
+        *(f"{name} 'none'" for name in _NOTHING_FROM),
         "require-trusted-types-for 'script'",
         "trusted-types dompurify",
     )
@@ -57,57 +49,74 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
+FOR_EVER = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
 
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/")
-async def page() -> HTMLResponse:
-    return HTMLResponse(_page(), headers=HEADERS)
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What browsers get of the page, by path."""
 
-
-@router.get("/widget.js")
-async def widget() -> Response:
-    """For pages of other sites, unlike everything else here; whether it may ask there, CORS_ORIGINS says."""
-    headers = {"Cache-Control": "no-cache", "Cross-Origin-Resource-Policy": "cross-origin"}
-    return _serve(WEB / "widget.js", headers)
-
-
-@router.get("/docs")
-async def reference() -> Response:
-    """A shell without content: the page reads /openapi.json, which asks for a key where there are keys."""
-    return _serve(WEB / "reference" / "page.html")
+    version: str
+    contents: Mapping[str, bytes]
 
 
 @cache
-def _page() -> str:
-    """The page names its modules at its head: all are fetched at once, not one import after another.
-    Addresses are relative: the page may lie below a proxy's prefix."""
-    names = sorted(str(file.relative_to(WEB).as_posix()) for file in (WEB / "js").glob("*/*.js"))
-    links = "\n  ".join(f'<link rel="modulepreload" href="web/{name}">' for name in names)
-    return (WEB / "index.html").read_text("utf-8").replace("<!-- modules -->", links)
+def files() -> Files:
+    """As they were at the first request: a server that is being upgraded mixes no two versions. A page names
+    its modules at its head: all are fetched at once, not one import after another. Addresses are relative: it
+    may lie below a proxy's prefix."""
+    own = (file for file in WEB.rglob("*.*") if "node_modules" not in file.parts)
+    paths = {file.relative_to(WEB).as_posix(): file for file in own if file.suffix in MEDIA_TYPES}
+    paths |= {f"vendor/{name}": file for name, file in VENDOR.items() if file.is_file()}
+    contents = {path: paths[path].read_bytes() for path in sorted(paths)}
+    version = version_of(contents)
+    modules = (name for name in contents if name.startswith("js/") and name.count("/") == 2)
+    links = "\n  ".join(f'<link rel="modulepreload" href="web/{name}">' for name in modules)
+    for path in ("index.html", "reference/page.html"):
+        html = contents[path].decode().replace("<!-- modules -->", links)
+        contents[path] = html.replace('"web/', f'"web/{version}/').encode()
+    return Files(version, contents)
 
 
-@router.get("/web/vendor/{name}")
-async def vendor_file(name: str) -> Response:
-    if name not in VENDOR or not VENDOR[name].is_file():
-        raise HTTPException(404, "This library is not installed; the page shows plain text.")
-    return _serve(VENDOR[name])
+def version_of(contents: Mapping[str, bytes]) -> str:
+    """Another one with each byte that changes."""
+    return blake2b(repr(contents).encode(), digest_size=8).hexdigest()
+
+
+@router.get("/")
+async def page(request: Request) -> Response:
+    return _serve(request, "index.html")
+
+
+@router.get("/widget.js")
+async def widget(request: Request) -> Response:
+    """For pages of other sites, unlike everything else here; whether it may ask there, CORS_ORIGINS says."""
+    headers = {"Cache-Control": "no-cache", "Cross-Origin-Resource-Policy": "cross-origin"}
+    return _serve(request, "widget.js", headers)
+
+
+@router.get("/docs")
+async def reference(request: Request) -> Response:
+    """A shell without content: the page reads /openapi.json, which asks for a key where there are keys."""
+    return _serve(request, "reference/page.html")
 
 
 @router.get("/web/{path:path}")
-async def page_file(path: str) -> Response:
-    """Only files of the page itself, by type; never anything installed beside them."""
-    if "\0" in path:
-        raise HTTPException(404, "There is no such file.")
-    file = (WEB / path).resolve()
-    own = file.is_relative_to(WEB) and "node_modules" not in file.parts
-    if not own or file.suffix not in MEDIA_TYPES or not file.is_file():
-        raise HTTPException(404, "There is no such file.")
-    return _serve(file)
+async def page_file(request: Request, path: str) -> Response:
+    """`path` begins with a version. Browsers keep this version's files for good. A page of another version,
+    which was loading when the server was upgraded, gets what there is now, and asks again the next time."""
+    version, _, name = path.partition("/")
+    return _serve(request, name, FOR_EVER if version == files().version else HEADERS)
 
 
-def _serve(file: Path, headers: Mapping[str, str] = HEADERS) -> Response:
-    """Read here and now: the page is more than a hundred small files, and handing each to a thread takes five
-    times as long."""
-    return Response(file.read_bytes(), headers=headers, media_type=MEDIA_TYPES[file.suffix])
+def _serve(request: Request, name: str, headers: Mapping[str, str] = HEADERS) -> Response:
+    content = files().contents.get(name)
+    if content is None:
+        uninstalled = "This library is not installed; the page shows plain text."
+        raise HTTPException(404, uninstalled if name.startswith("vendor/") else "There is no such file.")
+    headers = {**headers, "ETag": f'"{files().version}"'}
+    if headers["ETag"] in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers, media_type=MEDIA_TYPES[PurePath(name).suffix])

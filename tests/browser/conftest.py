@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, CDPSession, Page, async_playwright, expect
 
 from tests.browser.branches.branching import Stubbed, stubbed_server
 from tests.browser.composer.composing import Served, served
 from tests.browser.support.canary import Canary, listening
 from tests.browser.support.live import Live, live_server
+from tests.browser.support.profiles import LONGEST_WAIT_MS, leave, profile
 from tests.support.models.stub_llm import StubLLM, running_stub
 
 pytest.register_assert_rewrite("tests.browser.support.watching")
 
+Visitor = tuple[BrowserContext, CDPSession]
 CHROMIUM = Path("/usr/bin/chromium")
 # The list below the address bar is two pages, each in a process of its own for every window. The others are
 # Playwright's own list, in whose stead this one counts.
@@ -39,7 +41,6 @@ FLAGS = [
     "--disable-sync",
 ]
 FOLDER = Path(__file__).parent
-LONGEST_WAIT_MS = 30_000  # for what a busy machine shows late
 expect.set_options(timeout=LONGEST_WAIT_MS)
 
 
@@ -117,14 +118,22 @@ async def browser(canary: Canary) -> AsyncIterator[Browser]:
         await launched.close()
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def visitor(browser: Browser) -> AsyncIterator[Visitor]:
+    """A Chinese reader, with a first window that stays empty."""
+    context = await profile(browser, locale="zh-CN", viewport={"width": 1240, "height": 860})
+    storage = await context.new_cdp_session(await context.new_page())
+    yield context, storage
+    await context.close()
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(browser: Browser) -> AsyncIterator[Page]:
-    """A fresh profile of a Chinese reader. The test fails on an error that a script did not catch."""
+async def page(visitor: Visitor) -> AsyncIterator[Page]:
+    """Of a reader who has never been here. The test fails on an error that a script did not catch."""
     errors: list[str] = []
-    context = await browser.new_context(locale="zh-CN", viewport={"width": 1240, "height": 860})
+    context, storage = visitor
     opened = await context.new_page()
-    opened.set_default_timeout(LONGEST_WAIT_MS)
     opened.on("pageerror", lambda error: errors.append(str(error)))
     yield opened
-    await context.close()
+    await leave(context, storage)
     assert errors == []

@@ -16,8 +16,8 @@ import pytest
 import structlog
 
 from config.logging import SparingLog
+from tests.support.environment import ROOT, clean_environment
 from tests.support.servers.commands import python
-from tests.support.servers.server import ROOT, clean_environment
 
 SECRET = "sk-canary"
 CODE = f"""

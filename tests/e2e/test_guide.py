@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from scripts.evaluation.judging import Hit, Outcome, Reply, TurnQuestion, judge, load_questions, turn_figures
+from tests.support.environment import ROOT
 from tests.support.servers.app import CHAT
-from tests.support.servers.server import ROOT
 
 QUESTIONS = ROOT / "tests" / "data" / "guide"
 LEAST = 0.95  # of 44; 0.9 is what was asked for

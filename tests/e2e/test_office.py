@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scripts.evaluation.run import Options, evaluate
-from tests.support.servers.server import ROOT
+from tests.support.environment import ROOT
 
 OFFICE = ROOT / "tests" / "data" / "office"
 

@@ -17,9 +17,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.environment import ROOT, clean_environment
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import CHAT, HASHING
-from tests.support.servers.server import ROOT, clean_environment
 from tests.support.waiting import wait_until
 
 KEY = "operators-key"

@@ -70,7 +70,6 @@ async def test_every_route_is_listed_and_the_list_asks_for_a_key(app: App) -> No
     assert hidden == {
         "/",
         "/docs",
-        "/web/vendor/{name}",
         "/web/{path:path}",
         "/openapi.json",
         "/mcp",

@@ -14,8 +14,8 @@ import pytest
 
 from scripts import wenmai
 from scripts.commands.maintenance import EXIT_CODES
+from tests.support.environment import ROOT, clean_environment
 from tests.support.servers.commands import command, python
-from tests.support.servers.server import ROOT, clean_environment
 
 SILENT = {"serve", "mcp"}
 """Commands that report nothing."""

@@ -24,7 +24,7 @@ PAGES_OWN = {"network", "connection_lost"}
 SENTENCE = "question: the server says this."
 # What a card says for each code, as {code: {cause, hint, folded, open}}.
 CARDS = """async ([codes, message]) => {
-  const { errorCard } = await import("/web/js/turn/error-card.js");
+  const { errorCard } = await part("turn/error-card.js");
   const told = {};
   for (const code of codes) {
     const card = errorCard({ message, code, requestId: "r-1", onRetry: () => {} });

@@ -25,7 +25,7 @@ SCROLL = """async () => {
 }"""
 # Hands an answer to the page at `rate` tokens a second for `seconds`; returns its length.
 STREAM = """async ([tokens, rate, seconds]) => {
-  const { AnswerView } = await import("/web/js/answer/view.js");
+  const { AnswerView } = await part("answer/view.js");
   const view = new AnswerView();
   document.body.classList.remove("empty");
   document.querySelector("#thread").append(view.element);

@@ -22,9 +22,9 @@ const x = [1];
 """
 # What the growing text shows after each character, as plain text: those with raw markup in them.
 RAW_MARKUP = """async (text) => {
-  const { previewOf } = await import("/web/js/answer/preview.js");
-  const { BlockSplitter } = await import("/web/js/answer/blocks.js");
-  const { engineReady, toFragment } = await import("/web/js/answer/markdown.js");
+  const { previewOf } = await part("answer/preview.js");
+  const { BlockSplitter } = await part("answer/blocks.js");
+  const { engineReady, toFragment } = await part("answer/markdown.js");
   await engineReady;
   const splitter = new BlockSplitter();
   const seen = new Set();
@@ -39,8 +39,8 @@ RAW_MARKUP = """async (text) => {
 }"""
 # The numbers that a reader sees, each time the growing text was drawn: those of all lists in a row.
 NUMBERS = """async ([text, size]) => {
-  const { AnswerView } = await import("/web/js/answer/view.js");
-  await (await import("/web/js/answer/markdown.js")).engineReady;
+  const { AnswerView } = await part("answer/view.js");
+  await (await part("answer/markdown.js")).engineReady;
   const view = new AnswerView();
   document.body.append(view.element);
   const numbers = () => [...view.element.querySelectorAll("ol")].flatMap((list) =>

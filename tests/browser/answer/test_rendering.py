@@ -42,8 +42,8 @@ const x = 1;
 
 # Renders `text` in pieces, one frame each, and again in one piece; returns both results.
 RENDER_TWICE = """async ([text, size]) => {
-  const { AnswerView } = await import("/web/js/answer/view.js");
-  await (await import("/web/js/answer/markdown.js")).engineReady;
+  const { AnswerView } = await part("answer/view.js");
+  await (await part("answer/markdown.js")).engineReady;
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
   const render = async (pieces) => {
     const view = new AnswerView();
@@ -61,7 +61,7 @@ RENDER_TWICE = """async ([text, size]) => {
 
 # The same once more on a machine so slow that each frame's time is over before its work begins.
 RENDER_LATE = """async (text) => {
-  const { AnswerView } = await import("/web/js/answer/view.js");
+  const { AnswerView } = await part("answer/view.js");
   let now = performance.now();
   performance.now = () => (now += 50);
   const view = new AnswerView();
@@ -74,7 +74,7 @@ RENDER_LATE = """async (text) => {
 
 # Every way to cut `text` in two; returns how many gave other events than the whole.
 CUT_EVERYWHERE = """async (text) => {
-  const { SseParser } = await import("/web/js/stream/sse.js");
+  const { SseParser } = await part("stream/sse.js");
   const parse = (pieces) => {
     const parser = new SseParser();
     return JSON.stringify(pieces.flatMap((piece) => parser.feed(piece)));
@@ -122,7 +122,7 @@ async def test_the_event_reader_does_not_care_where_the_stream_is_cut(page: Page
 
 
 async def test_without_its_libraries_the_page_shows_plain_text(page: Page, server_url: str) -> None:
-    await page.route("**/web/vendor/*", lambda route: route.abort())
+    await page.route("**/web/*/vendor/*", lambda route: route.abort())
     await page.goto(server_url)
     await answer_with(page, whole_turn("**一**\n二 [1]\n\n<b>三</b>", sources=[citation()]))
     await ask(page, "?")

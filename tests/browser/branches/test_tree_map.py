@@ -17,12 +17,12 @@ ONE, TWO, OTHER = "父子链是什么\uff1f", "它有什么用\uff1f", "怎么�
 MAP, ROW = "#branches .open-map", ".map-row"
 TURNS, BRANCHES = 1000, 40
 READ_TREE = """async () => {
-  await import("/web/js/branches/map.js");
+  await part("branches/map.js");
   return (await (await fetch(`/sessions/${location.hash.slice(4)}/tree`)).json()).turns;
 }"""
 OPEN_MAP = """async (nodes) => {
-  const { BranchMap } = await import("/web/js/branches/map.js");
-  const { Tree } = await import("/web/js/branches/tree.js");
+  const { BranchMap } = await part("branches/map.js");
+  const { Tree } = await part("branches/tree.js");
   new BranchMap(new Tree(nodes), new Set([nodes.at(-1).turn_id]), () => {}).open();
   document.querySelector(".map-dialog").close();
 }"""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.browser.composer.composing import BOX, opened, sent_by, session_in
 from tests.browser.support.conversations import row
 from tests.browser.support.driving import ASK, answered, ask
+from tests.browser.support.profiles import profile
 
 LONG = 50_000
 COUNT = "() => (window.__edits = (window.__edits ?? 0) + 1)"
@@ -123,7 +124,7 @@ async def test_a_paste_of_fifty_thousand_characters_is_quick_and_says_how_many_a
 
 async def test_the_arrow_in_an_empty_box_asks_for_the_last_question(page: Page, server_url: str) -> None:
     await opened(page, server_url)
-    await page.evaluate(f"import('/web/js/base/bus.js').then((bus) => bus.hear('edit-last', {COUNT}))")
+    await page.evaluate(f"part('base/bus.js').then((bus) => bus.hear('edit-last', {COUNT}))")
     await page.fill(BOX, "text")
     await page.press(BOX, "ArrowUp")
     assert await page.evaluate("window.__edits ?? 0") == 0
@@ -134,10 +135,10 @@ async def test_the_arrow_in_an_empty_box_asks_for_the_last_question(page: Page, 
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_at_320_pixels_nothing_overflows_and_a_finger_hits_everything(
-    page: Page, server_url: str
+    browser: Browser, server_url: str
 ) -> None:
-    context = await page.context.browser.new_context(  # type: ignore[union-attr]
-        locale="en-US", viewport={"width": 320, "height": 640}, has_touch=True, is_mobile=True
+    context = await profile(
+        browser, locale="en-US", viewport={"width": 320, "height": 640}, has_touch=True, is_mobile=True
     )
     phone = await context.new_page()
     await opened(phone, server_url)

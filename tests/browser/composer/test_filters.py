@@ -10,6 +10,7 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from tests.browser.composer.composing import BOX, Served, opened, sent_by, served, session_in, tell
+from tests.browser.support.profiles import profile
 
 REFUND = "退款需要几天\uff1f"
 HOSTILE_TAG = "<img src=x onerror=__ran()>"
@@ -143,7 +144,7 @@ async def test_a_choice_is_the_conversations_on_every_device_and_the_next_one_be
     await page.wait_for_load_state("networkidle")
     await page.click("#thinking[aria-pressed=false]")
     await sent_by(page, REFUND)
-    other = await (await browser.new_context()).new_page()
+    other = await (await profile(browser)).new_page()
     try:
         await opened(other, page.url)
         await other.wait_for_selector("#thinking[aria-pressed=true]")

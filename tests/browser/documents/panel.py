@@ -26,7 +26,7 @@ DROP = """(files) => {
 }"""
 # Keeps what one part of the page tells the others.
 LISTEN = """async () => {
-  const { hear } = await import("/web/js/base/bus.js");
+  const { hear } = await part("base/bus.js");
   window.__told = [];
   const keep = (name) => hear(name, (detail) => window.__told.push([name, detail]));
   ["quote", "persona", "filter"].forEach(keep);

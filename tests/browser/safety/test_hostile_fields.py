@@ -64,7 +64,7 @@ async def test_hostile_titles_in_questions_to_the_reader_are_words(
     watched = await watch(page, bare_url, canary)
     await page.goto(bare_url)
     ask_all = """async (texts) => {
-      const { confirmRemoval } = await import("/web/js/base/dialogs.js");
+      const { confirmRemoval } = await part("base/dialogs.js");
       for (const text of texts) confirmRemoval("deleteSession", { title: text, n: 3 });
       for (const text of texts) confirmRemoval("deleteDocument", { name: text });
     }"""

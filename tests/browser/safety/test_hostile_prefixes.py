@@ -16,8 +16,8 @@ MOST_CHARS = 240
 # Frames come at once here: each piece is rendered before the next is said.
 GROW = """async (texts) => {
   const odd = ODD_MARKUP;
-  const { AnswerView } = await import("/web/js/answer/view.js");
-  await (await import("/web/js/answer/markdown.js")).engineReady;
+  const { AnswerView } = await part("answer/view.js");
+  await (await part("answer/markdown.js")).engineReady;
   window.requestAnimationFrame = (task) => queueMicrotask(() => task(performance.now()));
   const channel = new MessageChannel();
   const settled = () =>

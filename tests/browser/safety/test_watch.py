@@ -88,7 +88,7 @@ async def test_the_watch_sees_a_request_and_the_policy_that_stops_it(
 async def test_the_browser_itself_takes_no_unsanitised_markup(page: Page, bare_url: str) -> None:
     """Discriminates: `require-trusted-types-for` left out of the policy."""
     await page.goto(bare_url)
-    await page.evaluate("import('/web/js/answer/markdown.js').then((module) => module.engineReady)")
+    await page.evaluate("part('answer/markdown.js').then((module) => module.engineReady)")
     refused = "(make) => { try { make(); return 'taken' } catch (error) { return error.name } }"
     for sink in (
         "() => (document.createElement('p').innerHTML = '<b>x</b>')",

@@ -14,6 +14,7 @@ import time_machine
 from playwright.async_api import Page, expect
 
 from tests.browser.support.conversations import choose
+from tests.browser.support.profiles import profile
 from tests.support.servers.app import make_settings, serving
 
 ROOT, LEFT, RIGHT = (f"00000000-0000-4000-8000-00000000000{n}" for n in (1, 2, 3))
@@ -44,7 +45,7 @@ async def shared(page: Page, folder: Path) -> AsyncIterator[dict[str, Any]]:
 async def stranger(page: Page) -> AsyncIterator[Page]:
     """Another browser, without anything that the first one keeps."""
     assert page.context.browser
-    context = await page.context.browser.new_context()
+    context = await profile(page.context.browser)
     yield await context.new_page()
     await context.close()
 

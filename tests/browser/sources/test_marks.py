@@ -18,8 +18,8 @@ MARKS = ("[1]\u3002后面的字", "[1], then", "[1, 2]后面", "[1][2] [3]\uff0c
 
 # Renders each text at many widths; returns those in which a mark begins a line, and what copying gives.
 LAY_OUT = """async (texts) => {
-  const { AnswerView } = await import("/web/js/answer/view.js");
-  const { engineReady } = await import("/web/js/answer/markdown.js");
+  const { AnswerView } = await part("answer/view.js");
+  const { engineReady } = await part("answer/markdown.js");
   await engineReady;
   const view = new AnswerView();
   document.body.append(view.element);
@@ -76,8 +76,8 @@ async def test_marks_are_the_same_whether_the_sources_were_known_before_or_after
     """Discriminates: the space before a mark that is none, left out or doubled when it becomes text again."""
     await page.goto(server_url)
     both = """async (text) => {
-      const { AnswerView } = await import("/web/js/answer/view.js");
-      await (await import("/web/js/answer/markdown.js")).engineReady;
+      const { AnswerView } = await part("answer/view.js");
+      await (await part("answer/markdown.js")).engineReady;
       const render = async (early) => {
         const view = new AnswerView();
         document.body.append(view.element);

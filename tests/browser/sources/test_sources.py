@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 from tests.browser.support.driving import answer_with, answered, ask, citation, whole_turn
 
 HEAR = """async () => {
-  const { hear } = await import("/web/js/base/bus.js");
+  const { hear } = await part("base/bus.js");
   window.__told = [];
   for (const name of ["quote", "persona", "filter"]) {
     hear(name, (detail) => window.__told.push([name, detail]));
@@ -196,7 +196,7 @@ async def test_a_thousand_sources_are_paged_and_the_last_mark_finds_its_card(
     await page.click(".cite >> nth=1")
     assert await page.evaluate("document.activeElement.closest('.source').dataset.index") == "99"
     deck = """async (sources) => {
-      const { SourcesView } = await import("/web/js/sources/cards.js");
+      const { SourcesView } = await part("sources/cards.js");
       const view = new SourcesView(sources.map((source) => ({ ...source, cited: false })));
       const before = view.element.querySelectorAll("*").length;
       view.open(1000);

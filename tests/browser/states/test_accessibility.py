@@ -12,6 +12,7 @@ from playwright.async_api import Browser, Page
 
 from tests.browser.support.conversations import bring
 from tests.browser.support.driving import ASK, answer_with, answered, ask, citation, whole_turn
+from tests.browser.support.profiles import profile
 
 OPEN_ALL = "document.querySelectorAll('.thinking, .source, .uncited').forEach((part) => (part.open = true))"
 Reach = Callable[[Page], Awaitable[object]]
@@ -145,9 +146,9 @@ def listed_url(server_url: str) -> str:
 async def reader(browser: Browser, request: pytest.FixtureRequest) -> AsyncIterator[Page]:
     """Nothing moves for these readers: axe would measure a colour half-way through its change."""
     locale, scheme, width, touch = FORMS[request.param]
-    context = await browser.new_context(
-        locale=locale, color_scheme=scheme, viewport={"width": width, "height": 800}, has_touch=touch,
-        is_mobile=touch, reduced_motion="reduce",
+    context = await profile(
+        browser, locale=locale, color_scheme=scheme, viewport={"width": width, "height": 800},
+        has_touch=touch, is_mobile=touch, reduced_motion="reduce",
     )  # fmt: skip
     yield await context.new_page()
     await context.close()

@@ -54,10 +54,10 @@ async def test_the_language_stays_chosen_and_its_words_are_the_first_that_are_se
     """Discriminates: the Chinese words of the page shown until the script has the English ones."""
     await page.goto(server_url)
     await page.click("#language")
-    await page.route("**/web/js/app.js", lambda route: route.abort())
+    await page.route("**/web/*/js/app.js", lambda route: route.abort())
     await page.reload(wait_until="commit")
     await page.wait_for_selector("html[lang=en]")
-    await page.unroute("**/web/js/app.js")
+    await page.unroute("**/web/*/js/app.js")
     await page.reload()
     assert await page.get_attribute("html", "lang") == "en"
     assert await page.inner_text("#sidebar .new-chat") == "New conversation"

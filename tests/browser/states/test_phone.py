@@ -11,6 +11,7 @@ from playwright.async_api import Browser, Page, ViewportSize, expect
 from tests.browser.branches.branching import ids, shows_version
 from tests.browser.support.conversations import answered_with, bring, choose, row
 from tests.browser.support.driving import answered, ask
+from tests.browser.support.profiles import profile
 
 # What a finger has to meet, and what of it is under 40 px. A control of a line of text is exempt.
 SMALL = """() => [...document.querySelectorAll('button, a.session-link, input, select, summary')]
@@ -31,9 +32,8 @@ LONG = "一个很长很长的标题" * 8
 @pytest_asyncio.fixture(loop_scope="session", params=[390, 320])
 async def phone(browser: Browser, request: pytest.FixtureRequest) -> AsyncIterator[Page]:
     size = ViewportSize(width=request.param, height=700)
-    context = await browser.new_context(locale="zh-CN", viewport=size, has_touch=True, is_mobile=True)
+    context = await profile(browser, locale="zh-CN", viewport=size, has_touch=True, is_mobile=True)
     page = await context.new_page()
-    page.set_default_timeout(30_000)
     yield page
     await context.close()
 

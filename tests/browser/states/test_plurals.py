@@ -13,7 +13,7 @@ from tests.browser.safety.test_page_sources import WORDS
 from tests.browser.support.driving import answer_with, answered, ask, citation, whole_turn
 
 PHRASES = """async (counts) => {
-  const { t } = await import("/web/js/base/i18n.js");
+  const { t } = await part("base/i18n.js");
   return counts.map((n) => t("sourcesCount", { n }));
 }"""
 COUNTABLE = "sources documents passages tokens turns conversations characters candidates days parts"

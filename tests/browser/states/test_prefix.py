@@ -35,5 +35,5 @@ async def test_everything_that_the_page_asks_for_lies_below_it(
         assert (await uploaded.value).ok
         await page.goto(f"{server.url}/wenmai/docs")
         await expect(page.get_by_text("knowledge_chat_conversation").first).to_be_visible()
-        assert any(path.endswith("/web/vendor/marked.esm.js") for path in paths)
+        assert any(path.endswith("/vendor/marked.esm.js") for path in paths)
         assert [path for path in paths if path != "/wenmai" and not path.startswith("/wenmai/")] == []

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
 from tests.browser.branches.branching import act, edit, shows
 from tests.browser.composer.composing import BOX, Served
 from tests.browser.support.conversations import bring, choose, come_back, open_menu, row
 from tests.browser.support.driving import answered, ask
 from tests.browser.support.late import hold, tree_of, turns_of
+from tests.browser.support.profiles import profile
 
 FIRST, NEXT = "第 1 个问题", "只问这里\uff1f"
 POST = r"/knowledge_chat_conversation$"
@@ -124,12 +125,14 @@ async def test_a_conversation_opened_twice_over_a_running_answer_has_each_turn_o
     await shows(page, *(f"第 {number} 个问题" for number in range(1, 15)), NEXT)
 
 
-async def test_two_tabs_on_one_conversation_follow_each_other(page: Page, desk: Served) -> None:
+async def test_two_tabs_on_one_conversation_follow_each_other(
+    page: Page, desk: Served, browser: Browser
+) -> None:
     """Discriminates: a tab that shows a question below a turn that it does not follow; one that learns of the
     others' turns by a reload alone; a branch that begins without a word."""
-    assert page.context.browser
     here = bring(desk.url, "两个标签页")
-    other = await page.context.browser.new_page(locale="zh-CN")  # a window of its own: none of them is hidden
+    apart = await profile(browser, locale="zh-CN")
+    other = await apart.new_page()  # a window of its own: none of them is hidden
     for tab in (page, other):
         await go(tab, desk, here)
         await answered(tab, 1)
@@ -145,7 +148,7 @@ async def test_two_tabs_on_one_conversation_follow_each_other(page: Page, desk: 
     await come_back(page)
     assert "成为新的分支" in await page.locator(".continuing").inner_text()
     await shows(page, FIRST)
-    await other.close()
+    await apart.close()
 
 
 async def branched(page: Page, desk: Served) -> str:

@@ -15,7 +15,7 @@ NEXT, LAST = "港口什么时候结冰\uff1f", "还有呢\uff1f"
 PARTS = ".asked, .prose, .source-box"
 SHOWN = f"[...document.querySelectorAll('{PARTS}')].map((node) => node.outerHTML)"
 STORED = """async (turn) => {
-  const { readTurn } = await import("/web/js/api/turns.js");
+  const { readTurn } = await part("api/turns.js");
   return (await readTurn(turn)).answer;
 }"""
 

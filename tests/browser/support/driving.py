@@ -32,8 +32,8 @@ STREAM_IN_PIECES = """(size) => {
 # A stored turn has its status at once; its texts wait for the two libraries, and come some at a frame: all of
 # them are there when two frames, in which whatever waited had its turn, have added nothing.
 DRAWN = """async () => {
-  await (await import("/web/js/answer/markdown.js")).engineReady;
-  const { nextFrame } = await import("/web/js/base/frames.js");
+  await (await part("answer/markdown.js")).engineReady;
+  const { nextFrame } = await part("base/frames.js");
   const thread = document.querySelector("#thread");
   const grows = () => thread.querySelector(".turn[data-status=running]") !== null;
   let before;

@@ -34,7 +34,7 @@
   const odd = (node) => {
     const tag = node.localName;
     if (node.parentNode === document.head && ["meta", "link", "script", "title"].includes(tag)) return inHead(node);
-    if (tag === "img" && node.getAttribute("src") === "web/icon.svg") return [];
+    if (tag === "img" && /^web\/\w+\/icon\.svg$/.test(node.getAttribute("src"))) return [];
     if (!tags.has(tag)) return [`<${tag}>`];
     const found = [...node.attributes].flatMap(oddAttribute);
     if (node.shadowRoot) found.push(`${tag} has a shadow root`);

@@ -13,9 +13,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.conftest import CHROMIUM, FLAGS
 from tests.browser.support.scenes import SCENES, Scene
+from tests.support.environment import ROOT
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.sample import wait_for_sample
-from tests.support.servers.server import ROOT, running_server
+from tests.support.servers.server import running_server
 
 IMAGES = ROOT / "docs" / "images"
 

@@ -55,9 +55,17 @@ async def watch(page: Page, server_url: str, canary: Canary) -> Watch:
         if not frame.url.startswith(server_url):
             watched.strays.append(f"frame {frame.url}")
 
+    def note_window(opened: Page) -> None:
+        watched.strays.append(f"window {opened.url}")
+
+    def forget(_: Page) -> None:
+        page.context.remove_listener("request", note_request)
+        page.context.remove_listener("page", note_window)
+
     page.context.on("request", note_request)
     page.on("dialog", note_dialog)
     page.on("framenavigated", note_frame)
-    page.context.on("page", lambda opened: watched.strays.append(f"window {opened.url}"))
+    page.context.on("page", note_window)
+    page.on("close", forget)
     await page.add_init_script(WATCH_POLICY)
     return watched

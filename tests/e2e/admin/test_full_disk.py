@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.environment import ROOT
 from tests.support.servers.app import App, make_settings, open_app, scripted
-from tests.support.servers.server import ROOT
 from tests.support.waiting import until
 
 SIZE_MB = 1_200  # the engine touches every page of its files, which a tmpfs then has to hold

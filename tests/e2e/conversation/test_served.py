@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import CHAT, HASHING
-from tests.support.servers.server import RunningServer, running_server, start_server, stop_server
+from tests.support.servers.server import RunningServer, cold, running_server, start_server, stop_server
 from tests.support.waiting import wait_until
 from tests.support.wire.sse import Streamed, frames
 
@@ -76,7 +76,7 @@ def test_it_is_ready_within_five_seconds_and_loads_no_torch(tmp_path: Path) -> N
     """The faster of two first starts: a hiccup of the machine is not the server's."""
     took_s = []
     for name in ("first", "second"):
-        with running_server(tmp_path / name, LOAD_SAMPLE="false") as started:
+        with running_server(tmp_path / name, cold, LOAD_SAMPLE="false") as started:
             ask(started.url, "父子链是什么?")
             loaded = Path(f"/proc/{started.pid}/maps").read_text()
             assert "torch" not in loaded
@@ -213,9 +213,9 @@ def test_a_second_server_on_the_same_data_is_refused_in_one_line(
     import subprocess
     import sys
 
-    from tests.support.servers.server import ROOT, clean_environment
+    from tests.support.environment import ROOT, clean_environment
 
-    folder = psutil.Process(with_model.pid).environ()["DATA_DIR"]
+    folder = str(with_model.data_dir)
     second = subprocess.run(
         [sys.executable, "-m", "scripts.serve"],
         cwd=ROOT,
@@ -329,11 +329,11 @@ def test_a_model_that_sends_no_answer_is_named_as_the_cause(
 
 
 @pytest.mark.parametrize(
-    "path", ["%00", "../../pyproject.toml", "..%2f..%2fpyproject.toml", "node_modules/marked/package.json"]
+    "path", ["%00", "../../../pyproject.toml", "..%2f..%2fpyproject.toml", "node_modules/marked/package.json"]
 )
 def test_the_page_serves_nothing_but_itself(with_model: RunningServer, path: str) -> None:
     reply = send_raw(
         with_model.url,
-        f"GET /web/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode(),
+        f"GET /web/0/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode(),
     )
     assert reply.startswith(b"HTTP/1.1 404")

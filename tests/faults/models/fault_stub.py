@@ -26,7 +26,7 @@ import httpx
 from tests.faults.models.all_scripts import SCRIPTS
 from tests.faults.models.script import Act, Repeat, Steps
 from tests.faults.wire.tcp_proxy import RESET
-from tests.support.servers.server import ROOT, clean_environment
+from tests.support.environment import ROOT, clean_environment
 
 _TAG = re.compile(rb"\[q-([\w.-]+)\]")
 

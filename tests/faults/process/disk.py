@@ -25,7 +25,7 @@ from tests.faults.world.echo_model import answer_to, open_echo_model, question
 from tests.faults.world.ledger import DOCUMENT, Ledger, check_session, check_turn
 from tests.faults.world.server_world import StartFailedError, World, open_world
 from tests.faults.world.warm_start import open_warm
-from tests.support.servers.server import ROOT, clean_environment
+from tests.support.environment import ROOT, clean_environment
 
 SIZE_MB = 1_200
 """The engine touches every page of its files, which a tmpfs then has to hold: 900 MB for five collections."""

@@ -23,7 +23,7 @@ from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.journal import FILE
 from tests.faults.outcome import Fault, Outcome
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, thing
-from tests.support.servers.server import ROOT
+from tests.support.environment import ROOT
 
 WRITERS = 3
 PLACES = ("compact.copied", "compact.adopting", "compact.renamed", "compact.adopted", "")

@@ -17,8 +17,9 @@ import aiohttp
 import psutil
 
 from tests.faults.world.warm_start import Warm
+from tests.support.environment import ROOT, clean_environment
 from tests.support.servers.app import HASHING
-from tests.support.servers.server import ROOT, START_LIMIT_S, clean_environment
+from tests.support.servers.server import START_LIMIT_S
 
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 _STORE = "services.adapters.edge.process"

@@ -1,25 +1,21 @@
-"""Servers that start in a moment come from here; `tests.faults.world.warm` is the process that forks them."""
+"""Servers that start in a moment, for tests with a loop; `tests.support.warm.process` forks them."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from tests.support.servers.server import ROOT, clean_environment
+from tests.support.warm.client import request_for, warm_process
 
 _SHARED = "WENMAI_TEST_WARM"
 
 
 class WarmProcess:
-    """A server forked by `tests.faults.world.warm`."""
+    """A server forked by `tests.support.warm.process`."""
 
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid = pid
@@ -40,8 +36,7 @@ class Warm:
 
     async def start(self, environment: dict[str, str], out: Path, err: Path) -> WarmProcess:
         reader, writer = await asyncio.open_unix_connection(str(self._path))
-        expected = {"environment": environment, "out": str(out), "err": str(err)}
-        writer.write(json.dumps(expected).encode() + b"\n")
+        writer.write(request_for("scripts.serve", (), environment, str(out), str(err)))
         return WarmProcess(int(await reader.readline()), reader, writer)
 
 
@@ -51,32 +46,16 @@ async def open_warm(*, own: bool = False) -> AsyncIterator[Warm]:
     if not own and _SHARED in os.environ:
         yield Warm(Path(os.environ[_SHARED]))
         return
-    with _warm_process() as path:
+    with warm_process() as path:
         yield Warm(path)
 
 
 @contextmanager
 def shared_warm() -> Iterator[None]:
     """Everything in this block takes its servers from one process: the imports are paid once."""
-    with _warm_process() as path:
+    with warm_process() as path:
         os.environ[_SHARED] = str(path)
         try:
             yield
         finally:
             del os.environ[_SHARED]
-
-
-@contextmanager
-def _warm_process() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="wenmai-warm-") as folder:
-        path = Path(folder) / "socket"
-        with subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.world.warm", str(path)], cwd=ROOT,
-            env=clean_environment({"OMP_NUM_THREADS": "1"}),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        ) as process:  # fmt: skip
-            assert process.stdin is not None
-            assert process.stdout is not None
-            assert process.stdout.readline() == "warm\n"
-            yield path
-            process.stdin.close()

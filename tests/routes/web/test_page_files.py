@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from httpx import Response
 
+from routes.web import page
 from routes.web.page import VENDOR, WEB
 from tests.support.servers.app import App
 
@@ -21,17 +24,17 @@ def policy(response: Response) -> dict[str, str]:
 
 def files() -> list[str]:
     own = [
-        file
+        file.relative_to(WEB).as_posix()
         for file in WEB.rglob("*.*")
         if "node_modules" not in file.parts and file.suffix in (".js", ".css", ".svg")
     ]
-    vendor = [f"/web/vendor/{name}" for name, file in VENDOR.items() if file.is_file()]
-    return ["/", *(f"/web/{file.relative_to(WEB).as_posix()}" for file in own), *vendor]
+    vendor = [f"vendor/{name}" for name, file in VENDOR.items() if file.is_file()]
+    return [f"/web/{page.files().version}/{name}" for name in (*own, *vendor) if name != "widget.js"]
 
 
 async def test_every_file_of_the_page_carries_the_policy(app: App) -> None:
     """Discriminates: a file served past `_serve`."""
-    for path in files():
+    for path in ("/", "/docs", *files()):
         response = await app.client.get(path)
         assert response.status_code == 200, path
         rules = policy(response)
@@ -53,23 +56,57 @@ async def test_every_file_of_the_page_carries_the_policy(app: App) -> None:
         assert "geolocation=()" in response.headers["permissions-policy"]
 
 
+async def test_browsers_keep_the_files_for_good_and_ask_for_the_page(app: App) -> None:
+    """Discriminates: a file that each reload downloads again; a page that is kept beyond an upgrade."""
+    for path in files():
+        assert "immutable" in (await app.client.get(path)).headers["cache-control"], path
+    for path in ("/", "/docs", "/widget.js"):
+        first = await app.client.get(path)
+        again = await app.client.get(path, headers={"If-None-Match": f"W/{first.headers['etag']}"})
+        assert (again.status_code, again.content) == (304, b""), path
+        assert first.headers["cache-control"] == again.headers["cache-control"] == "no-cache"
+        other = await app.client.get(path, headers={"If-None-Match": '"0123456789abcdef"'})
+        assert other.content == first.content != b""
+    html = (await app.client.get("/")).text
+    assert set(re.findall(r'"web/(\w+)/', html)) == {page.files().version}
+
+
+async def test_a_page_that_was_loading_during_an_upgrade_gets_the_files_of_now_and_keeps_none(
+    app: App,
+) -> None:
+    """Discriminates: 404 below the version before; new files that a cache keeps below the old address."""
+    old = await app.client.get("/web/0123456789abcdef/js/app.js")
+    assert (old.status_code, old.headers["cache-control"]) == (200, "no-cache")
+    assert old.content == (WEB / "js/app.js").read_bytes()
+
+
+def test_another_byte_is_another_version() -> None:
+    """Discriminates: a version of names alone, below which browsers would keep the file of before."""
+    before = {"js/app.js": b"1", "css/base.css": b""}
+    assert page.version_of(before) == page.version_of({**before})
+    assert page.version_of(before) != page.version_of({**before, "js/app.js": b"2"})
+
+
 async def test_no_policy_lets_code_in_from_a_text_or_another_origin(app: App) -> None:
     text = (await app.client.get("/")).headers["content-security-policy"]
     assert not [word for word in ("unsafe", "http", "*", "blob:", "strict-dynamic") if word in text]
 
 
 NO_FILES = (
-    "/web/package.json",
-    "/web/node_modules/marked/package.json",
-    "/web/vendor/x.js",
-    "/web/../app.py",
-    "/web/%2e%2e/app.py",
-    "/web/js/..%2f..%2f..%2fpyproject.toml",
-    "/web//etc/passwd",
-    "/web/index.html%00.js",
-    "/web/js",
+    "/web/0/package.json",
+    "/web/0/node_modules/marked/package.json",
+    "/web/0/vendor/x.js",
+    "/web/0/../../app.py",
+    "/web/0/%2e%2e/%2e%2e/app.py",
+    "/web/0/js/..%2f..%2f..%2f..%2fpyproject.toml",
+    "/web/0//etc/passwd",
+    "/web/0/js/app.js%00.js",
+    "/web/0/js",
+    "/web/0/",
+    "/web/0",
     "/web/",
-    "/web/%5c..%5capp.py",
+    "/web/js/app.js",
+    "/web/0/%5c..%5capp.py",
 )
 
 

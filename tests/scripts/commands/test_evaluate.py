@@ -19,9 +19,10 @@ from scripts.evaluation.judging import Reply
 from scripts.evaluation.knowledge import Target, ask, read_in
 from scripts.evaluation.server import open_server
 from scripts.evaluation.sets import load_set
+from tests.support.environment import ROOT
 from tests.support.servers.app import HASHING
 from tests.support.servers.commands import command
-from tests.support.servers.server import ROOT, running_server
+from tests.support.servers.server import running_server
 
 SETS = ROOT / "tests" / "data" / "sets"
 

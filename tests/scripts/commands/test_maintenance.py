@@ -22,9 +22,10 @@ from scripts import backfill_parent_turns, cleanup_expired
 from scripts.commands.maintenance import EXIT_NO_READER, CommandError, Options, invoke, run
 from scripts.commands.server import Server, ask_server, refusal, server_of
 from tests.services.conversation.stores import uid, write_point
+from tests.support.environment import ROOT, clean_environment
 from tests.support.servers.app import HASHING, make_settings
 from tests.support.servers.commands import command, options_of, python
-from tests.support.servers.server import ROOT, RunningServer, clean_environment, running_server
+from tests.support.servers.server import RunningServer, running_server
 
 SESSION = uid(100)
 

@@ -22,7 +22,7 @@ from scripts.evaluation.figures import (
 )
 from scripts.evaluation.knowledge import upload_of
 from scripts.evaluation.sets import BadSetError, Question, load_set, plain
-from tests.support.servers.server import ROOT
+from tests.support.environment import ROOT
 
 
 def answer(

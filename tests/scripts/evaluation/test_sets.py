@@ -11,7 +11,7 @@ from scripts.evaluation.baselines import collections_without_answers, whole_coll
 from scripts.evaluation.knowledge import upload_of, usable_date
 from scripts.evaluation.sets import BadSetError, EvaluationSet, Line, Question, load_set, sets_in, spread
 from services.adapters.readers.documents import parse_document
-from tests.support.servers.server import ROOT
+from tests.support.environment import ROOT
 
 SETS = ROOT / "tests" / "data" / "sets"
 

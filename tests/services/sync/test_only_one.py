@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import ConflictError
 from tests.services.sync.parts import Bench, open_bench
-from tests.support.servers.server import ROOT
+from tests.support.environment import ROOT
 
 
 @pytest.fixture

@@ -9,18 +9,28 @@ from collections.abc import Sequence
 import click
 
 from scripts.commands.maintenance import HELP_OPTIONS, Options
-from tests.support.servers.server import ROOT, clean_environment
+from tests.support.environment import ROOT, clean_environment
+from tests.support.warm.client import can_be_forked, run
+
+LIMIT_S = 120
 
 
 def command(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run `python -m scripts.<script>` to its end, whatever its exit code."""
+    if not can_be_forked(environment):
+        return cold_command(script, *arguments, **environment)
+    return run(f"scripts.{script}", arguments, clean_environment(environment), timeout=LIMIT_S)
+
+
+def cold_command(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """In an interpreter that has imported nothing."""
     return subprocess.run(
         [sys.executable, "-m", f"scripts.{script}", *arguments],
         cwd=ROOT,
         env=clean_environment(environment),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
         check=False,
     )
 

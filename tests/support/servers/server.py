@@ -9,41 +9,56 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
-ROOT = Path(__file__).parents[3]
+from tests.support.environment import ROOT, clean_environment
+from tests.support.warm.client import Forked, can_be_forked, fork
+
+Process = subprocess.Popen[str] | Forked
+Start = Callable[[Mapping[str, str]], Process]
 START_LIMIT_S = 60
-QUIET = {"MEMORY_MIN_MESSAGES": "0"}  # no call of a model but the turns' own
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
 @dataclass(frozen=True)
 class RunningServer:
     url: str
-    process: subprocess.Popen[str]
+    process: Process
     ready_after_s: float
+    data_dir: Path
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
 
-def start_server(data_dir: Path, **environment: str) -> RunningServer:
-    """Start it on a free port and wait until it says it is ready. The caller ends the process."""
-    begun = time.monotonic()
-    process = subprocess.Popen(
+def cold(environment: Mapping[str, str]) -> Process:
+    """In an interpreter that has imported nothing, for what is measured of a start."""
+    return subprocess.Popen(
         [sys.executable, "-m", "scripts.serve"],
         cwd=ROOT,
-        env=clean_environment({"DATA_DIR": str(data_dir), "PORT": "0", **environment}),
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
     )
+
+
+def warm(environment: Mapping[str, str]) -> Process:
+    if not can_be_forked(environment):
+        return cold(environment)
+    return fork("scripts.serve", (), environment, err=os.devnull)
+
+
+def start_server(data_dir: Path, start: Start = warm, /, **environment: str) -> RunningServer:
+    """Start it on a free port and wait until it says it is ready. The caller ends the process."""
+    begun = time.monotonic()
+    process = start(clean_environment({"DATA_DIR": str(data_dir), "PORT": "0", **environment}))
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(process, lines), daemon=True).start()
     while True:
@@ -51,12 +66,12 @@ def start_server(data_dir: Path, **environment: str) -> RunningServer:
         assert line, f"the server ended with {process.wait()}"
         if match := _ADDRESS.search(line):
             httpx.get(f"{match[0]}/health/ready").raise_for_status()
-            return RunningServer(match[0], process, time.monotonic() - begun)
+            return RunningServer(match[0], process, time.monotonic() - begun, data_dir)
 
 
 @contextmanager
-def running_server(data_dir: Path, **environment: str) -> Iterator[RunningServer]:
-    server = start_server(data_dir, **environment)
+def running_server(data_dir: Path, start: Start = warm, /, **environment: str) -> Iterator[RunningServer]:
+    server = start_server(data_dir, start, **environment)
     try:
         yield server
     finally:
@@ -74,13 +89,7 @@ def stop_server(server: RunningServer) -> None:
     server.process.stdout.close()
 
 
-def clean_environment(values: Mapping[str, str]) -> dict[str, str]:
-    """What a process needs, and nothing that would configure it from outside the test."""
-    remaining = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    return {**remaining, "PYTHONPATH": str(ROOT), "WENMAI_CONFIG": "", **QUIET, **values}
-
-
-def _read(process: subprocess.Popen[str], lines: queue.SimpleQueue[str]) -> None:
+def _read(process: Process, lines: queue.SimpleQueue[str]) -> None:
     assert process.stdout is not None
     try:
         for line in process.stdout:

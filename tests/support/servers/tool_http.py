@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.support.servers.server import ROOT
+from tests.support.environment import ROOT
 from tests.support.servers.tool_program import reply_to
 
 

@@ -22,8 +22,8 @@ export async function orNotice(notice, work) {
   }
 }
 
-/** Where the server is: "" or, behind a proxy, the prefix that it is reached below. This file is /web/js/api/http.js. */
-const PREFIX = new URL("../../..", import.meta.url).pathname.slice(0, -1);
+/** Where the server is: "" or, behind a proxy, the prefix that it is reached below. This file is /web/<version>/js/api/http.js. */
+const PREFIX = new URL("../../../..", import.meta.url).pathname.slice(0, -1);
 export const address = (path) => PREFIX + path;
 
 /** Asks the reader for an access key; set by the app. Resolves to the key, or null when declined. */

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from routes.web.page import files
 from tests.browser.safety.payloads.marks import HOME, RAN
 
 SHAPES = {
@@ -13,7 +14,7 @@ SHAPES = {
     "script-src": f"<script src={HOME}.js></script>",
     "script-src-data": f"<script src='data:text/javascript,{RAN}'></script>",
     "script-module": f"<script type=module>{RAN}</script>",
-    "script-importmap": '<script type=importmap>{"imports":{"/web/js/app.js":"data:text/javascript,1"}}</script>',
+    "script-importmap": f'<script type=importmap>{{"imports":{{"/web/{files().version}/js/app.js":"data:text/javascript,1"}}}}</script>',
     "script-speculation": '<script type=speculationrules>{"prefetch":[{"urls":["http://evil.test/sp"]}]}</script>',
     "script-unclosed": f"<script>{RAN}//",
     "script-null-byte": f"<scr\0ipt>{RAN}</scr\0ipt>",

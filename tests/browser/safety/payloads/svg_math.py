@@ -18,7 +18,7 @@ SHAPES = {
     "svg-animatetransform": f"<svg><animateTransform onbegin={RAN} attributeName=transform></svg>",
     "svg-animatemotion": f"<svg><animateMotion onend={RAN} dur=1ms path=M0,0></svg>",
     "svg-use-data": f"<svg><use href=\"data:image/svg+xml,<svg id='x' onload='{RAN}'/>#x\"></svg>",
-    "svg-image-onload": f"<svg><image href=/web/icon.svg onload={RAN}></svg>",
+    "svg-image-onload": f"<svg><image href=/web/0/icon.svg onload={RAN}></svg>",
     "svg-foreignobject": f"<svg><foreignObject><body onload={RAN}><img src=x onerror={RAN}></foreignObject></svg>",
     "svg-handler": f"<svg><handler xmlns:ev=x ev:event=load>{RAN}</handler></svg>",
     "svg-onunload-title": f"<svg><title onload={RAN}>x</title><desc><img src=x onerror={RAN}></desc></svg>",

@@ -14,7 +14,7 @@ import pytest
 from core.errors import StartRefusedError
 from core.prompt.budget import estimate_prompt_tokens
 from services.adapters.llms.token_counters import PIECE_CHARS, CountMemo, open_token_counter, pieces
-from tests.support.servers.server import clean_environment
+from tests.support.environment import clean_environment
 
 MIXED = "父子链 keeps 每一轮对话 under its parent, even after 2026-01-01! 🙂"
 

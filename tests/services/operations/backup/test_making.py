@@ -33,7 +33,7 @@ from tests.services.operations.backup.stores import (
     settings_of,
     write_turns,
 )
-from tests.support.servers.server import ROOT
+from tests.support.environment import ROOT
 
 COLLECTIONS = [role for role in Role if role is not Role.IMAGES]  # no question here has one
 

