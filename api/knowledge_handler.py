@@ -15,8 +15,8 @@ from api.turn.run import RunningTurns, StreamSeats, TurnPlan, TurnRun
 from api.turn.stream import Event, TurnStream, replay
 from api.turn.tools import unfinished
 from config.settings import ConversationSettings, ServerSettings
-from core.conversation.branch import Branch
 from core.conversation.sessions import (
+    Branch,
     Command,
     CommandName,
     Session,

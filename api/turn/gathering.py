@@ -12,12 +12,12 @@ from api.turn.answer import FindDocuments
 from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, Judgement, PromptBuilder
 from api.turn.tools import LookedUp, ToolBox
-from core.conversation.branch import Branch
+from core.conversation.sessions import Branch
 from core.conversation.turns import KnowledgeUse, Turn, TurnStage, TurnStatus, WarnCode
 from core.errors import WenmaiError
 from core.images import ONLY_IMAGE
 from core.knowledge import Candidate
-from core.memory.episodes import EpisodeAsked
+from core.memory.requests import EpisodeAsked
 from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
 from core.relevance.talk import Talk, TalkModel, talk_of
@@ -25,7 +25,7 @@ from core.tools import SEARCH_TOOL
 from services.conversation.episodes import Episodes
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
-from services.knowledge.precedence import SamplePrecedence
+from services.knowledge.chunks import SamplePrecedence
 from services.llm_service import ModelEntry
 from services.memory.learning import MemoryLearning
 from services.memory.recall import MemoryRecall, RecalledMemory, RecallScope

@@ -18,6 +18,7 @@ import structlog
 
 from api.messages import say
 from api.turn.answer import Answer, AnswerSaver, Citing
+from api.turn.commands import talk_reply
 from api.turn.gathering import Gathering, Pipeline, TurnModels
 from api.turn.prompt import RESULTS_SHARE, Gathered, Prompt, tokens_saved
 from api.turn.stream import (
@@ -31,10 +32,8 @@ from api.turn.stream import (
     finished_fields,
     remembered_fields,
 )
-from api.turn.talk import talk_reply
 from api.turn.tools import KnowledgeTool, TurnTools
-from core.conversation.branch import Branch
-from core.conversation.sessions import Command, Session, command_language
+from core.conversation.sessions import Branch, Command, Session, command_language
 from core.conversation.summaries import AppliedSummary
 from core.conversation.turns import PromptManifest, Turn, TurnRequest, TurnStage, TurnStatus, Usage, WarnCode
 from core.errors import (

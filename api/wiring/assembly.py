@@ -99,10 +99,9 @@ from services.operations.retention.cleanup import Retention
 from services.operations.retention.expiry import SessionRecords
 from services.operations.retention.traces import TurnTraces
 from services.operations.schedule.runner import CleanupSchedule
-from services.retrieval.calibrations import Calibrations
 from services.retrieval.insert_block import InsertBlock
 from services.retrieval.query_forms import QueryBuilder, QueryRewriter
-from services.retrieval.reranking import RerankService
+from services.retrieval.reranking import Calibrations, RerankService
 from services.retrieval.retriever import LIST_DEPTH, ListPlaces, Retriever
 from services.retrieval.surroundings import Neighbours, Widener
 from services.store.clock import Activity, utc_now_us

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from core.conversation.turns import Turn, TurnStatus
 from core.dates import day_asked, is_moment
-from core.memory.episodes import EpisodeAsked, episode_asked, episode_id, episode_of, moment_of, moments_of
 from core.memory.record import Memory
+from core.memory.requests import EpisodeAsked, episode_asked, episode_id, episode_of, moment_of, moments_of
 from core.relevance.query import Query
 from core.relevance.sparse import encode_query
 from services.conversation.recall import HistoryRecall
