@@ -155,9 +155,7 @@ class StoreSettings(Section):
     backup_dir: OptionalPath = None
     library_dir: OptionalPath = None
     low_disk_mb: int = Field(512, ge=64, le=1_000_000)
-    shard_number: int = Field(1, ge=1, le=1024)
     replication_factor: int = Field(1, ge=1, le=32)
-    write_consistency_factor: int = Field(1, ge=1, le=32)
 
     @model_validator(mode="before")
     @classmethod
@@ -198,6 +196,11 @@ class StoreSettings(Section):
     @property
     def operations_collection(self) -> str:
         return self._suffixed("operations")
+
+    @property
+    def confirming_replicas(self) -> int:
+        """How many confirm a write: half of them, so that one may be missing, and of three a majority."""
+        return (self.replication_factor + 1) // 2
 
     @property
     def embedded(self) -> Path:

@@ -48,10 +48,12 @@ REMOVED: Mapping[str, str] = {
     "rrf_k": _WEIGHTS,
     "send_timeout_s": "a reader that takes nothing for two PING_INTERVAL_S is cut off",
     "session_collection": _COLLECTIONS,
+    "shard_number": "Qdrant spreads a new collection over its nodes by itself",
     "sparse_weight": _WEIGHTS,
     "summary_share": _SHARES,
     "summary_tokens": "a summary has at most 400 tokens",
     "sync_at_start": "followed folders are looked at at every start, unless SYNC_CRON is empty",
+    "write_consistency_factor": "half of REPLICATION_FACTOR, rounded up, confirm a write",
 }
 """Name, as in wenmai.toml → what replaces it."""
 
