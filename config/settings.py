@@ -241,9 +241,7 @@ class ConversationSettings(Section):
     compress_after_tokens: int = Field(3_000, ge=0, le=1_000_000)
     summary_model_id: str = "default"
     memory_recall: Literal["off", "new_session", "other_sessions", "always"] = "other_sessions"
-    memory_recall_limit: int = Field(5, ge=1, le=20)
     memory_min_messages: int = Field(4, ge=0, le=1_000)
-    memory_model_id: str = "default"
     memory_expire_days: Annotated[int | None, BLANK_IS_UNSET] = Field(None, ge=1, le=36_500)
     memory_outlives_turns: bool = True
     prompt_keep_days: int = Field(30, ge=0, le=36_500)

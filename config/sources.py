@@ -38,6 +38,8 @@ REMOVED: Mapping[str, str] = {
     "max_body_bytes": "a body that is no upload has at most 1,000,000 bytes; uploads have MAX_UPLOAD_BYTES",
     "max_persona_chars": _PERSONA,
     "memory_collection": _COLLECTIONS,
+    "memory_model_id": "SUMMARY_MODEL_ID names the model that reads turns for memories, too",
+    "memory_recall_limit": "five memories are told at most, in a twentieth of the room",
     "memory_share": "memories have a twentieth of the room, and what they leave goes to the other parts",
     "message_layout": "set layout in the model's [llms.<model_id>] table, or USE_CHAT_MODE=false",
     "operations_collection": _COLLECTIONS,

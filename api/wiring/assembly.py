@@ -186,7 +186,7 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
         opener = LLMOpener(settings, stack)
         tables = configured_llms(settings.models)
         llms = LLMService({name: await opener.entry(name, table) for name, table in tables.items()})
-        _check_named_models(settings, llms)
+        _check_named_model(settings, llms)
         reranker = open_reranker(settings, embedding.name, stack)
         tools = await stack.enter_async_context(open_tools(settings.tools))
         await _settle_folders(settings, embedding, partial(open_store, settings.store))
@@ -458,7 +458,7 @@ def _memory_reading(history: History) -> Reading | None:
     """None: MEMORY_MIN_MESSAGES is 0, or the model only quotes."""
     settings = history.settings
     conversation, names = settings.conversation, settings.store
-    model = history.llms.get(conversation.memory_model_id)
+    model = history.llms.get(conversation.summary_model_id)
     if not conversation.memory_min_messages or not model.generative:
         return None
     extraction = Extraction(model.reply, partial(history.prompts.text, "remember"))
@@ -531,13 +531,12 @@ def _refuse_unusable(settings: Settings) -> None:
     refuse_unusable(settings.store.data_dir)
 
 
-def _check_named_models(settings: Settings, llms: LLMService) -> None:
+def _check_named_model(settings: Settings, llms: LLMService) -> None:
     """Raises StartRefusedError."""
-    for name in ("summary_model_id", "memory_model_id"):
-        try:
-            llms.get(getattr(settings.conversation, name))
-        except UnknownModelError as error:
-            raise StartRefusedError(f"{name.upper()} names no model. {error}") from error
+    try:
+        llms.get(settings.conversation.summary_model_id)
+    except UnknownModelError as error:
+        raise StartRefusedError(f"SUMMARY_MODEL_ID names no model. {error}") from error
 
 
 def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
