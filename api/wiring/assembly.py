@@ -32,11 +32,10 @@ from api.search.why_not import WhyNot
 from api.sessions.foreign import ForeignImporter
 from api.sessions.handler import SessionsHandler
 from api.sessions.shares import SharesHandler
-from api.turn.commands import CommandRunner
+from api.turn.commands import CommandRunner, MemoryCommands
 from api.turn.gathering import Pipeline
-from api.turn.memory_commands import MemoryCommands
 from api.turn.prompt import PromptBuilder
-from api.turn.run import RunningTurns, StreamSeats
+from api.turn.running import RunningTurns, StreamSeats
 from api.turn.tools import ToolBox
 from api.wiring.parts import (
     PARSING_S_PER_HOUR,
