@@ -23,7 +23,7 @@ from api.search.handler import SearchHandler
 from api.sessions.foreign import ForeignImporter
 from api.sessions.handler import SessionsHandler
 from api.sessions.shares import SharesHandler
-from api.turn.run import RunningTurns
+from api.turn.running import RunningTurns
 from config.logging import SparingLog
 from config.settings import Settings
 from core.errors import WenmaiError

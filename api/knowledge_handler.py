@@ -11,12 +11,13 @@ from dataclasses import replace
 from api.messages import say_image
 from api.turn.answer import known_documents
 from api.turn.gathering import Pipeline, TurnModels
-from api.turn.run import RunningTurns, StreamSeats, TurnPlan, TurnRun
+from api.turn.run import TurnPlan, TurnRun
+from api.turn.running import RunningTurns, StreamSeats
 from api.turn.stream import Event, TurnStream, replay
 from api.turn.tools import unfinished
 from config.settings import ConversationSettings, ServerSettings
-from core.conversation.branch import Branch
 from core.conversation.sessions import (
+    Branch,
     Command,
     CommandName,
     Session,

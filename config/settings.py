@@ -155,9 +155,7 @@ class StoreSettings(Section):
     backup_dir: OptionalPath = None
     library_dir: OptionalPath = None
     low_disk_mb: int = Field(512, ge=64, le=1_000_000)
-    shard_number: int = Field(1, ge=1, le=1024)
     replication_factor: int = Field(1, ge=1, le=32)
-    write_consistency_factor: int = Field(1, ge=1, le=32)
 
     @model_validator(mode="before")
     @classmethod
@@ -200,6 +198,11 @@ class StoreSettings(Section):
         return self._suffixed("operations")
 
     @property
+    def confirming_replicas(self) -> int:
+        """How many confirm a write: half of them, so that one may be missing, and of three a majority."""
+        return (self.replication_factor + 1) // 2
+
+    @property
     def embedded(self) -> Path:
         """The embedded engine's folder."""
         return self.data_dir / EMBEDDED_FOLDER
@@ -238,9 +241,7 @@ class ConversationSettings(Section):
     compress_after_tokens: int = Field(3_000, ge=0, le=1_000_000)
     summary_model_id: str = "default"
     memory_recall: Literal["off", "new_session", "other_sessions", "always"] = "other_sessions"
-    memory_recall_limit: int = Field(5, ge=1, le=20)
     memory_min_messages: int = Field(4, ge=0, le=1_000)
-    memory_model_id: str = "default"
     memory_expire_days: Annotated[int | None, BLANK_IS_UNSET] = Field(None, ge=1, le=36_500)
     memory_outlives_turns: bool = True
     prompt_keep_days: int = Field(30, ge=0, le=36_500)

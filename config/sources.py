@@ -38,6 +38,8 @@ REMOVED: Mapping[str, str] = {
     "max_body_bytes": "a body that is no upload has at most 1,000,000 bytes; uploads have MAX_UPLOAD_BYTES",
     "max_persona_chars": _PERSONA,
     "memory_collection": _COLLECTIONS,
+    "memory_model_id": "SUMMARY_MODEL_ID names the model that reads turns for memories, too",
+    "memory_recall_limit": "five memories are told at most, in a twentieth of the room",
     "memory_share": "memories have a twentieth of the room, and what they leave goes to the other parts",
     "message_layout": "set layout in the model's [llms.<model_id>] table, or USE_CHAT_MODE=false",
     "operations_collection": _COLLECTIONS,
@@ -48,10 +50,12 @@ REMOVED: Mapping[str, str] = {
     "rrf_k": _WEIGHTS,
     "send_timeout_s": "a reader that takes nothing for two PING_INTERVAL_S is cut off",
     "session_collection": _COLLECTIONS,
+    "shard_number": "Qdrant spreads a new collection over its nodes by itself",
     "sparse_weight": _WEIGHTS,
     "summary_share": _SHARES,
     "summary_tokens": "a summary has at most 400 tokens",
     "sync_at_start": "followed folders are looked at at every start, unless SYNC_CRON is empty",
+    "write_consistency_factor": "half of REPLICATION_FACTOR, rounded up, confirm a write",
 }
 """Name, as in wenmai.toml → what replaces it."""
 

@@ -1,9 +1,13 @@
-"""Text hygiene: what enters from outside is brought to one form before it is stored or streamed."""
+"""Texts: what enters from outside is brought to one form before it is stored or streamed; and the blocks of
+one (paragraphs, lists, Markdown tables, fenced code), found line by line."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
 from typing import Literal
 
 Language = Literal["zh", "en"]
@@ -15,6 +19,13 @@ _IDEOGRAPHS = re.compile("[\u3400-\u9fff]+")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_'.-]*")
 HELD_SHARE = 0.3  # ideographs for each Latin word
 _INVISIBLE = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e")
+_FENCE = re.compile(r"[ ]{0,3}(```+|~~~+)")
+_TABLE_RULE = re.compile(r"[ ]*+\|?+[ ]*+:?+-++:?+[ ]*+(?:\|[ ]*+:?+-*+:?+[ ]*+)*+$")
+_ITEM = re.compile(
+    r"([ \t]*+)(?:[-*+•·◦▪●○■□◆◇➢✓][ \t]|\(?\d{1,3}[.)][ \t]|[a-zA-Z][.)][ \t]"
+    r"|\d{1,3}、|[（(]?[一二三四五六七八九十]{1,3}[、）)]|[①-⑳])"
+)
+_LONGEST_RULE = 10_000  # characters
 
 
 def scrub(text: str) -> str:
@@ -91,3 +102,134 @@ def _join_surrogates(text: str) -> str:
     if not _SURROGATES.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class BlockKind(Enum):
+    PARAGRAPH = "paragraph"
+    LIST = "list"
+    TABLE = "table"
+    CODE = "code"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`text[start:end]` without its line break."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines, `text[start:end]` without the last line break."""
+
+    kind: BlockKind
+    start: int
+    end: int
+
+
+def lines_of(text: str, start: int, end: int) -> Iterator[Line]:
+    """The lines of a stretch in which every line break is LF."""
+    while start <= end:
+        stop = _line_end(text, start, end)
+        yield Line(start, stop)
+        start = stop + 1
+
+
+def blocks_of(text: str) -> Iterator[Block]:
+    """Every non-blank line is in one block, in the order of the text; an open fence runs to the end."""
+    start = 0
+    while start < len(text):
+        stop = _line_end(text, start, len(text))
+        if not _is_blank(text, start, stop):
+            kind, stop = _block_at(text, Line(start, stop))
+            yield Block(kind, start, stop)
+        start = stop + 1
+
+
+def open_fence(text: str) -> str:
+    """The fence of a block of code that the text does not close; "" where none is open."""
+    *_, last = blocks_of(text) if text else [None]
+    if last is None or last.kind is not BlockKind.CODE:
+        return ""
+    fence = _FENCE.match(text, last.start)
+    assert fence is not None
+    _, _, rest = text[last.start : last.end].partition("\n")
+    closing = rest.rpartition("\n")[2].strip()
+    closed = closing.startswith(fence[1]) and not closing.strip(fence[1][0])
+    return "" if closed else fence[1]
+
+
+def items_of(text: str, start: int, end: int) -> Iterator[Line]:
+    """A list, or one item of it, cut before every item of the outermost level after its first line."""
+    lines = list(lines_of(text, start, end))
+    indents = [_indent(text, line) for line in lines]
+    outermost = min((indent for indent in indents[1:] if indent is not None), default=-1)
+    at = start
+    for line, indent in zip(lines[1:], indents[1:], strict=True):
+        if indent is not None and indent <= outermost:
+            yield Line(at, line.start - 1)
+            at = line.start
+    yield Line(at, end)
+
+
+def _line_end(text: str, start: int, end: int) -> int:
+    stop = text.find("\n", start, end)
+    return end if stop < 0 else stop
+
+
+def _is_blank(text: str, start: int, stop: int) -> bool:
+    return start == stop or text[start:stop].isspace()
+
+
+def _block_at(text: str, line: Line) -> tuple[BlockKind, int]:
+    if fence := _FENCE.match(text, line.start, line.end):
+        return BlockKind.CODE, _fence_end(text, line.end, fence.group(1))
+    if (rule_end := _table_rule_end(text, line)) is not None:
+        return BlockKind.TABLE, _run_end(text, rule_end, BlockKind.TABLE)
+    kind = BlockKind.PARAGRAPH if _ITEM.match(text, line.start, line.end) is None else BlockKind.LIST
+    return kind, _run_end(text, line.end, kind)
+
+
+def _fence_end(text: str, stop: int, fence: str) -> int:
+    while stop < len(text):
+        line = Line(stop + 1, _line_end(text, stop + 1, len(text)))
+        stop = line.end
+        closing = text[line.start : line.end].strip()
+        if closing.startswith(fence) and not closing.strip(fence[0]):
+            break
+    return stop
+
+
+def _table_rule_end(text: str, line: Line) -> int | None:
+    """Where the line of dashes below a table's header ends; None when the line is no such header."""
+    if line.end >= len(text) or text.find("|", line.start, line.end) < 0:
+        return None
+    stop = _line_end(text, line.end + 1, len(text))
+    rule = text[line.end + 1 : min(stop, line.end + 1 + _LONGEST_RULE)]
+    return stop if "|" in rule and _TABLE_RULE.match(rule) else None
+
+
+def _run_end(text: str, stop: int, kind: BlockKind) -> int:
+    """The end of a block whose last line so far ends at `stop`: a blank line ends it, or another block."""
+    while stop < len(text):
+        line = Line(stop + 1, _line_end(text, stop + 1, len(text)))
+        if _is_blank(text, line.start, line.end) or _ends(text, line, kind):
+            break
+        stop = line.end
+    return stop
+
+
+def _ends(text: str, line: Line, kind: BlockKind) -> bool:
+    """Whether a line that follows without a blank line begins another block."""
+    if kind is BlockKind.TABLE:
+        return text.find("|", line.start, line.end) < 0
+    if _FENCE.match(text, line.start, line.end) or _table_rule_end(text, line) is not None:
+        return True
+    return kind is BlockKind.PARAGRAPH and _ITEM.match(text, line.start, line.end) is not None
+
+
+def _indent(text: str, line: Line) -> int | None:
+    """Of an item's first line; None of any other line."""
+    item = _ITEM.match(text, line.start, line.end)
+    return None if item is None else len(item.group(1).expandtabs(4))

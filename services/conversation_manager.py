@@ -12,7 +12,7 @@ import structlog
 from pydantic_core import to_json
 
 from config.settings import ConversationSettings
-from core.conversation.branch import Branch
+from core.conversation.sessions import Branch
 from core.conversation.turns import UNSET, Turn, TurnStatus
 from core.errors import InvalidParentError, StoreUnavailableError
 from core.knowledge import Candidate

@@ -38,7 +38,7 @@ CODE_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 SETTING_NAME = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)\b")
 # 85 of the first edition; since: memory, context, doors, tools, filters, thinking, library, vision, replies,
 # tools in prompts
-MOST_SETTINGS = 116
+MOST_SETTINGS = 112
 NOT_SETTINGS = {
     "AT_MOST",
     "AS_STORED",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import structlog
 
 from api.search.handler import SearchHandler, SearchRequest
-from core.relevance.calibration import Calibration, Judged, Verdicts, fit, holds_words, verdicts
-from services.retrieval.calibrations import Calibrations
+from core.relevance.probability import Calibration, Judged, Verdicts, fit, holds_words, verdicts
+from services.retrieval.reranking import Calibrations
 
 log = structlog.get_logger()
 

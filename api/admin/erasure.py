@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from api.turn.run import RunningTurns
+from api.turn.running import RunningTurns
 from core.conversation.turns import TurnStatus
 from core.errors import BadRequestError, UnknownMemoryError, UnknownTurnError
 from core.operations.erasure import Erased, ErasedKind, ErasureOptions

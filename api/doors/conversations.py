@@ -17,8 +17,8 @@ from api.knowledge_handler import KnowledgeHandler
 from api.sessions.handler import SessionsHandler
 from api.turn.stream import TurnStream
 from core.conversation.importing import ImportedSession, imported_turn
-from core.conversation.lineage import Conversation, PastTurn
-from core.conversation.turns import UNSET, Turn, TurnRequest, TurnStatus
+from core.conversation.lineage import Conversation
+from core.conversation.turns import UNSET, PastTurn, Turn, TurnRequest, TurnStatus
 from core.text import preprocess_question
 from services.conversation.lineage import Lineage
 from services.conversation_manager import ConversationManager

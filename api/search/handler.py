@@ -11,8 +11,7 @@ from api.search.why_not import DocumentReport, Judged, Ranking, WhyNot
 from api.turn.gathering import Pipeline, asked_before
 from api.turn.prompt import Gathered, Prompt
 from core.citing.passages import with_key_passages
-from core.conversation.branch import Branch
-from core.conversation.sessions import Session
+from core.conversation.sessions import Branch, Session
 from core.conversation.turns import UNSET, Turn, TurnRequest
 from core.errors import EmptyQuestionError
 from core.knowledge import NO_LIMITS, Document, KnowledgeFilter, Surroundings

@@ -23,7 +23,7 @@ from core.knowledge import (
     SearchScope,
     fits,
 )
-from core.prompt.messages import render_block
+from core.prompt.fence import render_block
 from core.relevance.query import Query
 from services.retrieval.retriever import ListPlace, ListPlaces
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from api.sessions.handler import SessionsHandler
-from core.conversation.branch import AHEAD_US
 from core.conversation.foreign import Export, ForeignConversation, read_export, session_id_of
 from core.conversation.importing import FOLLOWS, ImportedPersona, ImportedSession, plan_turns
-from core.conversation.sessions import PersonaDraft, PersonaRules
+from core.conversation.sessions import AHEAD_US, PersonaDraft, PersonaRules
 from core.conversation.turns import Turn
 from core.errors import BadRequestError, UnknownSessionError
 from services.conversation_manager import ConversationManager

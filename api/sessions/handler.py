@@ -10,9 +10,15 @@ from typing import Any
 from api.admin.erasure import ErasureHandler
 from api.sessions.shown_prompt import ShownPrompt, show_prompt
 from api.sessions.transfer import Imported, Index, SessionCopy, SessionImporter, copy_session, leave_for_later
-from core.conversation.branch import TurnNode, walk_branch
 from core.conversation.importing import ImportedSession
-from core.conversation.sessions import PersonaDraft, PersonaRules, Session, SessionChange
+from core.conversation.sessions import (
+    PersonaDraft,
+    PersonaRules,
+    Session,
+    SessionChange,
+    TurnNode,
+    walk_branch,
+)
 from core.conversation.transcript import readable_parents
 from core.conversation.turns import Feedback, Turn
 from core.errors import ConflictError, UnknownTurnError

@@ -16,6 +16,7 @@ from core.images import ImageData
 from core.knowledge import Candidate, Chunk, Citation
 from core.memory.record import Memory
 from core.prompt.exchange import MESSAGES, PROMPT, is_fielded, rebuild_body, rebuild_fielded, wire_messages
+from core.prompt.fence import render_knowledge
 from core.prompt.layouts import lay_out, lay_steps
 from core.prompt.messages import (
     LAID_WITH,
@@ -27,7 +28,6 @@ from core.prompt.messages import (
     ToolCall,
     answer_in_history,
     question_in_history,
-    render_knowledge,
     step_messages,
     tool_messages,
 )

@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass, replace
 import anyio
 import structlog
 
-from core.conversation.branch import TurnNode
 from core.conversation.importing import ImportedPersona, ImportedSession, plan_turns
-from core.conversation.sessions import Persona, PersonaDraft, PersonaRules, Session
+from core.conversation.sessions import Persona, PersonaDraft, PersonaRules, Session, TurnNode
 from core.conversation.transcript import readable_parents
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import ConflictError, ImageRefusedError, StoreUnavailableError, TurnConflictError

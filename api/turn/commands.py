@@ -1,10 +1,17 @@
-"""Slash commands carried out: answered by the server itself, without a model."""
+"""What the server answers itself, without a model: slash commands, and talk that asks the documents nothing
+(thanks, what day it is, "say that again"). What is asked of memory may be said in plain words, too."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import assert_never
 
-from api.turn.memory_commands import MemoryCommands
+from api.memories import MemoriesHandler
+from api.messages import say
+from api.turn.prompt import Gathered
+from core.citing.citations import without_marks
 from core.conversation.sessions import (
     Command,
     CommandLanguage,
@@ -15,7 +22,109 @@ from core.conversation.sessions import (
     Session,
 )
 from core.conversation.turns import Turn
+from core.errors import MemoryRefusedError
+from core.memory.gate import Refusal
+from core.memory.record import MAX_CONTENT_CHARS, Memory, MemoryDraft
+from core.memory.requests import type_of
+from core.prompt.messages import answer_in_history, with_times
+from core.relevance.talk import Talk, talk_of
+from core.text import Language
 from services.conversation.sessions import SessionStore
+
+MOST_SHOWN = 20
+_MEMORY_TEXTS: dict[str, tuple[str, str]] = {
+    "remembered": ("已记住：{}", "I will remember: {}"),
+    "known": ("这件事已经记着：{}", "I remember that already: {}"),
+    "instead": ("（取代了：{}）", " (instead of: {})"),
+    "forgotten": ("已忘掉 {} 条：", "Forgotten ({}):"),
+    "no_match": (
+        "没有记着与“{}”相符的事。`/memories` 列出记住的一切。",
+        "I remember nothing that matches “{}”. `/memories` lists everything.",
+    ),
+    "what": ("请写上要记住的内容：`/remember 文字`。", "Say what to remember: `/remember TEXT`."),
+    "which": ("请写上要忘掉的内容：`/forget 词`。", "Say what to forget: `/forget WORDS`."),
+    "none": ("还没有记住任何事。", "Nothing is remembered yet."),
+    "list": ("记住的事（最新的在前）：", "Remembered, the newest first:"),
+    "more": ("还有更多，见网页的“记忆”。", "There is more: see Memory on the page."),
+    "off": (
+        "你关闭了记忆，所以没有记下。可以在网页的“记忆”里重新打开。",
+        "You switched memory off, so this was not kept. Switch it on again under Memory on the page.",
+    ),
+    Refusal.SECRET: (
+        "密码、密钥、卡号和证件号不会被记住。",
+        "Passwords, keys, card numbers and identity numbers are never remembered.",
+    ),
+    Refusal.TOO_LONG: (
+        f"太长了：一条记忆最多 {MAX_CONTENT_CHARS} 个字符。",
+        f"That is too long: a memory has at most {MAX_CONTENT_CHARS} characters.",
+    ),
+}
+
+
+class MemoryCommands:
+    def __init__(self, memories: MemoriesHandler) -> None:
+        self._memories = memories
+
+    async def run(self, command: Command, turn: Turn, language: CommandLanguage) -> str:
+        """Raises EmbeddingUnavailableError, StoreUnavailableError."""
+        match command.name:
+            case CommandName.REMEMBER:
+                return await self._remember(command.argument, turn, language)
+            case CommandName.FORGET:
+                return await self._forget(command.argument, turn.owner, language)
+            case _:
+                return await self._list(turn.owner, language)
+
+    async def _remember(self, content: str, turn: Turn, language: CommandLanguage) -> str:
+        """It holds in this session, too: no prompt repeats the turn of a command."""
+        if not content:
+            return _say_of_memory("what", language)
+        if not (await self._memories.switch_of(turn.owner)).on:
+            return _say_of_memory("off", language)
+        draft = MemoryDraft(content, type_of(content), (turn.turn_id,), said_us=turn.created_us)
+        try:
+            written = await self._memories.write(turn.owner, draft)
+        except MemoryRefusedError as error:
+            return _say_of_memory(error.reason, language)
+        if not written.is_new:
+            return _say_of_memory("known", language, written.memory.content)
+        instead = "; ".join(memory.content for memory in written.ended)
+        shown = written.memory.content
+        return _say_of_memory("remembered", language, shown) + (
+            _say_of_memory("instead", language, instead) if instead else ""
+        )
+
+    async def _forget(self, words: str, owner: str, language: CommandLanguage) -> str:
+        if not words:
+            return _say_of_memory("which", language)
+        forgotten = await self._memories.forget(owner, words)
+        if not forgotten:
+            return _say_of_memory("no_match", language, words)
+        return f"{_say_of_memory('forgotten', language, str(len(forgotten)))}\n{_memory_lines(forgotten)}"
+
+    async def _list(self, owner: str, language: CommandLanguage) -> str:
+        memories, following = await self._memories.page(owner, MOST_SHOWN, current=True)
+        if not memories:
+            return _say_of_memory("none", language)
+        more = f"\n\n{_say_of_memory('more', language)}" if following is not None else ""
+        return f"{_say_of_memory('list', language)}\n{_memory_lines(memories)}{more}"
+
+
+def _memory_lines(memories: list[Memory]) -> str:
+    return "\n".join(f"- {memory.content}" for memory in memories[:MOST_SHOWN])
+
+
+def _say_of_memory(key: str, language: CommandLanguage, value: str = "") -> str:
+    """In both languages where the reader's is not known."""
+    chinese, english = (text.format(value) for text in _MEMORY_TEXTS[key])
+    match language:
+        case "zh":
+            return chinese
+        case "en":
+            return english
+        case None:
+            return f"{chinese}\n\n{english}"
+
 
 _TEXTS: dict[str, tuple[str, str]] = {
     "help": (
@@ -114,3 +223,59 @@ def _say(key: str, language: CommandLanguage, between: str = _BETWEEN) -> str:
             return english
         case None:
             return f"{chinese}{between}{english}"
+
+
+_QUOTE = re.compile(r"^> .*(?:\n> ?.*)*", re.M)
+MOST_SOURCES = 10
+
+
+def talk_reply(gathered: Gathered, language: Language, now: datetime) -> str:
+    """One or two honest sentences; the day it is; and what can be done with the last answer without a model:
+    saying it again, its first quote alone, its sources."""
+    last = _last_answer(gathered.recent)
+    match gathered.talk:
+        case None:
+            return say("talk_never", language)
+        case Talk.TODAY:
+            return with_times(say("talk_today", language), language, now, now)
+        case Talk.QUESTIONS:
+            return _questions(gathered, language)
+        case Talk.REPEAT | Talk.SHORTER | Talk.SOURCES | Talk.CERTAIN if last is None:
+            return say("talk_nothing_said", language)
+        case Talk.REPEAT if last:
+            return answer_in_history(gathered.recent[-1])
+        case Talk.SHORTER if last:
+            return _shorter(last, language)
+        case Talk.SOURCES | Talk.CERTAIN if last:
+            return "\n".join(
+                [say("talk_sources" if last.sources else "talk_no_sources", language), *_sources(last)]
+            )
+        case kind:
+            return say(f"talk_{kind}", language)
+
+
+def _last_answer(recent: Sequence[Turn]) -> Turn | None:
+    """The last one that is no talk itself: what is asked after "shorter" is still about that one."""
+    return next((turn for turn in reversed(recent) if talk_of(turn.question) is None), None)
+
+
+def _questions(gathered: Gathered, language: Language) -> str:
+    turns = {turn.turn_id: turn for turn in (*gathered.relevant, *gathered.recent)}
+    if not turns:
+        return say("talk_nothing_said", language)
+    ordered = sorted(turns.values(), key=lambda turn: turn.seq)
+    return "\n".join([say("talk_questions", language), *(f"- {turn.question}" for turn in ordered)])
+
+
+def _shorter(last: Turn, language: Language) -> str:
+    quote = _QUOTE.search(last.answer)
+    if quote is None:
+        return say("talk_shorter", language)
+    cited = next((source for source in last.sources if source.cited), None)
+    return without_marks(quote[0], len(last.sources)) + (f"\n\n{cited.file_name}" if cited else "")
+
+
+def _sources(last: Turn) -> Iterator[str]:
+    cited = [source for source in last.sources if source.cited] or list(last.sources)
+    for source in cited[:MOST_SOURCES]:
+        yield f"- {source.file_name}" + (f" · {source.heading}" if source.heading else "")

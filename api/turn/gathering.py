@@ -12,12 +12,13 @@ from api.turn.answer import FindDocuments
 from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, Judgement, PromptBuilder
 from api.turn.tools import LookedUp, ToolBox
-from core.conversation.branch import Branch
+from core.conversation.sessions import Branch
 from core.conversation.turns import KnowledgeUse, Turn, TurnStage, TurnStatus, WarnCode
+from core.dates import day_asked
 from core.errors import WenmaiError
 from core.images import ONLY_IMAGE
 from core.knowledge import Candidate
-from core.memory.episodes import EpisodeAsked
+from core.memory.requests import EpisodeAsked, episode_asked
 from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
 from core.relevance.talk import Talk, TalkModel, talk_of
@@ -25,7 +26,7 @@ from core.tools import SEARCH_TOOL
 from services.conversation.episodes import Episodes
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
-from services.knowledge.precedence import SamplePrecedence
+from services.knowledge.chunks import SamplePrecedence
 from services.llm_service import ModelEntry
 from services.memory.learning import MemoryLearning
 from services.memory.recall import MemoryRecall, RecalledMemory, RecallScope
@@ -224,12 +225,14 @@ class Gathering:
         return self._turn.request is None or self._turn.request.memory
 
     async def _episode_asked(self) -> EpisodeAsked | None:
-        """The earlier conversation that the question is about, where it may be told of it."""
+        """The earlier conversation that the question is about, where it may be told of it. In a session with
+        history one must surely be meant."""
         memories, is_new = self._pipeline.memories, not self._branch.nodes
-        asked = self._pipeline.episodes.asked(self._turn.question, is_new=is_new, date=self._date)
-        if asked is None or not self._wants_memory or not memories.suits(is_new=is_new):
+        asked = episode_asked(self._turn.question, day_asked(self._date, self._pipeline.prompts.now().date()))
+        if asked is None or not self._wants_memory:
             return None
-        return asked if await memories.is_wanted_by(self._turn.owner) else None
+        is_meant = (asked.sure or is_new) and memories.suits(is_new=is_new)
+        return asked if is_meant and await memories.is_wanted_by(self._turn.owner) else None
 
     async def _recall(self, remembers: bool) -> list[RecalledMemory]:
         """Episodes first: the question asks for them."""

@@ -33,11 +33,10 @@ from core.prompt.budget import (
     shares_of,
 )
 from core.prompt.exchange import Exchange, canonical_json, wire_tools
-from core.prompt.fence import ANY_CODE, new_code
+from core.prompt.fence import ANY_CODE, STILL_READING, nearest_text, new_code, nothing_within, scope_line
 from core.prompt.layouts import lay_out, lay_steps
 from core.prompt.messages import (
     LAID_WITH,
-    STILL_READING,
     Assembled,
     History,
     Layout,
@@ -46,11 +45,8 @@ from core.prompt.messages import (
     PromptTexts,
     Role,
     assemble,
-    nothing_within,
-    scope_line,
     with_times,
 )
-from core.prompt.nearest import nearest_text
 from core.prompt.tool_text import tool_lines
 from core.relevance.talk import Talk
 from core.text import Language, is_mostly_chinese

@@ -32,11 +32,10 @@ from api.search.why_not import WhyNot
 from api.sessions.foreign import ForeignImporter
 from api.sessions.handler import SessionsHandler
 from api.sessions.shares import SharesHandler
-from api.turn.commands import CommandRunner
+from api.turn.commands import CommandRunner, MemoryCommands
 from api.turn.gathering import Pipeline
-from api.turn.memory_commands import MemoryCommands
 from api.turn.prompt import PromptBuilder
-from api.turn.run import RunningTurns, StreamSeats
+from api.turn.running import RunningTurns, StreamSeats
 from api.turn.tools import ToolBox
 from api.wiring.parts import (
     PARSING_S_PER_HOUR,
@@ -99,10 +98,9 @@ from services.operations.retention.cleanup import Retention
 from services.operations.retention.expiry import SessionRecords
 from services.operations.retention.traces import TurnTraces
 from services.operations.schedule.runner import CleanupSchedule
-from services.retrieval.calibrations import Calibrations
 from services.retrieval.insert_block import InsertBlock
 from services.retrieval.query_forms import QueryBuilder, QueryRewriter
-from services.retrieval.reranking import RerankService
+from services.retrieval.reranking import Calibrations, RerankService
 from services.retrieval.retriever import LIST_DEPTH, ListPlaces, Retriever
 from services.retrieval.surroundings import Neighbours, Widener
 from services.store.clock import Activity, utc_now_us
@@ -187,7 +185,7 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
         opener = LLMOpener(settings, stack)
         tables = configured_llms(settings.models)
         llms = LLMService({name: await opener.entry(name, table) for name, table in tables.items()})
-        _check_named_models(settings, llms)
+        _check_named_model(settings, llms)
         reranker = open_reranker(settings, embedding.name, stack)
         tools = await stack.enter_async_context(open_tools(settings.tools))
         await _settle_folders(settings, embedding, partial(open_store, settings.store))
@@ -459,7 +457,7 @@ def _memory_reading(history: History) -> Reading | None:
     """None: MEMORY_MIN_MESSAGES is 0, or the model only quotes."""
     settings = history.settings
     conversation, names = settings.conversation, settings.store
-    model = history.llms.get(conversation.memory_model_id)
+    model = history.llms.get(conversation.summary_model_id)
     if not conversation.memory_min_messages or not model.generative:
         return None
     extraction = Extraction(model.reply, partial(history.prompts.text, "remember"))
@@ -532,13 +530,12 @@ def _refuse_unusable(settings: Settings) -> None:
     refuse_unusable(settings.store.data_dir)
 
 
-def _check_named_models(settings: Settings, llms: LLMService) -> None:
+def _check_named_model(settings: Settings, llms: LLMService) -> None:
     """Raises StartRefusedError."""
-    for name in ("summary_model_id", "memory_model_id"):
-        try:
-            llms.get(getattr(settings.conversation, name))
-        except UnknownModelError as error:
-            raise StartRefusedError(f"{name.upper()} names no model. {error}") from error
+    try:
+        llms.get(settings.conversation.summary_model_id)
+    except UnknownModelError as error:
+        raise StartRefusedError(f"SUMMARY_MODEL_ID names no model. {error}") from error
 
 
 def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:

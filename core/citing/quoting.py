@@ -13,11 +13,11 @@ from itertools import islice
 
 import numpy as np
 
-from core.blocks import Block, BlockKind, Line, blocks_of, lines_of, open_fence
 from core.citing.passages import AskedFor, Span, is_answerless, key_spans, presence
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.query import Query
 from core.relevance.sparse import question_terms
+from core.text import Block, BlockKind, Line, blocks_of, lines_of, open_fence
 
 MOST_ROWS = 5
 LONGEST_CODE = 1_500  # characters that are quoted of a block

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from core.conversation.branch import AHEAD_US
-from core.conversation.sessions import PersonaDraft
+from core.conversation.sessions import AHEAD_US, PersonaDraft
 from core.conversation.turns import RewrittenQuestion, Summary, Turn, TurnStatus
 from core.errors import BadRequestError
 from core.images import SentImage

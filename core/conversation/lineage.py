@@ -3,45 +3,25 @@ history with every question.
 
 Every turn is stored with a mark, a hash of its question and its answer; a branch is recognised when its turns
 have the marks of the history and follow each other by their parents. What clients change in a text on its way
-there and back makes no difference to its mark (`normalised`).
+there and back makes no difference to its mark (`core.conversation.turns.normalised`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 
 from core.conversation.sessions import CommandName, parse_command
-from core.conversation.turns import TurnStatus
+from core.conversation.turns import PastTurn, normalised, without_footer
 from core.errors import BadRequestError
-from core.images import ONLY_IMAGE, SentImage
-from core.text import Language, preprocess_question, scrub
+from core.images import SentImage
+from core.text import preprocess_question, scrub
 
 NOTHING = "…"  # a question without text, such as an image alone
 SYSTEM_ROLES = ("system", "developer")
-_FOOTER = re.compile(r"\n+---\n(?:Sources:|来源：)\n(?:\[\d+\] [^\n]*\n?)+\s*\Z")
-_REASONING = re.compile(r"<think>.*?</think>|<details type=\"reasoning\".*?</details>", re.S)
-
-
-@dataclass(frozen=True, slots=True)
-class PastTurn:
-    """A question and its answer as a client's history has them."""
-
-    question: str
-    answer: str
-
-    @property
-    def mark(self) -> str:
-        return _hash(f"{normalised(self.question)}\0{normalised(self.answer)}")
-
-    @property
-    def question_mark(self) -> str:
-        return "?" + _hash(normalised(self.question))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,35 +53,6 @@ class Continued:
 
     turn: MarkedTurn
     depth: int
-
-
-def normalised(text: str) -> str:
-    """NFC, without reasoning that a client puts into the text, without the footer of sources and without what
-    stands for an image, every run of white space one blank."""
-    text = _REASONING.sub("", without_footer(scrub(text)))
-    for note in ONLY_IMAGE.values():
-        text = text.replace(note, " ")
-    return " ".join(unicodedata.normalize("NFC", text).split())
-
-
-def sources_footer(lines: Sequence[tuple[int, str]], language: Language) -> str:
-    """The numbered sources below an answer, "" without any; where it comes back in a history, it is taken out
-    again."""
-    if not lines:
-        return ""
-    items = (f"[{number}] {' '.join(line.split())}" for number, line in lines)
-    return "\n".join(("\n\n---", "来源：" if language == "zh" else "Sources:", *items))
-
-
-def without_footer(text: str) -> str:
-    return _FOOTER.sub("", text)
-
-
-def marks_of(question: str, answer: str, status: TurnStatus) -> list[str]:
-    """What a turn is stored with. A turn that was cut has one of its question, too: its client may have read
-    less of the answer than was stored."""
-    past = PastTurn(question, answer)
-    return [past.mark] if status is TurnStatus.COMPLETED else [past.mark, past.question_mark]
 
 
 def marks_of_history(past: Iterable[PastTurn]) -> list[str]:
@@ -162,10 +113,6 @@ def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
         raise BadRequestError("messages: the last message must be a user's.")
     question = turns.pop().question
     return Conversation(persona, _since_clear(turns), question)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _since_clear(turns: Sequence[PastTurn]) -> tuple[PastTurn, ...]:

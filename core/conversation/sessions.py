@@ -1,14 +1,15 @@
-"""Sessions; their own system prompts, the personas: what a caller may give, and the form it is kept in; and
-the slash commands: a closed list of first words, everything else that begins with a slash is a question."""
+"""Sessions. Each is a tree of turns; a branch is the path from a turn up to its root. Their own system
+prompts, the personas: what a caller may give, and the form it is kept in. And the slash commands: a closed
+list of first words, everything else that begins with a slash is a question."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from core.conversation.turns import KnowledgeUse, TurnRequest
+from core.conversation.turns import KnowledgeUse, TurnRequest, TurnStatus
 from core.dates import rfc3339
 from core.errors import BadRequestError
 from core.memory.requests import explicit_request
@@ -224,3 +225,181 @@ def _language_of(text: str) -> CommandLanguage:
     if not any(char.isalpha() for char in text):
         return None
     return "zh" if is_mostly_chinese(text) else "en"
+
+
+AHEAD_US = 86_400_000_000  # how far a clock may have been ahead: a day
+CLEAR = "clear"  # the command after which the next question begins a new root
+
+
+@dataclass(frozen=True, slots=True)
+class TurnNode:
+    """A turn without its texts: enough to walk the tree. `command` is "" for a question."""
+
+    turn_id: str
+    parent_turn_id: str | None
+    created_us: int
+    seq: int
+    status: TurnStatus
+    command: str = ""
+    has_summary: bool = False
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        return (self.created_us, self.seq, self.turn_id)
+
+    @property
+    def recallable(self) -> bool:
+        """Whether the turn may be found for a later question: completed, and no slash command."""
+        return self.status is TurnStatus.COMPLETED and not self.command
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Where a new turn grows: its parent, the nodes from the root down to it, its place in the session.
+
+    `aside` are the session's other turns, which no prompt of this branch may contain. `unreadable` is how
+    many turns of the session are stored in a form that cannot be read; they are on no branch. `silent` is how
+    many are not recallable, on this branch or aside.
+    """
+
+    session_id: str
+    parent_turn_id: str | None
+    nodes: tuple[TurnNode, ...]
+    next_seq: int
+    aside: tuple[str, ...] = ()
+    unreadable: int = 0
+    silent: int = 0
+    newest_us: int = 0
+    places: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+
+    def time_after(self, now_us: int) -> int:
+        """When a turn begins that is the session's newest: now, or just after the newest so far where a clock
+        was ahead; of one that is further ahead than that, nothing is believed."""
+        return now_us if self.newest_us > now_us + AHEAD_US else max(now_us, self.newest_us + 1)
+
+    def place(self, turn_id: str) -> int | None:
+        """The turn's index in `nodes`, None when it is not on the branch."""
+        at = self.places.get(turn_id)  # shared with the branch as it goes on, so there may be later turns
+        return at if at is not None and at < len(self.nodes) else None
+
+
+class SessionTree:
+    """The turns of one session; a branch is walked once, and its next turn is added to it where it ends.
+
+    `gaps` are turns that cannot be read, each with its parent where that is known: branches lead past them.
+    """
+
+    def __init__(
+        self, session_id: str, nodes: Iterable[TurnNode] = (), gaps: Mapping[str, str | None] | None = None
+    ) -> None:
+        self.session_id = session_id
+        self.gaps = dict(gaps or {})
+        self.nodes: dict[str, TurnNode] = {}
+        self._next_seq = 0
+        self._newest_us = 0
+        self._latest: TurnNode | None = None
+        self._walk: list[TurnNode] = []  # the branch asked for last, from its root on
+        self._places: dict[str, int] = {}
+        self._aside: dict[str, None] = {}  # the turns that are not on it, in the order of `nodes`
+        self._silent: set[str] = set()
+        for node in nodes:
+            self.put(node)
+
+    def __len__(self) -> int:
+        return len(self.nodes) + len(self.gaps)
+
+    def __contains__(self, turn_id: str) -> bool:
+        return turn_id in self.nodes or turn_id in self.gaps
+
+    def put(self, node: TurnNode) -> None:
+        """Add a turn, or replace what was known of it; a summary alone leaves it in its place."""
+        known = self.nodes.get(node.turn_id)
+        if known is not None and replace(known, has_summary=node.has_summary) == node:
+            self._summarise(node)
+            return
+        if self._walk and (self.gaps or node.turn_id in self._places or self._is_above(node.turn_id)):
+            self._walk, self._places, self._aside = [], {}, {}
+        self.gaps.pop(node.turn_id, None)
+        self.nodes[node.turn_id] = node
+        if self._walk:
+            self._aside[node.turn_id] = None
+        (self._silent.discard if node.recallable else self._silent.add)(node.turn_id)
+        self._next_seq = max(self._next_seq, node.seq + 1)
+        self._newest_us = max(self._newest_us, node.created_us)
+        if self._latest is not None and self._latest.turn_id == node.turn_id:
+            self._latest = _newest_ended(self.nodes.values())
+        elif _may_lead_on(node) and (self._latest is None or node.order > self._latest.order):
+            self._latest = node
+
+    def _summarise(self, node: TurnNode) -> None:
+        self.nodes[node.turn_id] = node
+        at = self._places.get(node.turn_id)
+        if at is not None:
+            self._walk[at] = node
+
+    def default_parent(self) -> str | None:
+        """Where the next turn grows unless it says so: the latest completed question; after /clear, nowhere.
+
+        None is a new root.
+        """
+        return self._latest.turn_id if self._latest is not None and not self._latest.command else None
+
+    def branch(self, leaf: str | None) -> Branch:
+        """The branch on which a turn below `leaf` grows; None is a new root."""
+        nodes = self._walk_to(leaf) if leaf is not None and leaf in self.nodes else []
+        return Branch(
+            session_id=self.session_id,
+            parent_turn_id=leaf,
+            nodes=tuple(nodes),
+            next_seq=max(self._next_seq, len(self)),
+            aside=tuple(self._aside if nodes else self.nodes),
+            unreadable=len(self.gaps),
+            silent=len(self._silent),
+            newest_us=self._newest_us,
+            places=self._places if nodes else {},
+        )
+
+    def _walk_to(self, leaf: str) -> list[TurnNode]:
+        """The branch walked last is gone on with where `leaf` follows on it."""
+        last = self._walk[-1].turn_id if self._walk else None
+        follows = last is not None and self.nodes[leaf].parent_turn_id == last and leaf not in self._places
+        if follows:
+            self._places[leaf] = len(self._walk)
+            del self._aside[leaf]
+            self._walk.append(self.nodes[leaf])
+        elif last != leaf:
+            self._walk = walk_branch(self.nodes, leaf, self.gaps)
+            self._places = {node.turn_id: at for at, node in enumerate(self._walk)}
+            self._aside = {turn_id: None for turn_id in self.nodes if turn_id not in self._places}
+        return self._walk
+
+    def _is_above(self, turn_id: str) -> bool:
+        return self._walk[0].parent_turn_id == turn_id
+
+
+def walk_branch(
+    nodes: Mapping[str, TurnNode], leaf: str | None, gaps: Mapping[str, str | None] | None = None
+) -> list[TurnNode]:
+    """From the root down to `leaf`. A dangling parent ends the walk; a cycle is cut where it closes.
+
+    `gaps` are turns that are walked past: they name a parent and nothing else.
+    """
+    gaps = gaps or {}
+    branch: list[TurnNode] = []
+    visited: set[str] = set()
+    while leaf is not None and leaf not in visited:
+        visited.add(leaf)
+        node = nodes.get(leaf)
+        if node is not None:
+            branch.append(node)
+        leaf = node.parent_turn_id if node is not None else gaps.get(leaf)
+    branch.reverse()
+    return branch
+
+
+def _may_lead_on(node: TurnNode) -> bool:
+    return node.status is TurnStatus.COMPLETED and node.command in ("", CLEAR)
+
+
+def _newest_ended(nodes: Iterable[TurnNode]) -> TurnNode | None:
+    return max((node for node in nodes if _may_lead_on(node)), key=lambda node: node.order, default=None)

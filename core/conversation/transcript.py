@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from core.conversation.branch import TurnNode
-from core.conversation.sessions import Persona
+from core.conversation.sessions import Persona, TurnNode
 from core.conversation.turns import Turn, TurnStatus
 from core.dates import rfc3339
 from core.images import images_note

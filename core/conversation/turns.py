@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
 from core.dates import rfc3339
-from core.images import Image, ImageData, SentImage
+from core.images import ONLY_IMAGE, Image, ImageData, SentImage
 from core.knowledge import NO_LIMITS, Citation, KnowledgeFilter
-from core.text import Language, preprocess_question
+from core.text import Language, preprocess_question, scrub
 from core.tools import ToolState, ToolUse
 
 
@@ -358,3 +360,58 @@ def _fingerprint(
     if images:
         asked.append(["images", *(each.sent_sha256 for each in images)])
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]
+
+
+# The marks of a turn: hashes by which core.conversation.lineage recognises a history that a client sends.
+
+_FOOTER = re.compile(r"\n+---\n(?:Sources:|来源：)\n(?:\[\d+\] [^\n]*\n?)+\s*\Z")
+_REASONING = re.compile(r"<think>.*?</think>|<details type=\"reasoning\".*?</details>", re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class PastTurn:
+    """A question and its answer as a client's history has them."""
+
+    question: str
+    answer: str
+
+    @property
+    def mark(self) -> str:
+        return _hash(f"{normalised(self.question)}\0{normalised(self.answer)}")
+
+    @property
+    def question_mark(self) -> str:
+        return "?" + _hash(normalised(self.question))
+
+
+def normalised(text: str) -> str:
+    """NFC, without reasoning that a client puts into the text, without the footer of sources and without what
+    stands for an image, every run of white space one blank."""
+    text = _REASONING.sub("", without_footer(scrub(text)))
+    for note in ONLY_IMAGE.values():
+        text = text.replace(note, " ")
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def sources_footer(lines: Sequence[tuple[int, str]], language: Language) -> str:
+    """The numbered sources below an answer, "" without any; where it comes back in a history, it is taken out
+    again."""
+    if not lines:
+        return ""
+    items = (f"[{number}] {' '.join(line.split())}" for number, line in lines)
+    return "\n".join(("\n\n---", "来源：" if language == "zh" else "Sources:", *items))
+
+
+def without_footer(text: str) -> str:
+    return _FOOTER.sub("", text)
+
+
+def marks_of(question: str, answer: str, status: TurnStatus) -> list[str]:
+    """What a turn is stored with. A turn that was cut has one of its question, too: its client may have read
+    less of the answer than was stored."""
+    past = PastTurn(question, answer)
+    return [past.mark] if status is TurnStatus.COMPLETED else [past.mark, past.question_mark]
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

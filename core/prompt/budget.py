@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from core.conversation.turns import Turn
 from core.knowledge import Candidate
-from core.prompt.fence import ANY_CODE, Kind, fenced, neutral
+from core.prompt.fence import ANY_CODE, Kind, fenced, neutral, render_block
 from core.prompt.layouts import RULE, defused
 from core.prompt.messages import (
     History,
@@ -31,7 +31,6 @@ from core.prompt.messages import (
     PromptTexts,
     answer_in_history,
     question_in_history,
-    render_block,
     tool_messages,
 )
 

@@ -17,7 +17,8 @@ from itertools import takewhile
 from typing import Any, NoReturn
 
 from core.images import data_url
-from core.prompt.messages import GAP, Layout, Message, Role, ToolCall
+from core.prompt.fence import GAP
+from core.prompt.messages import Layout, Message, Role, ToolCall
 from core.tools import Tool, ToolOffer
 
 MESSAGES, PROMPT, SYSTEM = "messages", "prompt", "system"

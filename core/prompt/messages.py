@@ -1,14 +1,11 @@
 """What goes into the prompt, in the logical order: persona, system, memory, summary, relevant history, recent
 history, knowledge, question.
 
-Five checked steps, each a pure function on the list, make it; core.prompt.layouts lays it on the wire. The
-knowledge context stands here, too: its scope, numbered and fenced blocks that a document cannot close, and
-the way back for models of ours that read a prompt.
+Five checked steps, each a pure function on the list, make it; core.prompt.layouts lays it on the wire.
 """
 
 from __future__ import annotations
 
-import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -22,8 +19,8 @@ from core.citing.citations import without_marks
 from core.conversation.turns import Turn
 from core.errors import WenmaiError
 from core.images import ImageData, images_note
-from core.knowledge import Candidate, KnowledgeFilter, scope_of
-from core.prompt.fence import CODE_DIGITS, Kind, neutral, restored, tag
+from core.knowledge import Candidate
+from core.prompt.fence import render_knowledge
 from core.text import Language, is_mostly_chinese
 from core.tools import SEARCH_TOOL, ToolUse, cut_result
 
@@ -392,83 +389,6 @@ def _apart(
     return before, after
 
 
-GAP = "\n\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A fenced block of the knowledge context, as the model sees it.
-
-    `index` is its citation number, `relevance` the reranker's probability, to two digits.
-    """
-
-    index: int
-    file_name: str
-    heading: str
-    text: str
-    relevance: float = 0.0
-
-
-_BLOCK_SOURCE = (
-    rf'<({Kind.PASSAGE}(?:-[0-9]{{{CODE_DIGITS}}})?) id="(\d+)" file="([^"\n]*)" heading="([^"\n]*)" '
-    r'relevance="([0-9.]+)">\n(.*?)\n</\1>$'
-)
-_BLOCK = re.compile("^" + _BLOCK_SOURCE, re.M | re.S)
-_NEXT_BLOCK = re.compile(re.escape(GAP) + _BLOCK_SOURCE, re.M | re.S)
-_SCOPE = {"zh": "检索范围：{}", "en": "Search scope: {}"}
-_NOTHING_WITHIN = {
-    "zh": "本次提问只检索了这个范围，其中没有相关资料。"
-    "请在第一句说明：在所限定的范围内没有找到；范围之外没有检索。",
-    "en": "Only this scope was searched, and nothing relevant is in it. Say in the first sentence that "
-    "nothing was found within these limits, and that nothing beyond them was searched.",
-}
-_SCOPE_IN_PROMPT = re.compile(
-    "|".join(
-        re.escape(_SCOPE[language]).replace(r"\{\}", f"(?P<{language}>.+)")
-        + "\n"
-        + re.escape(_NOTHING_WITHIN[language])
-        for language in ("zh", "en")
-    )
-)
-
-
-def render_knowledge(candidates: Sequence[Candidate], code: str) -> str:
-    """Numbered, fenced blocks, best first; numbers count from 1 and are the citation numbers."""
-    return GAP.join(render_block(index, candidate, code) for index, candidate in enumerate(candidates, 1))
-
-
-def render_block(index: int, candidate: Candidate, code: str) -> str:
-    chunk, name = candidate.chunk, tag(Kind.PASSAGE, code)
-    return (
-        f'<{name} id="{index}" file="{_attribute(chunk.file_name)}" '
-        f'heading="{_attribute(chunk.heading)}" relevance="{candidate.probability:.2f}">\n'
-        f"{neutral(chunk.text)}\n</{name}>"
-    )
-
-
-def parse_knowledge(text: str) -> list[Passage]:
-    """The blocks of `render_knowledge`, read back as they were: for models of ours that work on the prompt's
-    own text."""
-    return [
-        Passage(int(index), _value(file_name), _value(heading), restored(body), float(relevance))
-        for _, index, file_name, heading, relevance, body in _BLOCK.findall(text)
-    ]
-
-
-def find_blocks(text: str) -> tuple[int, int] | None:
-    """Start and end of the first unbroken run of blocks in `text`; None without any.
-
-    What follows the run may hold anything, blocks of somebody's making too: they are not of the run.
-    """
-    first = _BLOCK.search(text)
-    if first is None:
-        return None
-    end = first.end()
-    while (block := _NEXT_BLOCK.match(text, end)) and block[1] == first[1]:
-        end = block.end()
-    return first.start(), end
-
-
 _WEEKDAYS: dict[Language, tuple[str, ...]] = {
     "zh": tuple(f"星期{day}" for day in "一二三四五六日"),
     "en": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
@@ -486,42 +406,3 @@ def with_times(text: str, language: Language, now: datetime, begun: datetime) ->
     for name, value in named.items():
         text = text.replace(name, value)
     return text
-
-
-def scope_line(limits: KnowledgeFilter, language: Language) -> str:
-    """For the knowledge context; it can close no fence."""
-    scope = scope_of(limits, language)
-    return neutral(_SCOPE[language].format(scope)) if scope else ""
-
-
-def nothing_within(limits: KnowledgeFilter, language: Language) -> str:
-    """For a prompt without passages; "" when nothing is limited."""
-    line = scope_line(limits, language)
-    return f"{line}\n{_NOTHING_WITHIN[language]}" if line else ""
-
-
-STILL_READING: dict[Language, str] = {
-    "zh": "还有文档正在读入，现在能检索的不是全部资料。请直接说明：文档还在读入，暂时没有找到能回答的内容，"
-    "稍后可以再问；不要说资料中没有。",
-    "en": "Documents are still being read in, so not all of them could be searched. Say so plainly: nothing "
-    "that answers was found yet, and it is worth asking again shortly. Never say that they hold nothing.",
-}
-
-
-def is_still_reading(prompt: str) -> bool:
-    """Whether STILL_READING stands in this prompt."""
-    return any(text in prompt for text in STILL_READING.values())
-
-
-def scope_in_prompt(prompt: str) -> str:
-    """The scope that `nothing_within` wrote into this prompt; "" when it is absent."""
-    match = _SCOPE_IN_PROMPT.search(prompt)
-    return restored(next(filter(None, match.groups()), "")) if match else ""
-
-
-def _attribute(value: str) -> str:
-    return html.escape(" ".join(neutral(value).split()))
-
-
-def _value(attribute: str) -> str:
-    return restored(html.unescape(attribute))

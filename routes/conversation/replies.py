@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from api.sessions.shown_prompt import ShownPart, ShownPrompt
-from api.turn.run import RunningTurns
+from api.turn.running import RunningTurns
 from core.citing.citations import KnownDocuments
 from core.conversation.sessions import CHOICES, Session
 from core.conversation.turns import Summary, Turn, settled_calls

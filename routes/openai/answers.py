@@ -21,8 +21,7 @@ from api.turn.stream import (
     ThinkEvent,
 )
 from core.citing.citations import find_marks
-from core.conversation.lineage import sources_footer
-from core.conversation.turns import TurnStage
+from core.conversation.turns import TurnStage, sources_footer
 from core.knowledge import Citation
 from core.text import Language, scrub
 from routes.errors import RETRY_AFTER_S

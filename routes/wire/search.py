@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from core.dates import rfc3339
 from core.knowledge import DocumentStatus
-from core.relevance import calibration as calibrations
+from core.relevance import probability as calibrations
 from routes.wire.documents import CHUNK, Chunk
 from routes.wire.fields import (
     AskedDate,

@@ -16,8 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
-from core.relevance.calibration import holds_words
-from core.relevance.probability import SURE
+from core.relevance.probability import SURE, holds_words
 from core.text import is_mostly_chinese
 from scripts.evaluation.sets import TURNS_FILE, Message, SetRow, rows_of
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from core.conversation.turns import Turn, TurnStatus
-from core.dates import day_asked, is_moment
-from core.memory.episodes import EpisodeAsked, episode_asked, episode_id, episode_of, moment_of, moments_of
+from core.dates import is_moment
 from core.memory.record import Memory
+from core.memory.requests import EpisodeAsked, episode_asked, episode_id, episode_of, moment_of, moments_of
 from core.relevance.query import Query
 from core.relevance.sparse import encode_query
 from services.conversation.recall import HistoryRecall
@@ -26,12 +26,6 @@ class Episodes:
 
     def __init__(self, turns: TurnStore, recall: HistoryRecall, now: Callable[[], datetime]) -> None:
         self._turns, self._recall, self._now = turns, recall, now
-
-    def asked(self, question: str, *, is_new: bool, date: str = "") -> EpisodeAsked | None:
-        """None where none is asked for; in a session with history also where that may be meant. `date` is the
-        day on which the question is asked, "" for today."""
-        asked = episode_asked(question, day_asked(date, self._now().date()))
-        return asked if asked is not None and (asked.sure or is_new) else None
 
     async def find(
         self, asked: EpisodeAsked, query: Query, owner: str, session_id: str

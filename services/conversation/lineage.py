@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.conversation.lineage import Continued, MarkedTurn, PastTurn, continued, marks_of, marks_of_history
-from core.conversation.turns import TurnStatus
+from core.conversation.lineage import Continued, MarkedTurn, continued, marks_of_history
+from core.conversation.turns import PastTurn, TurnStatus, marks_of
 from services.conversation.turns import MARKS, TurnStore
 from services.store.dialect import Filter, Record
 from services.store.filters import any_of, equals, is_empty

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import structlog
 
 from config.settings import ConversationSettings
-from core.conversation.branch import Branch
 from core.conversation.recall import DEFAULT_THRESHOLD, QuestionMatch, Ranked, Scores, rank_turns, spread_of
+from core.conversation.sessions import Branch
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import EmbeddingUnavailableError, StoreUnavailableError
 from core.relevance.query import Query, embedded_part

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from config.settings import ConversationSettings
 from core.citing.citations import without_marks
-from core.conversation.branch import TurnNode
+from core.conversation.sessions import TurnNode
 from core.conversation.summaries import (
     AppliedSummary,
     SummarySource,

@@ -14,8 +14,7 @@ from cachetools import TTLCache
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
-from core.conversation.branch import SessionTree, TurnNode
-from core.conversation.lineage import marks_of
+from core.conversation.sessions import SessionTree, TurnNode
 from core.conversation.turns import (
     MAX_WARNINGS,
     TURN_SCHEMA,
@@ -28,6 +27,7 @@ from core.conversation.turns import (
     TurnStatus,
     TurnWarning,
     Usage,
+    marks_of,
 )
 from core.images import Image
 from core.knowledge import Citation, KnowledgeFilter

@@ -14,7 +14,7 @@ from core.citing.citations import KnownDocuments
 from core.errors import ConflictError, UnknownDocumentError, WenmaiError
 from core.failpoints import failpoint
 from core.knowledge import Addition, Changes, Document, JobFigures, JobSnapshot, Narrowed, Upload
-from services.knowledge.chunks import ChunkPage, ChunkStore, KnowledgeSize
+from services.knowledge.chunks import ChunkPage, ChunkStore, KnowledgeSize, SamplePrecedence
 from services.knowledge.documents import EVERY, DocumentPage, DocumentStore, StoredDocument, TagCount
 from services.knowledge.ingestion import Parts, Versions
 from services.knowledge.intake import Intake
@@ -22,7 +22,6 @@ from services.knowledge.jobs.lanes import CpuHours, Locks, Shares
 from services.knowledge.jobs.queue import RETRIES, Heartbeat, Jobs, Retries
 from services.knowledge.jobs.spool import FOLDER, Spool
 from services.knowledge.parsing.process import DocumentParser
-from services.knowledge.precedence import SamplePrecedence
 from services.knowledge.upload import checked_changes
 from services.models.embedding import EmbeddingService
 from services.store.clock import Clock, utc_now_us

@@ -21,6 +21,7 @@ from services.store.clock import Clock, utc_now_us
 log = structlog.get_logger()
 
 DEPTH = 24  # of each list, what no longer holds among it
+MOST_TOLD = 5  # by one prompt
 MOST_INSTRUCTIONS = 2  # of the places: they hold whatever is asked
 CLOSE_S = 2.0
 NO_WORDS = SparseTerms([], [])
@@ -62,8 +63,8 @@ class MemoryRecall:
         clock: Clock = utc_now_us,
     ) -> None:
         self.records = records
-        self._when, self._limit = settings.memory_recall, settings.memory_recall_limit
-        self._names_person = settings.context_lines and self._limit > 1
+        self._when = settings.memory_recall
+        self._names_person = settings.context_lines
         self._spread = spread_of(embedding)
         self._clock = clock
         self._noting: set[asyncio.Task[None]] = set()
@@ -71,11 +72,11 @@ class MemoryRecall:
     async def has_any(self, owner: str) -> bool:
         """Whether it is worth looking: without a memory, a turn costs nothing. Raises "
         "StoreUnavailableError."""
-        return self._when != "off" and self._limit > 0 and await self.records.is_used_by(owner)
+        return self._when != "off" and await self.records.is_used_by(owner)
 
     async def is_wanted_by(self, owner: str) -> bool:
         """Whether this owner may be told of other conversations. Raises StoreUnavailableError."""
-        return self._when != "off" and self._limit > 0 and (await self.records.switch_of(owner)).on
+        return self._when != "off" and (await self.records.switch_of(owner)).on
 
     def suits(self, *, is_new: bool) -> bool:
         """Whether anything is told in such a session."""
@@ -103,7 +104,7 @@ class MemoryRecall:
         ]
         ids = {memory.memory_id for memory in repeated}
         fresh = [each for each in candidates if each.memory.memory_id not in ids]
-        return Recalled(tuple(fresh[: self._limit]), tuple(repeated[: self._limit]))
+        return Recalled(tuple(fresh[:MOST_TOLD]), tuple(repeated[:MOST_TOLD]))
 
     def note_used(self, memories: Sequence[Memory]) -> None:
         """They stand in a prompt; noted beside the answer."""

@@ -9,9 +9,9 @@ from llama_index.core.base.llms.types import LLMMetadata
 from core.citing.quoting import LONGEST_BEGINNING, Quotables, beginning
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
+from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, parse_knowledge, scope_in_prompt
 from core.prompt.layouts import ReadBack, read_back, read_flat
-from core.prompt.messages import Message, Passage, Role, is_still_reading, parse_knowledge, scope_in_prompt
-from core.prompt.nearest import Nearest, nearest_in
+from core.prompt.messages import Message, Role
 from core.relevance.probability import SURE
 from core.relevance.query import Query, QueryForm, carried, follow_up_weight, joined_wordings, parts_of
 from core.relevance.sparse import SparseTerms

@@ -1,243 +1,31 @@
-"""Candidates are judged: by ours, or by any LlamaIndex postprocessor with ours to take its place."""
+"""Candidates are judged: by ours, or by any LlamaIndex postprocessor with ours to take its place; and the
+calibrations of a store, kept in it: made, undone, and which of them is in force."""
 
 from __future__ import annotations
 
-import asyncio
-import math
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import structlog
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
-from pydantic import PrivateAttr
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from pydantic import PrivateAttr, TypeAdapter
 
-from config.settings import RetrievalSettings
-from core.errors import Cause, ModelFailure, UnavailableError, where
+from config.settings import RetrievalSettings, StoreSettings
+from core.errors import ConflictError
 from core.knowledge import Candidate, Chunk
-from core.relevance.calibration import Calibration
-from core.relevance.probability import Coefficients, judge, load_coefficients
-from core.relevance.query import Query, QueryForm, follow_up_weight
+from core.relevance.probability import Calibration, Coefficients, Judged, judge, load_coefficients
+from core.relevance.query import Query, QueryForm
 from core.relevance.recency import by_dates
 from core.relevance.sparse import encode_query
-from services.models.calls import Circuit
+from services.retrieval.foreign_rerankers import ForeignReranker, RerankerUnavailableError
+from services.store.clock import Clock, utc_now_us
+from services.store.dialect import Filter, Point, VectorStore
+from services.store.filters import any_of, equals
+from services.store.pages import scroll_all
 
 log = structlog.get_logger()
-
-Scores = list[list[float | None]]
-"""Probabilities: a row for each question, in it one for each text, None for what was left out."""
-
-
-class ScoreScale:
-    """Whether scores are probabilities, or raw: so from the first one outside 0…1 on, for good."""
-
-    def __init__(self) -> None:
-        self._raw = False
-
-    def chances(self, scores: Sequence[float | None]) -> list[float | None]:
-        """Probabilities of scores that came together; what is no number counts as 0, None stays."""
-        known = [score for score in scores if score is not None and not math.isnan(score)]
-        self._raw = self._raw or any(not 0.0 <= score <= 1.0 for score in known)
-        return [self._chance(score) for score in scores]
-
-    def _chance(self, score: float | None) -> float | None:
-        if score is None:
-            return None
-        return probability(score) if self._raw or math.isnan(score) else score
-
-
-def probability(score: float) -> float:
-    """The sigmoid of a model's raw score, without overflow; a score that is no number counts as 0."""
-    if math.isnan(score):
-        return 0.0
-    if score >= 0:
-        return 1.0 / (1.0 + math.exp(-score))
-    grown = math.exp(score)
-    return grown / (1.0 + grown)
-
-
-# A reranker that is not ours: bounded in time, spared while it fails, its scores read as probabilities.
-
-FAILURES = 3  # in a row, until the circuit opens: a dead reranker must not cost its time-out every turn
-RECOVERY_S = 30  # then one question is let through to see
-LONGEST_PAUSE_S = 60.0  # however long a server asks to be left alone
-
-
-class RerankerUnavailableError(UnavailableError):
-    """`retry_after_s` is how long its server asked to be left alone."""
-
-    code = "reranker_unavailable"
-
-    def __init__(
-        self, message: str, failure: ModelFailure | None = None, *, retry_after_s: float | None = None
-    ) -> None:
-        super().__init__(message, failure)
-        self.retry_after_s = retry_after_s
-
-
-class PairReranker(BaseNodePostprocessor):
-    """One that scores several questions at once: LlamaIndex's interface knows one a call."""
-
-    @abstractmethod
-    async def judge_pairs(self, questions: Sequence[str], texts: Sequence[str]) -> Scores:
-        """Raises RerankerUnavailableError."""
-
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        """Those that were judged, a probability 0…1 as score, best first; equal ones as they were."""
-        if query_bundle is None or not nodes:
-            return nodes
-        texts = [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes]
-        (row,) = await self.judge_pairs([query_bundle.query_str], texts)
-        judged = [
-            NodeWithScore(node=node.node, score=chance)
-            for node, chance in zip(nodes, row, strict=True)
-            if chance is not None
-        ]
-        return sorted(judged, key=lambda node: -(node.score or 0.0))
-
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        """LlamaIndex's blocking side; the server itself uses only the other."""
-        return asyncio.run(self._apostprocess_nodes(nodes, query_bundle))
-
-
-class ForeignReranker:
-    """`timeout_s` bounds one judgement, with what it waits for others."""
-
-    def __init__(
-        self, reranker: BaseNodePostprocessor, timeout_s: float, recovery_s: float = RECOVERY_S
-    ) -> None:
-        self._reranker = reranker
-        self._timeout_s = timeout_s
-        self._scale = ScoreScale()
-        self._circuit = Circuit(FAILURES, recovery_s)
-        self._paused_until = 0.0
-
-    @property
-    def name(self) -> str:
-        """As its class calls itself."""
-        own = self._reranker.class_name()
-        inherited = own == BaseNodePostprocessor.class_name()
-        return type(self._reranker).__name__ if inherited else own
-
-    async def judge(self, query: Query, candidates: Sequence[Candidate]) -> list[float | None]:
-        """The probability of each candidate, None for one that was left out.
-
-        Two wordings are asked at most. Raises RerankerUnavailableError, at once while the circuit is open.
-        """
-        with self._spared():
-            try:
-                async with asyncio.timeout(self._timeout_s):
-                    return await self._best(two_wordings(query), candidates)
-            except TimeoutError as error:
-                failure = ModelFailure(Cause.TIMEOUT)
-                raise RerankerUnavailableError("The reranker did not answer in time.", failure) from error
-
-    async def _best(
-        self, wordings: Sequence[tuple[str, float]], candidates: Sequence[Candidate]
-    ) -> list[float | None]:
-        rows = await self._scores([text for text, _ in wordings], candidates)
-        weighted = [
-            [None if score is None else score * weight for score in row]
-            for (_, weight), row in zip(wordings, rows, strict=True)
-        ]
-        scored = [[score for score in column if score is not None] for column in zip(*weighted, strict=True)]
-        return [max(column, default=None) for column in scored]
-
-    async def _scores(self, questions: Sequence[str], candidates: Sequence[Candidate]) -> Scores:
-        if isinstance(self._reranker, PairReranker):
-            return await self._reranker.judge_pairs(
-                questions, [each.chunk.indexed_text for each in candidates]
-            )
-        raw = [await self._plugin_row(question, candidates) for question in questions]
-        flat = self._scale.chances([score for row in raw for score in row])
-        return [flat[at : at + len(candidates)] for at in range(0, len(flat), len(candidates))]
-
-    async def _plugin_row(self, question: str, candidates: Sequence[Candidate]) -> list[float | None]:
-        """`apostprocess_nodes` of a class that blocks runs in a thread."""
-        nodes = [to_node(candidate) for candidate in candidates]
-        try:
-            scored = await self._reranker.apostprocess_nodes(nodes, query_bundle=QueryBundle(question))
-            by_id = {node.node.node_id: _number(node.score) for node in scored}
-        # the plug-in's edge: no list of what other people's classes raise is complete
-        except Exception as error:
-            log.warning("reranker_class_failed", error=type(error).__name__, where=where(error))
-            failed = ModelFailure(Cause.CLASS_FAILED)
-            raise RerankerUnavailableError("The reranker's class failed.", failed) from error
-        return [by_id.get(candidate.chunk.chunk_id) for candidate in candidates]
-
-    @contextmanager
-    def _spared(self) -> Iterator[None]:
-        """Count how a judgement ended. One whose caller left meanwhile says nothing of the reranker."""
-        with self._circuit.call() as allowed:
-            if not allowed or self._now() < self._paused_until:
-                raise RerankerUnavailableError("The reranker failed before; it is tried again in a while.")
-            try:
-                yield
-            except RerankerUnavailableError as error:
-                self._count(error)
-                raise
-            self._circuit.succeeded()
-
-    def _count(self, error: RerankerUnavailableError) -> None:
-        """A server that refuses one question (4xx) is alive."""
-        self._paused_until = self._now() + min(error.retry_after_s or 0.0, LONGEST_PAUSE_S)
-        if error.failure is not None and 400 <= error.failure.status < 500:
-            return
-        self._circuit.failed()
-        if self._circuit.is_open:
-            log.warning("reranker_circuit_open", reranker=self.name)
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
-
-
-def two_wordings(query: Query) -> list[tuple[str, float]]:
-    """The question as it was asked, and where it leans on others the most trusted joined wording, with how
-    far its scores count.
-
-    Each costs a run of the model for every candidate. What a question that stands alone is joined with for
-    the search would let passages on the last subject through here.
-    """
-    asked, *others = query.forms
-    leans = follow_up_weight(query.question)
-    joined = [form for form in others if form.weight > 0 and form.text != asked.text]
-    if not leans or not joined:
-        return [(asked.text, 1.0)]
-    trusted = [form.text for form in joined if form.weight == max(each.weight for each in joined)]
-    # the one before that leans itself does not name what both are about
-    reach_back = bool(query.previous) and follow_up_weight(query.previous[-1]) > 0
-    return [(asked.text, 1.0), (trusted[-1 if reach_back else 0], leans)]
-
-
-def to_node(candidate: Candidate) -> NodeWithScore:
-    """As LlamaIndex's rerankers take it; the metadata is for those that judge by the lists."""
-    chunk = candidate.chunk
-    node = TextNode(
-        id_=chunk.chunk_id,
-        text=chunk.indexed_text,
-        metadata={
-            "file_name": chunk.file_name,
-            "heading": chunk.heading,
-            "dense": candidate.dense,
-            "sparse": candidate.sparse,
-            "dense_rank": candidate.dense_rank,
-            "sparse_rank": candidate.sparse_rank,
-        },
-    )
-    node.excluded_embed_metadata_keys = node.excluded_llm_metadata_keys = list(node.metadata)
-    return NodeWithScore(node=node, score=candidate.fused)
-
-
-def _number(score: float | None) -> float:
-    """A node without a score counts as 0, whatever the scale."""
-    return math.nan if score is None else float(score)
 
 
 class CalibratedReranker(BaseNodePostprocessor):
@@ -367,3 +155,92 @@ def _best_first(query: Query, candidates: Sequence[Candidate], reranker: str) ->
     """With regard to their dates, which no reranker knows of. Equal probabilities keep the fused order."""
     timely = by_dates(query, candidates)
     return Reranked(tuple(sorted(timely, key=lambda candidate: -candidate.probability)), reranker)
+
+
+# The calibrations of a store, kept in it.
+
+RECORD = "calibration"
+RATINGS = ("up", "down")
+_CALIBRATION = TypeAdapter(Calibration)
+NOT_CALIBRATED = Calibration()
+
+
+class Calibrations:
+    """Records of the operations collection with `record` = "calibration". None is ever deleted, so that the
+    probabilities of earlier turns can still be read."""
+
+    def __init__(
+        self,
+        store: VectorStore,
+        names: StoreSettings,
+        embedding: str,
+        reranker: str,
+        now_us: Clock = utc_now_us,
+    ) -> None:
+        self._store, self._names = store, names
+        self._embedding, self._reranker = embedding, reranker
+        self._now_us = now_us
+        self._made: dict[str, Calibration] = {}  # by point, oldest first
+
+    async def load(self) -> None:
+        """Raises StoreUnavailableError."""
+        these = Filter(must=[equals("record", RECORD)])
+        records = [
+            record async for record in scroll_all(self._store, self._names.operations_collection, these)
+        ]
+        made = {str(each.id): _CALIBRATION.validate_python(each.payload or {}) for each in records}
+        self._made = dict(sorted(made.items(), key=lambda item: item[1].made_us))
+        if self._made and not self._of_this():
+            log.warning("calibration_not_used", embedding=self._embedding, reranker=self._reranker)
+
+    def current(self) -> Calibration:
+        return self.at(self._now_us())
+
+    def at(self, moment_us: int) -> Calibration:
+        """The one that was in force then."""
+        past = [each for each in self._of_this().values() if each.was_in_force(moment_us)]
+        return past[-1] if past else NOT_CALIBRATED
+
+    def new(self, slope: float, shift: float, questions: int) -> Calibration:
+        return Calibration(slope, shift, questions, self._embedding, self._reranker, self._now_us())
+
+    async def add(self, calibration: Calibration) -> None:
+        """Raises StoreUnavailableError."""
+        await self._keep(str(uuid.uuid4()), calibration)
+
+    async def undo(self) -> Calibration:
+        """The one that is in force afterwards. Raises ConflictError when there is none to undo,
+        StoreUnavailableError."""
+        point_id = next((key for key, each in self._of_this().items() if each is self.current()), None)
+        if point_id is None:
+            raise ConflictError("This store is not calibrated: there is nothing to undo.")
+        await self._keep(point_id, replace(self._made[point_id], undone_us=self._now_us()))
+        return self.current()
+
+    async def rated(self) -> list[Judged]:
+        """What readers rated of turns in which passages were shown: the best one's
+        probability, before the calibration of that time. Raises StoreUnavailableError."""
+        these = Filter(must=[any_of("feedback.rating", RATINGS)])
+        fields = ["created_us", "feedback", "sources"]
+        judged: list[Judged] = []
+        async for record in scroll_all(
+            self._store, self._names.conversation_collection, these, with_payload=fields
+        ):
+            payload = record.payload or {}
+            chance = max((float(one["score"]) for one in payload["sources"]), default=None)
+            if chance is not None:
+                raw = self.at(int(payload["created_us"])).raw(chance)
+                judged.append(Judged(raw, payload["feedback"]["rating"] == "up"))
+        return judged
+
+    async def _keep(self, point_id: str, calibration: Calibration) -> None:
+        payload = {**asdict(calibration), "record": RECORD}
+        await self._store.upsert(
+            self._names.operations_collection, [Point(id=point_id, vector={}, payload=payload)]
+        )
+        self._made[point_id] = calibration
+
+    def _of_this(self) -> dict[str, Calibration]:
+        """Those made with this embedding and reranker: what others judged is no probability of theirs."""
+        ours = (self._embedding, self._reranker)
+        return {key: each for key, each in self._made.items() if (each.embedding, each.reranker) == ours}

@@ -157,9 +157,8 @@ async def _create(
             spec.name,
             vectors_config=dict.fromkeys(spec.dense, vector),
             sparse_vectors_config={SPARSE: spec.words},
-            shard_number=settings.shard_number,
             replication_factor=settings.replication_factor,
-            write_consistency_factor=settings.write_consistency_factor,
+            write_consistency_factor=settings.confirming_replicas,
             metadata=stored_as.model_dump(),
         )
     except ValueError:

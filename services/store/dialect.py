@@ -76,7 +76,7 @@ class VectorStore(Protocol):
         metadata: dict[str, Any] | None = None,
         **cluster: int,
     ) -> bool:
-        """`cluster`: shard_number, replication_factor and write_consistency_factor, for a server."""
+        """`cluster`: replication_factor and write_consistency_factor, for a server."""
         ...
 
     async def delete_collection(self, collection_name: str) -> bool: ...

@@ -70,7 +70,7 @@ def files_of_settings(key: str) -> Iterator[tuple[str, str]]:
         yield f"key in the query of {name}", f'{name} = "{DEAD}?api_key={key}"'
     for name in (
         "embedding", "reranker", "layout", "cleanup_cron", "timezone", "log_level", "port", "qa_log",
-        "prompts_dir", "library_dir", "blocked_words", "question_filters", "memory_model_id",
+        "prompts_dir", "library_dir", "blocked_words", "question_filters", "summary_model_id",
     ):  # fmt: skip
         yield f"key as {name}", f'{name} = "{key}"'
 

@@ -23,6 +23,14 @@ def test_a_suffix_goes_for_every_collection_and_a_name_of_ones_own_stays() -> No
         StoreSettings(collection_suffix="b", conversation_collection="knowledge_b")
 
 
+@pytest.mark.parametrize(("replicas", "confirming"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
+def test_a_write_is_confirmed_by_as_many_replicas_as_may_do_without_one(
+    replicas: int, confirming: int
+) -> None:
+    """Discriminates: two of two, which no write survives while a node is down; one of three."""
+    assert StoreSettings(replication_factor=replicas).confirming_replicas == confirming
+
+
 @pytest.mark.parametrize(
     ("embedding", "name"),
     [

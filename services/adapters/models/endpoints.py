@@ -16,7 +16,7 @@ from pydantic import BaseModel, PrivateAttr, SecretStr, TypeAdapter, ValidationE
 from core.errors import Cause, EmbeddingUnavailableError, ModelFailure
 from services.adapters.http import cause_of, reason_of, retry_after_s
 from services.models.embedding import BatchEmbedding
-from services.retrieval.reranking import PairReranker, RerankerUnavailableError, Scores, ScoreScale
+from services.retrieval.foreign_rerankers import PairReranker, RerankerUnavailableError, Scores, ScoreScale
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 BATCH = 64

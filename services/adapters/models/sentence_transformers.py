@@ -15,7 +15,7 @@ from pydantic import PrivateAttr
 
 from core.errors import StartRefusedError
 from services.models.embedding import BatchEmbedding
-from services.retrieval.reranking import PairReranker, RerankerUnavailableError, Scores, probability
+from services.retrieval.foreign_rerankers import PairReranker, RerankerUnavailableError, Scores, probability
 
 BATCH = 8
 # What models call the two sides in their own `prompts`.

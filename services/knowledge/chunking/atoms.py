@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
-from core.blocks import Block, BlockKind, Line, blocks_of, items_of, lines_of
 from core.citing.passages import sentences
+from core.text import Block, BlockKind, Line, blocks_of, items_of, lines_of
 
 CountTokens = Callable[[str], int]
 

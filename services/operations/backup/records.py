@@ -199,9 +199,8 @@ async def make_collection(store: VectorStore, role: Role, shape: Shape, settings
         sparse_vectors_config={
             vector: ours.words if idf else models.SparseVectorParams() for vector, idf in shape.sparse.items()
         },
-        shard_number=settings.shard_number,
         replication_factor=settings.replication_factor,
-        write_consistency_factor=settings.write_consistency_factor,
+        write_consistency_factor=settings.confirming_replicas,
         metadata=shape.metadata,
     )
     for field, schema in _schemas(ours, shape).items():

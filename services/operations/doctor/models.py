@@ -16,7 +16,8 @@ from core.errors import Cause, LLMUnavailableError, ModelFailure, UnavailableErr
 from core.prompt.layouts import lay_out
 from core.prompt.messages import Message, Part, Role
 from services.llm_service import NO_TEXTS, ModelEntry
-from services.retrieval.reranking import CalibratedReranker, PairReranker, RerankerUnavailableError
+from services.retrieval.foreign_rerankers import PairReranker, RerankerUnavailableError
+from services.retrieval.reranking import CalibratedReranker
 
 log = structlog.get_logger()
 

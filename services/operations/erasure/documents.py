@@ -10,7 +10,7 @@ from typing import Any
 
 from core.failpoints import failpoint
 from core.operations.erasure import ERASED_ID, ErasedKind, Quoted, Quotes, Traced
-from core.prompt.nearest import without_document
+from core.prompt.fence import without_document
 from services.knowledge.chunks import ChunkStore
 from services.knowledge.documents import DocumentStore
 from services.knowledge.jobs.spool import FOLDER, Spool

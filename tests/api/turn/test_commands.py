@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.turn.commands import CommandRunner
-from api.turn.memory_commands import MemoryCommands
+from api.turn.commands import CommandRunner, MemoryCommands
 from core.conversation.sessions import (
     CommandLanguage,
     CommandName,

@@ -21,9 +21,9 @@ from core.knowledge import Candidate, Chunk, KnowledgeFilter
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.memory.record import Memory
 from core.prompt.exchange import MESSAGES, PROMPT, SYSTEM, canonical_json, fielded, wire_messages
+from core.prompt.fence import nearest_in, nearest_of, parse_knowledge, scope_in_prompt
 from core.prompt.layouts import read_back
-from core.prompt.messages import Layout, Message, Part, Role, ToolCall, parse_knowledge, scope_in_prompt
-from core.prompt.nearest import nearest_in, nearest_of
+from core.prompt.messages import Layout, Message, Part, Role, ToolCall
 from services.llm_service import ModelEntry
 from services.retrieval.insert_block import Asked, InsertBlock
 from services.retrieval.query_forms import QueryRewriter

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.conversation.branch import SessionTree, TurnNode, walk_branch
+from core.conversation.sessions import SessionTree, TurnNode, walk_branch
 from core.conversation.turns import TurnStatus
 
 # every kind of graph: cycles, turns that are their own parent, parents that are not there

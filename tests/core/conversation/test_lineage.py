@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.conversation.lineage import (
-    Conversation,
-    MarkedTurn,
-    PastTurn,
-    continued,
-    marks_of,
-    normalised,
-    read_messages,
-    sources_footer,
-)
-from core.conversation.turns import TurnStatus
+from core.conversation.lineage import Conversation, MarkedTurn, continued, read_messages
+from core.conversation.turns import PastTurn, TurnStatus, marks_of, normalised, sources_footer
 from core.errors import BadRequestError
 
 COMPLETED, CANCELLED = TurnStatus.COMPLETED, TurnStatus.CANCELLED

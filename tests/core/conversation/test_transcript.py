@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from core.conversation.branch import TurnNode, walk_branch
-from core.conversation.sessions import Persona
+from core.conversation.sessions import Persona, TurnNode, walk_branch
 from core.conversation.transcript import MarkdownTranscript, Stretch, contained, readable_parents, stretches
 from core.conversation.turns import Turn, TurnStatus
 from core.knowledge import Citation

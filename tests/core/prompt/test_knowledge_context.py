@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.knowledge import NO_LIMITS, KnowledgeFilter, scope_of
-from core.prompt.messages import nothing_within, scope_in_prompt, scope_line
+from core.prompt.fence import nothing_within, scope_in_prompt, scope_line
 
 ALL = KnowledgeFilter(("合同", "a tag"), ("d1", "d2"), ("wiki",), "2024", "2024-06-30")
 

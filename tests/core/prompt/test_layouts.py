@@ -6,18 +6,9 @@ import pytest
 from jinja2.exceptions import TemplateError
 from llama_index.core.base.llms.types import ChatMessage
 
+from core.prompt.fence import parse_knowledge
 from core.prompt.layouts import lay_out, next_after_refusal, parse_final_user, read_back, read_flat
-from core.prompt.messages import (
-    History,
-    Layout,
-    Message,
-    Part,
-    PromptTexts,
-    Role,
-    ToolCall,
-    assemble,
-    parse_knowledge,
-)
+from core.prompt.messages import History, Layout, Message, Part, PromptTexts, Role, ToolCall, assemble
 from services.models.extractive import ExtractiveLLM
 from tests.core.prompt.test_messages import candidate, turn
 from tests.support.wire.wire_rules import NO_SYSTEM_TEMPLATES, ONE_SYSTEM_TEMPLATES, check_claude, render

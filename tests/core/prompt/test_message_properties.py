@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from core.conversation.turns import Turn, TurnStatus
 from core.knowledge import Candidate, Chunk
 from core.prompt.budget import Budget, Count, Shares, estimate_prompt_tokens, fit, fits_alone
+from core.prompt.fence import parse_knowledge
 from core.prompt.layouts import lay_out, read_back
 from core.prompt.messages import (
     Assembled,
@@ -25,7 +26,6 @@ from core.prompt.messages import (
     assemble,
     drop_invalid,
     insert_system,
-    parse_knowledge,
     repair_tools,
     validate,
 )

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from core.conversation.turns import Turn, TurnStatus
 from core.knowledge import Candidate, Chunk
+from core.prompt.fence import find_blocks, parse_knowledge, render_knowledge
 from core.prompt.messages import (
     History,
     Message,
@@ -18,10 +19,7 @@ from core.prompt.messages import (
     apply_compression,
     assemble,
     drop_invalid,
-    find_blocks,
     insert_system,
-    parse_knowledge,
-    render_knowledge,
     repair_tools,
     validate,
 )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.knowledge import Candidate, Chunk
-from core.prompt.nearest import MOST, NEAR, nearest_in, nearest_of, nearest_text
+from core.prompt.fence import MOST_NEAREST, NEAR, nearest_in, nearest_of, nearest_text
 
 
 def candidate(
@@ -25,7 +25,7 @@ def test_each_heading_is_named_once_and_three_at_most() -> None:
     headings = ["Leave > Carry over", "Leave > Carry over", "Pay", "", "Travel"]
     named = nearest_of([candidate(heading, number=at) for at, heading in enumerate(headings)])
     assert [one.title for one in named] == ["Carry over", "Pay", ""]
-    assert len(named) == MOST
+    assert len(named) == MOST_NEAREST
     assert named[0].link == "#/d/d-0/c-0"
     assert named[2].markdown == "[guide.md](#/d/d-0/c-3)"
 

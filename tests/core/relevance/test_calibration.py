@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import BadRequestError
-from core.relevance.calibration import Calibration, Judged, Verdicts, fit, holds_words, verdicts
+from core.relevance.probability import Calibration, Judged, Verdicts, fit, holds_words, verdicts
 from scripts.evaluation.figures import calibration_error
 
 CHANCES = st.floats(0.001, 0.999)

@@ -36,7 +36,7 @@ def two_models(tmp_path: Path, name: str, *script: str | float, **conversation: 
         "default": scripted("好的", record_as=name),
         "reader": scripted(*script, record_as=f"{name}_reader"),
     }
-    settings = {"memory_model_id": "reader", "memory_min_messages": 4, **conversation}
+    settings = {"summary_model_id": "reader", "memory_min_messages": 4, **conversation}
     return make_settings(tmp_path, models={"llms": models}, conversation=settings)
 
 

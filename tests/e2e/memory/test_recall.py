@@ -167,17 +167,17 @@ async def test_nobody_is_told_of_another_owner_nor_who_wants_none(tmp_path: Path
         assert lines_of("owners") == []
 
 
-async def test_what_no_longer_holds_is_not_told_and_at_most_as_many_as_the_limit(tmp_path: Path) -> None:
-    async with open_app(settings_of(tmp_path, "limit", conversation={"memory_recall_limit": 2})) as app:
+async def test_what_no_longer_holds_is_not_told_and_at_most_five_memories(tmp_path: Path) -> None:
+    async with open_app(settings_of(tmp_path, "limit")) as app:
         await remember(
             app,
             a_memory("用户的名字是张三", valid_until=5),
             a_memory("用户的名字是李四", valid_from=5),
-            *[a_memory(f"用户的名字是李四，第{number}次说") for number in range(4)],
+            *[a_memory(f"用户的名字是李四，第{number}次说") for number in range(6)],
         )
         await app.ask("我叫什么名字？")
         lines = lines_of("limit")
-        assert len(lines) == 2
+        assert len(lines) == 5
         assert not any("张三" in line for line in lines)
 
 

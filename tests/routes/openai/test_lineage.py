@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from core.conversation.importing import ImportedSession, imported_turn
-from core.conversation.lineage import PastTurn
+from core.conversation.turns import PastTurn
 from services.conversation.lineage import Lineage
 from services.conversation.turns import MARKS
 from tests.routes.openai.support import Door, Message, Numbered, assistant, door, user

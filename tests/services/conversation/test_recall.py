@@ -13,8 +13,8 @@ import structlog
 from qdrant_client import models
 
 from config.settings import ConversationSettings
-from core.conversation.branch import Branch
 from core.conversation.recall import Ranked, rank_turns
+from core.conversation.sessions import Branch
 from core.conversation.turns import Turn, TurnStatus
 from core.relevance.query import Query
 from core.relevance.sparse import encode_document

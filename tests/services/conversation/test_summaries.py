@@ -15,7 +15,7 @@ import pytest
 
 from api.messages import PromptLibrary
 from config.settings import ConversationSettings
-from core.conversation.branch import TurnNode, walk_branch
+from core.conversation.sessions import TurnNode, walk_branch
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import UnknownModelError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts

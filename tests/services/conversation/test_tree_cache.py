@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from qdrant_client import models
 
-from core.conversation.branch import SessionTree, TurnNode
+from core.conversation.sessions import SessionTree, TurnNode
 from core.conversation.turns import Summary, Turn, TurnStatus
 from core.errors import StoreUnavailableError
 from services.conversation.turns import SessionCache, TurnStore, TurnVectors

@@ -15,8 +15,8 @@ from core.errors import StoreUnavailableError
 from core.knowledge import NO_LIMITS, Document, DocumentStatus, KnowledgeFilter, SearchScope
 from core.relevance.query import Query
 from services.adapters.edge.client import open_edge_client
+from services.knowledge.chunks import FRESH_S, SamplePrecedence
 from services.knowledge.documents import DocumentStore
-from services.knowledge.precedence import FRESH_S, SamplePrecedence
 from services.store.collections import collection_specs
 from services.store.dialect import VectorStore
 from tests.support.stores.knowledge import SETTINGS, Clock, memory_store

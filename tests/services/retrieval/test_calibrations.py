@@ -9,8 +9,8 @@ import pytest
 
 from config.settings import StoreSettings
 from core.errors import ConflictError
-from core.relevance.calibration import Calibration, Judged
-from services.retrieval.calibrations import NOT_CALIBRATED, Calibrations
+from core.relevance.probability import Calibration, Judged
+from services.retrieval.reranking import NOT_CALIBRATED, Calibrations
 from services.store.collections import ensure_collections
 from services.store.dialect import Point, VectorStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, open_store

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from qdrant_client import AsyncQdrantClient, models
 
 from config.settings import ConversationSettings, StoreSettings
-from core.conversation.branch import CLEAR, walk_branch
+from core.conversation.sessions import CLEAR, walk_branch
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import StoreUnavailableError
 from services.adapters.edge.client import EdgeClient, open_edge_client

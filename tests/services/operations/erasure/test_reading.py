@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core.conversation.turns import Turn
 from core.knowledge import Candidate, Chunk
 from core.operations.erasure import ERASED_ID, LEAST_CHARS, Quotes, own_words, pieces_of
-from core.prompt.nearest import NEAR, nearest_text
+from core.prompt.fence import NEAR, nearest_text
 from services.operations.erasure.documents import DocumentTraces, without_turns
 from services.operations.erasure.reading import strings_in, texts_at
 from services.operations.erasure.turns import _texts_of

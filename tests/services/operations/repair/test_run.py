@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core.conversation.branch import walk_branch
+from core.conversation.sessions import walk_branch
 from core.conversation.turns import Turn
 from core.errors import BadRequestError
 from core.operations.backfill_turns import BackfillOptions, BackfillPlan, BackfillReport

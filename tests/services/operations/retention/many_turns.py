@@ -15,8 +15,7 @@ from qdrant_client import models
 
 from api.wiring.assembly import History, make_history
 from config.settings import Settings
-from core.conversation.branch import SessionTree
-from core.conversation.sessions import Session
+from core.conversation.sessions import Session, SessionTree
 from core.conversation.turns import ManifestPart, PromptManifest, Summary, Turn, TurnStatus
 from core.memory.record import Memory
 from core.operations.expiry import DAY_US

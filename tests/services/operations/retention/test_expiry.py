@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.conversation.branch import walk_branch
+from core.conversation.sessions import walk_branch
 from core.dates import rfc3339
 from core.operations.expiry import DAY_US, ExpiryReport
 from services.operations.retention.expiry import SessionRecords

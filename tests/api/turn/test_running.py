@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.turn.run import RunningTurns, StreamSeats
+from api.turn.running import RunningTurns, StreamSeats
 from core.errors import SessionBusyError, TooManyStreamsError
 from services.store.clock import Activity
 
