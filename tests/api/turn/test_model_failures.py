@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from services.retrieval.foreign_rerankers import RerankerUnavailableError
 
 from api.messages import FailureTexts
 from config.secrets import HIDDEN, mask_of
@@ -24,6 +23,7 @@ from core.errors import (
 )
 from core.text import Language
 from services.adapters.models.endpoints import HttpReranker, OpenAIEmbedding
+from services.retrieval.foreign_rerankers import RerankerUnavailableError
 from tests.services.adapters.http_stub import Reply, http_stub
 from tests.support.models.provider_stub import Answer, serving
 from tests.support.servers.app import CHAT, make_settings, open_app

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 
 from pydantic import Field, PrivateAttr
-from services.retrieval.foreign_rerankers import PairReranker, RerankerUnavailableError
 
 from core.knowledge import Candidate
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
+from services.retrieval.foreign_rerankers import PairReranker, RerankerUnavailableError
 from tests.support.guide import chunk_of
 
 

@@ -8,6 +8,12 @@ import structlog
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
+
+from config.settings import RetrievalSettings
+from core.knowledge import Candidate
+from core.relevance.probability import SURE
+from core.relevance.query import Query, QueryForm
+from core.relevance.sparse import encode_query
 from services.retrieval.foreign_rerankers import (
     FAILURES,
     LONGEST_PAUSE_S,
@@ -18,12 +24,6 @@ from services.retrieval.foreign_rerankers import (
     to_node,
     two_wordings,
 )
-
-from config.settings import RetrievalSettings
-from core.knowledge import Candidate
-from core.relevance.probability import SURE
-from core.relevance.query import Query, QueryForm
-from core.relevance.sparse import encode_query
 from services.retrieval.reranking import CalibratedReranker, Reranked, RerankService
 from tests.services.retrieval.pipeline import SETTINGS, Pipeline, names, open_pipeline
 from tests.services.retrieval.rerankers import ScriptedPairs, ask, candidates

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
-from services.retrieval.foreign_rerankers import RerankerUnavailableError, probability
 
 from core.errors import StartRefusedError
 from services.adapters.models.sentence_transformers import BATCH, CrossEncoderReranker
+from services.retrieval.foreign_rerankers import RerankerUnavailableError, probability
 
 pytestmark = [
     pytest.mark.full("loads PyTorch"),

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from pydantic import SecretStr
-from services.retrieval.foreign_rerankers import ForeignReranker, RerankerUnavailableError
 
 from core.errors import EmbeddingUnavailableError
 from core.knowledge import Candidate, Chunk
@@ -15,6 +14,7 @@ from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
 from services.adapters.models.endpoints import MAX_REPLY_BYTES, TEI_BATCH, HttpReranker, OpenAIEmbedding
 from services.models.embedding import EmbeddingService
+from services.retrieval.foreign_rerankers import ForeignReranker, RerankerUnavailableError
 from tests.services.adapters.http_stub import Reply, Stub, http_stub
 from tests.support.models.provider_stub import Answer, serving
 
