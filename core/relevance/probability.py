@@ -37,6 +37,7 @@ SURE = 0.45  # the best passage's probability, from which on an answer is sure; 
 COMPANION_SHARE = 0.5  # of the threshold, for what is shown beside a passage that reached it
 TOKENS_ABROAD = 0.75  # of what else sets texts in another language apart: so much is left out
 CLEARLY_ABROAD = 0.5  # deviations by which their tokens are nearer than those of any in the question's
+PART_GAIN = 0.8  # of a score, for each deviation by which a part of a text is nearer than the whole
 TWIN_SPARSE_RANK = 3
 IDENTIFIER_LOGIT = 3.0
 TWIN_LEAD = 0.02  # of cosine; among E5's texts on one subject the second is .01 behind, a twin's rival .03
@@ -161,21 +162,27 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
 def _chances(features: Features, coefficients: Coefficients) -> Matrix:
     learnt = coefficients.tokens
     tokens = features.tokens(learnt.levels) if learnt else None
-    chances = probabilities(features.rows, features.question, coefficients, tokens)
+    gains = features.part_gains
+    chances = probabilities(features.rows, features.question, coefficients, tokens, gains)
     chances = _with_twin(features.candidates, chances, features.foreign)
     return _by_identifiers(features.query.question, features.candidates, chances)
 
 
 def probabilities(
-    rows: Matrix, question: Matrix, coefficients: Coefficients, tokens: Matrix | None = None
+    rows: Matrix,
+    question: Matrix,
+    coefficients: Coefficients,
+    tokens: Matrix | None = None,
+    part_gains: Matrix | float = 0.0,
 ) -> Matrix:
-    """0…1, one per row; finite for any finite row. `tokens` are rows of TOKEN_FEATURES, where known."""
+    """0…1, one per row; finite for any finite row. `tokens` are rows of TOKEN_FEATURES, where known;
+    `part_gains` count beside them."""
     scores = coefficients.candidate.of(rows, FEATURES)
     whole = coefficients.question.of(question[None, :], QUESTION_FEATURES)
     together, learnt = coefficients.together, coefficients.tokens
     if tokens is not None and learnt is not None:
         compared = _by_tokens_abroad(scores, tokens, rows[:, FEATURES.index("foreign")])
-        scores = learnt.candidate.of(scored(compared, tokens), SCORED)
+        scores = learnt.candidate.of(scored(compared, tokens), SCORED) + PART_GAIN * part_gains
         whole = learnt.question.of(topped(whole, tokens), TOPPED)
         together = learnt.together
     chances: Matrix = 1.0 / (1.0 + np.exp(-np.clip(together.of(scores, float(whole[0])), -30.0, 30.0)))
