@@ -7,13 +7,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 
 import numpy as np
 
 from core.citing.passages import AskedFor, Span, is_answerless, key_spans, presence
+from core.knowledge import Chunk
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.query import Query
 from core.relevance.sparse import question_terms
@@ -231,6 +232,26 @@ def units_of(text: str) -> list[Unit]:
         if len(units) > MOST_UNITS:
             break
     return list(_joined(text, units[:MOST_UNITS]))
+
+
+_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)、])\s")
+
+
+def indexed_parts(chunk: Chunk) -> list[str]:
+    """What is embedded beside a chunk that says one thing after the other, each with its heading: articles,
+    questions with their answers, items of a list. None of prose, a table or code."""
+    parts = [part for unit in units_of(chunk.text) for part in _items(chunk.text, unit)]
+    parts = [(in_turn, part.strip()) for in_turn, part in parts if any(map(str.isalnum, part))]
+    several = len(parts) > 1 and any(in_turn for in_turn, _ in parts)
+    return [replace(chunk, text=part).indexed_text for _, part in parts] if several else []
+
+
+def _items(text: str, unit: Unit) -> list[tuple[bool, str]]:
+    whole = text[unit.start : unit.end]
+    lines = [(_ITEM.match(line) is not None, line) for line in whole.split("\n")]
+    if unit.kind is UnitKind.TEXT and sum(is_item for is_item, _ in lines) > 1:
+        return lines
+    return [(unit.kind in (UnitKind.ARTICLE, UnitKind.PAIR), whole)]
 
 
 def _of_block(text: str, block: Block) -> Iterator[Unit]:

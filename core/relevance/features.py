@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from core.knowledge import Candidate, FormMatch
-from core.relevance.query import Query
+from core.relevance.query import Query, follow_up_weight
 from core.relevance.sparse import folded, is_cjk, question_terms, word_pieces, words_of
-from core.relevance.tokens import Floats, nearest_tokens, nearness, unpacked
+from core.relevance.tokens import Floats, nearest_tokens, nearness, parts_in, unpacked
 from core.relevance.translation import TextWords, coverage, translated
 from core.text import holds_chinese, is_mostly_chinese
 
@@ -140,44 +140,23 @@ def covered_nearby(weight: Matrix, hits: Hits, width: int) -> float:
 FORMS = ("question", "previous", "conversation")
 FORM_FEATURES = ("dense_lead", "dense_gap", "dense_rank", "sparse_share", "sparse_rank")
 WORD_FEATURES = (
-    "near",
-    "rare_near",
-    "coverage",
-    "previous_coverage",
-    "conversation_coverage",
-    "answer_coverage",
+    "near", "rare_near", "coverage", "previous_coverage", "conversation_coverage", "answer_coverage",
     "numbers_missing",
-)
+)  # fmt: skip
 # In another language than the question's, words say nothing and the cosine must say it all.
 FOREIGN_FEATURES = (
-    "foreign",
-    "foreign_dense",
-    "foreign_lead",
-    "foreign_gap",
-    "foreign_top_lead",
-    "foreign_rank",
+    "foreign", "foreign_dense", "foreign_lead", "foreign_gap", "foreign_top_lead", "foreign_rank",
     "foreign_beside_own",  # texts of the question's language are candidates, too
     "foreign_beside_words",  # how much of the question the best of those has
-)
+)  # fmt: skip
 FEATURES = (
-    "dense",
-    *(f"{form}_{name}" for form in FORMS for name in FORM_FEATURES),
-    *WORD_FEATURES,
-    "fused",
-    "agreement",
-    "length",
-    *FOREIGN_FEATURES,
-)
+    "dense", *(f"{form}_{name}" for form in FORMS for name in FORM_FEATURES), *WORD_FEATURES, "fused",
+    "agreement", "length", *FOREIGN_FEATURES,
+)  # fmt: skip
 QUESTION_FEATURES = (
-    "top_dense",
-    "ten_dense",
-    "dense_by_words",
-    "overlap",
-    "covered",
-    "rare_covered",
-    "foreign",
+    "top_dense", "ten_dense", "dense_by_words", "overlap", "covered", "rare_covered", "foreign",
     "foreign_top_lead",
-)
+)  # fmt: skip
 # Of a candidate's tokens beside the question's, where both are known.
 TOKEN_FEATURES = ("tokens", "tokens_lead", "tokens_gap", "tokens_foreign")
 # These mean something only for the embedder they were learnt on.
@@ -210,8 +189,9 @@ RAW = Level(0.0, 1.0)
 class Texts(NamedTuple):
     """What each candidate's text has of the question, whatever stands beside it: the costly part. `here`: the
     terms in it or above it; `tokens`: None where the question's or any candidate's are not known, for what
-    lacks them could not be compared; `translated`: the share of the question's words that one in the other
-    language has by a dictionary, NaN where nothing is known of it."""
+    lacks them could not be compared; `gains`: how much nearer its nearest part is, None likewise;
+    `translated`: the share of the question's words that one in the other language has by a dictionary, NaN
+    where nothing is known of it."""
 
     foreign: Matrix
     translated: Matrix
@@ -219,6 +199,7 @@ class Texts(NamedTuple):
     here: Matrix
     near: Matrix
     tokens: Floats | None
+    gains: Matrix | None
 
 
 class Features:
@@ -268,7 +249,9 @@ class Features:
         packed = [unpacked(each.signs, asked.states.shape[1]) for each in candidates] if asked else [b""]
         tokens = nearest_tokens(asked, packed) if asked and all(packed) else None
         near, words = self._nearby(self._weight, hits), np.array(here).reshape(len(hits), count)
-        return Texts(foreign, self._translated(candidates, foreign), np.array(hits), words, near, tokens)
+        gains = None if tokens is None else self._gains(candidates)
+        shares = self._translated(candidates, foreign)
+        return Texts(foreign, shares, np.array(hits), words, near, tokens, gains)
 
     def _translated(self, candidates: Sequence[Candidate], foreign: Matrix) -> Matrix:
         shares = np.full(len(candidates), np.nan)
@@ -285,6 +268,23 @@ class Features:
         mean, deviation = level_between(levels, self._chinese, self.abroad)
         level = (nearness(self.query.tokens, self._texts.tokens) - mean) / deviation
         return np.column_stack([level, level - level.mean(), level - level.max(), self.abroad * level])
+
+    @property
+    def part_gains(self) -> Matrix:
+        """How much nearer the nearest part of each text is than the whole of it, in deviations and beside the
+        mean of all; 0 where the parts of any are not known, for it would fall behind for that alone."""
+        gains: Matrix = np.zeros(1) if self._texts.gains is None else self._texts.gains / self._deviation
+        return np.asarray(gains - gains.mean())
+
+    def _gains(self, candidates: Sequence[Candidate]) -> Matrix | None:
+        leans = len(self.query.forms) > 1 and follow_up_weight(self.query.question) > 0
+        form, gains = np.asarray(self.query.forms[leans].dense, np.float32), np.zeros(len(candidates))
+        for at, candidate in enumerate(candidates):
+            parts, whole = parts_in(candidate.signs, len(form)), _match(candidate, leans).dense
+            if parts is None or whole is None:
+                return None
+            gains[at] = (parts @ form).max() - whole if len(parts) else 0.0
+        return gains
 
     def _is_foreign(self, candidate: Candidate) -> bool:
         """A text without a letter is of no language, and no other than the question's."""
@@ -311,27 +311,18 @@ class Features:
         dense = (np.where(np.isnan(cosines), self._mean, cosines) - self._mean) / self._deviation
         sparse = np.array([match.sparse for match in matches])
         share = sparse / sparse.max() if sparse.max() > 0 else sparse
-        columns = (
-            dense - dense.mean(),
-            dense - dense.max(),
-            _ahead([match.dense_rank for match in matches]),
-            share,
-            _ahead([match.sparse_rank for match in matches]),
+        dense_rank, sparse_rank = zip(
+            *((match.dense_rank, match.sparse_rank) for match in matches), strict=True
         )
-        return dense, columns
+        lead, gap = dense - dense.mean(), dense - dense.max()
+        return dense, (lead, gap, _ahead(dense_rank), share, _ahead(sparse_rank))
 
     def _of_words(self) -> Sequence[Matrix]:
         """The columns of WORD_FEATURES."""
         texts, rare, (_, previous, conversation, answer) = self._texts, self._rare, self._words.rows
-        return (
-            texts.near,
-            self._nearby(self._weight * rare, texts.hits),
-            self._coverage,
-            _covered(previous, texts.here),
-            _covered(conversation, texts.here),
-            _covered(answer * rare, texts.here),
-            self._numbers_missing(),
-        )
+        earlier = (_covered(weight, texts.here) for weight in (previous, conversation, answer * rare))
+        rarest = self._nearby(self._weight * rare, texts.hits)
+        return (texts.near, rarest, self._coverage, *earlier, self._numbers_missing())
 
     def _nearby(self, weight: Matrix, hits: Iterable[Hits]) -> Matrix:
         width = NEAR_CHARS_CJK if self._chinese else NEAR_CHARS
@@ -385,17 +376,10 @@ class Features:
         worded = float(dense[by_words].mean()) if by_words else float(best[-1])
         rare = _covered(self._weight * self._rare, self._texts.here)
         rarest = rare[self.foreign == 0].max(initial=0.0)
+        own = np.array([worded, overlap, covered, rarest])
+        usual = np.array([ten, USUAL_OVERLAP, USUAL_COVERED, USUAL_RARE])
         return np.array(
-            [
-                best[0],
-                ten,
-                worded + abroad * (ten - worded),
-                overlap + abroad * (USUAL_OVERLAP - overlap),
-                covered + abroad * (USUAL_COVERED - covered),
-                rarest + abroad * (USUAL_RARE - rarest),
-                abroad,
-                abroad * (best[0] - dense.mean()),
-            ]
+            [best[0], ten, *(own + abroad * (usual - own)), abroad, abroad * (best[0] - dense.mean())]
         )
 
 

@@ -45,6 +45,7 @@ CLEARLY_ABROAD = 0.5  # deviations by which their tokens are nearer than those o
 # dictionary and one has not; of the best one's share beyond the usual, for all of them.
 TRANSLATED = 3.0
 BEST_TRANSLATED, USUAL_TRANSLATED = 2.0, 0.2
+PART_GAIN = 0.8  # of a score, for each deviation by which a part of a text is nearer than the whole
 TWIN_SPARSE_RANK = 3
 IDENTIFIER_LOGIT = 3.0
 # Of the best of few passages that have every code a question names: what is E02? says nothing else to go by.
@@ -172,22 +173,28 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
 def _chances(features: Features, coefficients: Coefficients) -> Matrix:
     learnt = coefficients.tokens
     tokens = features.tokens(learnt.levels) if learnt else None
-    chances = probabilities(features.rows, features.question, coefficients, tokens)
+    gains = features.part_gains
+    chances = probabilities(features.rows, features.question, coefficients, tokens, gains)
     chances = _by_translation(features.translated, chances)
     chances = _with_twin(features.candidates, chances, features.foreign)
     return _by_identifiers(features.query.question, features.candidates, chances)
 
 
 def probabilities(
-    rows: Matrix, question: Matrix, coefficients: Coefficients, tokens: Matrix | None = None
+    rows: Matrix,
+    question: Matrix,
+    coefficients: Coefficients,
+    tokens: Matrix | None = None,
+    part_gains: Matrix | float = 0.0,
 ) -> Matrix:
-    """0…1, one per row; finite for any finite row. `tokens` are rows of TOKEN_FEATURES, where known."""
+    """0…1, one per row; finite for any finite row. `tokens` are rows of TOKEN_FEATURES, where known;
+    `part_gains` count beside them."""
     scores = coefficients.candidate.of(rows, FEATURES)
     whole = coefficients.question.of(question[None, :], QUESTION_FEATURES)
     together, learnt = coefficients.together, coefficients.tokens
     if tokens is not None and learnt is not None:
         compared = _by_tokens_abroad(scores, tokens, rows[:, FEATURES.index("foreign")])
-        scores = learnt.candidate.of(scored(compared, tokens), SCORED)
+        scores = learnt.candidate.of(scored(compared, tokens), SCORED) + PART_GAIN * part_gains
         whole = learnt.question.of(topped(whole, tokens), TOPPED)
         together = learnt.together
     chances: Matrix = 1.0 / (1.0 + np.exp(-np.clip(together.of(scores, float(whole[0])), -30.0, 30.0)))

@@ -78,10 +78,25 @@ def unpacked(signs: str, dimensions: int) -> bytes:
     """One bit a dimension; b"" of a text without signs, and of a damaged payload's, which must not fail the
     question."""
     try:
-        packed = base64.b64decode(signs, validate=True)
+        packed = base64.b64decode(signs.partition(" ")[0], validate=True)
     except ValueError:
         return b""
     return packed if 8 * len(packed) % dimensions == 0 else b""
+
+
+def with_parts(signs: str, vectors: Sequence[Sequence[float]]) -> str:
+    """Behind the signs of a text's tokens, and a space, the vectors of its parts in half precision."""
+    return f"{signs} {base64.b64encode(np.asarray(vectors, np.float16).tobytes()).decode('ascii')}"
+
+
+def parts_in(signs: str, dimensions: int) -> Floats | None:
+    """[parts, dimensions]; None where they are not known, as of chunks of earlier releases."""
+    try:
+        packed = signs[signs.index(" ") + 1 :]
+        halves = np.frombuffer(base64.b64decode(packed, validate=True), np.float16)
+        return np.asarray(halves.reshape(-1, dimensions), np.float32)
+    except ValueError:
+        return None
 
 
 def nearest_tokens(question: QuestionTokens, packed: Sequence[bytes]) -> Floats:

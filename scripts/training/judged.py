@@ -289,9 +289,7 @@ def _parts(data: EvaluationSet, rng: random.Random) -> Iterator[tuple[str, list[
 
 
 def _questions(
-    parts: dict[str, list[Collection]],
-    strange: Sequence[Question],
-    rng: random.Random,
+    parts: dict[str, list[Collection]], strange: Sequence[Question], rng: random.Random
 ) -> Iterator[_Asked]:
     odd = [*(Question(text, text) for text in OFF_TOPIC), *strange]
     for part, collections in parts.items():

@@ -21,14 +21,7 @@ from typing import Any
 import numpy as np
 
 from config.settings import RetrievalSettings
-from core.relevance.features import (
-    ABSOLUTE_FEATURES,
-    FEATURES,
-    NO_LEVELS,
-    QUESTION_FEATURES,
-    Levels,
-    Matrix,
-)
+from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, NO_LEVELS, QUESTION_FEATURES, Levels, Matrix
 from core.relevance.probability import ANY_EMBEDDING, LANGUAGES, Coefficients, probabilities
 from scripts.evaluation.figures import auroc, calibration_error, ndcg
 from scripts.evaluation.sets import load_set
@@ -99,15 +92,10 @@ def reliability(judged: Sequence[Judged], chances: Sequence[Matrix]) -> list[Bin
     """The reliability diagram, as numbers."""
     every, labels = np.concatenate(chances), np.concatenate([one.labels for one in judged])
     at = np.minimum((every * BINS).astype(int), BINS - 1)
+    of_bin = ((b / BINS, at == b) for b in range(BINS) if (at == b).any())
     return [
-        Bin(
-            b / BINS,
-            round(float(every[at == b].mean()), 3),
-            round(float(labels[at == b].mean()), 3),
-            int((at == b).sum()),
-        )
-        for b in range(BINS)
-        if (at == b).any()
+        Bin(begin, _rounded(every[own].mean()), _rounded(labels[own].mean()), int(own.sum()))
+        for begin, own in of_bin
     ]
 
 

@@ -33,7 +33,7 @@ _CHUNK = TypeAdapter(Chunk)
 _DELETE_ATTEMPTS = 3
 # What `Chunk.indexed_text` is made of, and what a payload must have.
 _TEXT_FIELDS = ["chunk_id", "document_id", "file_name", "text", "position", "heading", "date"]
-SIGNS = "token_signs"  # of the payload; read only of candidates, for it is longer than the chunk itself
+SIGNS = "token_signs"  # and vectors of parts; read only of candidates, for it is longer than the chunk itself
 CHUNK_FIELDS = [field.name for field in fields(Chunk)]
 FRESH_S = 10.0  # of what a search leaves out, where other workers add and remove documents, too
 _PRODUCT = re.compile(r"wenmai|[问問][脉脈]", re.IGNORECASE)
@@ -46,7 +46,7 @@ def chunk_payload(
 
     `ready` becomes true when the whole document is indexed; only ready chunks are searched. `created_us` is
     UTC microseconds; `day` is the first day of its date as a number, 20260131, 0 without one; `chinese` its
-    language. `signs` are those of its tokens, where the embedding shows them.
+    language. `signs` are those of its tokens and its parts, where the embedding shows them.
     """
     more = {
         "owner": owner,

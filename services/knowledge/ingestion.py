@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from core.citing.quoting import indexed_parts
 from core.errors import StoreUnavailableError, WenmaiError
 from core.failpoints import failpoint
 from core.knowledge import Chunk, Document, DocumentStatus, JobStage
@@ -114,18 +115,18 @@ def _failed(document: Document, content_hash: str, why: str) -> Document:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class KnownVectors:
     """Chunks of one document whose text is stored already: their vectors are taken over, not made again. As
     it was stored when this was made; 70 bytes or so for each chunk."""
 
-    def __init__(self, chunks: ChunkStore, points: dict[bytes, str], with_signs: bool) -> None:
-        self._chunks = chunks
-        self._points = points
-        self._with_signs = with_signs
+    _chunks: ChunkStore
+    _points: dict[bytes, str]
+    _with_signs: bool
 
     @classmethod
     async def of(cls, chunks: ChunkStore, document_id: str, *, with_signs: bool) -> KnownVectors:
-        """`with_signs`: what an earlier release stored, without the signs of tokens, is embedded again.
+        """`with_signs`: what an earlier release stored, without signs of tokens and parts, is embedded again.
 
         Raises StoreUnavailableError.
         """
@@ -139,7 +140,7 @@ class KnownVectors:
         if not known_points:
             return [None] * len(texts)
         vectors = await self._chunks.vectors(known_points)
-        usable = {key: each for key, each in vectors.items() if each.signs or not self._with_signs}
+        usable = {key: each for key, each in vectors.items() if " " in each.signs or not self._with_signs}
         return [usable.get(point) if point is not None else None for point in points]
 
 
@@ -255,18 +256,18 @@ class Ingestion:
 
     async def _points(self, chunks: Sequence[Chunk], known: KnownVectors) -> tuple[int, list[Point]]:
         """And for how many of them the vectors were there."""
-        texts = [chunk.indexed_text for chunk in chunks]
-        taken = await known.take(texts)
-        missing = [text for text, vectors in zip(texts, taken, strict=True) if vectors is None]
+        taken = await known.take([chunk.indexed_text for chunk in chunks])
+        missing = [chunk for chunk, vectors in zip(chunks, taken, strict=True) if vectors is None]
         made = iter(await self._embedded(missing) if missing else [])
         vectors = [each if each is not None else next(made) for each in taken]
         points = [self._point(chunk, each) for chunk, each in zip(chunks, vectors, strict=True)]
-        return len(texts) - len(missing), points
+        return len(chunks) - len(missing), points
 
-    async def _embedded(self, texts: Sequence[str]) -> list[ChunkVectors]:
+    async def _embedded(self, chunks: Sequence[Chunk]) -> list[ChunkVectors]:
+        texts = [chunk.indexed_text for chunk in chunks]
         words = asyncio.create_task(asyncio.to_thread(_sparse_vectors, texts))
         try:
-            readings = await self._parts.embedding.read_passages(texts)
+            readings = await self._parts.embedding.read_passages(texts, [*map(indexed_parts, chunks)])
         finally:
             sparse = await words
         read = zip(readings, sparse, strict=True)

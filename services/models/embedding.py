@@ -17,7 +17,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from core.errors import Cause, EmbeddingUnavailableError, ModelFailure
 from core.prompt.budget import estimate_tokens
-from core.relevance.tokens import QuestionTokens
+from core.relevance.tokens import QuestionTokens, with_parts
 
 Vector = list[float]
 Reading = TypeVar("Reading")
@@ -37,7 +37,8 @@ class QuestionReading(NamedTuple):
 
 
 class PassageReading(NamedTuple):
-    """`signs` are those of its tokens (core.relevance.tokens), "" where the model shows none."""
+    """`signs` are those of its tokens (core.relevance.tokens), "" where the model shows none; behind them the
+    vectors of its parts, where these were read, too."""
 
     vector: Vector
     signs: str = ""
@@ -120,12 +121,21 @@ class EmbeddingService:
         """Passage-side unit vectors, in the order of `texts`. Raises EmbeddingUnavailableError."""
         return [reading.vector for reading in await self.read_passages(texts)]
 
-    async def read_passages(self, texts: Sequence[str]) -> list[PassageReading]:
-        """The same with the signs of their tokens. Raises EmbeddingUnavailableError."""
+    async def read_passages(
+        self, texts: Sequence[str], parts: Sequence[Sequence[str]] = ()
+    ) -> list[PassageReading]:
+        """The same with the signs of their tokens, and with `parts` of each text, where the model shows
+        tokens. Raises EmbeddingUnavailableError."""
         readings: list[PassageReading] = []
         for batch in passage_batches(texts):
             readings += await _run(self._passages, self._read_passages, batch)
-        return readings
+        if not parts or not self.reads_tokens:
+            return readings
+        vectors = iter(await self.embed_passages([part for own in parts for part in own]))
+        return [
+            each._replace(signs=with_parts(each.signs, [next(vectors) for _ in own]))
+            for each, own in zip(readings, parts, strict=True)
+        ]
 
     async def close(self) -> None:
         """Stop all threads; what still waits is cancelled."""

@@ -75,12 +75,7 @@ class QueryBuilder:
             del self._begun[key]
 
     async def build(
-        self,
-        question: str,
-        previous_questions: Sequence[str],
-        *,
-        last_answer: str = "",
-        date: str = "",
+        self, question: str, previous_questions: Sequence[str], *, last_answer: str = "", date: str = ""
     ) -> Query:
         """`previous_questions` oldest first; at most the last five are used.
 

@@ -11,15 +11,7 @@ from typing import cast
 import numpy as np
 
 from config.settings import RetrievalSettings
-from core.knowledge import (
-    NO_LIMITS,
-    SHARED_OWNER,
-    Candidate,
-    FormMatch,
-    KnowledgeFilter,
-    SearchScope,
-    days,
-)
+from core.knowledge import NO_LIMITS, SHARED_OWNER, Candidate, FormMatch, KnowledgeFilter, SearchScope, days
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
 from core.text import is_mostly_chinese
 from services.knowledge.chunks import CHUNK_FIELDS, SIGNS, read_chunk

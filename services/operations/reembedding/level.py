@@ -10,9 +10,11 @@ import math
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, TypeVar, cast
 
+from core.citing.quoting import indexed_parts
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import StartRefusedError, WenmaiError
 from core.failpoints import failpoint
@@ -36,11 +38,12 @@ Embedded = TypeVar("Embedded")
 
 @dataclass(frozen=True, slots=True)
 class PointTexts:
-    """What a point is found by; an empty text has no vector."""
+    """What a point is found by; an empty text has no vector. `parts` are those of a chunk's passage."""
 
     question: str = ""
     passage: str = ""
     words: str = ""
+    parts: tuple[str, ...] = ()
 
 
 def point_texts(spec: CollectionSpec, payload: Mapping[str, Any]) -> PointTexts:
@@ -67,8 +70,9 @@ def _turn_texts(payload: Mapping[str, Any]) -> PointTexts:
 def _passage_texts(payload: Mapping[str, Any]) -> PointTexts:
     heading, date = (_text(payload, key) for key in ("heading", "date"))
     text = _text(payload, "text") or _text(payload, "content")  # a chunk's, or a memory's
-    indexed = Chunk("", "", "", text, 0, heading=heading, date=date).indexed_text if text else ""
-    return PointTexts(passage=indexed, words=indexed)
+    chunk = Chunk("", "", "", text, 0, heading=heading, date=date)
+    indexed = chunk.indexed_text if text else ""
+    return PointTexts(passage=indexed, words=indexed, parts=tuple(indexed_parts(chunk)))
 
 
 def _text(payload: Mapping[str, Any], key: str) -> str:
@@ -84,7 +88,8 @@ class PointMaker:
         """With the same payloads, and a vector for each text. Raises EmbeddingUnavailableError."""
         texts = [point_texts(spec, record.payload or {}) for record in records]
         questions = await _embedded(self.embedding.embed_queries, [each.question for each in texts])
-        passages = await _embedded(self.embedding.read_passages, [each.passage for each in texts])
+        read = partial(self.embedding.read_passages, parts=[each.parts for each in texts if each.passage])
+        passages = await _embedded(read, [each.passage for each in texts])
         words = await asyncio.to_thread(_sparse, [each.words for each in texts])
         passage_name = spec.dense[0] if spec.dense else ""
         points = []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.citing.quoting import Quotables, UnitKind, units_of
+from core.citing.quoting import Quotables, UnitKind, indexed_parts, units_of
+from core.knowledge import Chunk
 from core.relevance.features import MAX_QUESTION_CHARS
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms
@@ -115,6 +117,26 @@ def test_units_hold_all_that_is_not_blank(text: str) -> None:
     held = set().union(*(range(unit.start, unit.end) for unit in units)) if units else set()
     assert all(at in held for at, char in enumerate(text) if not char.isspace())
     quoted("a 第一条", text)
+
+
+LIST = "Bring:\n- a passport\n- two photos\n\nThe desk is on level 2."
+PARTS = {
+    "**Q: Where?**\nHere.\n\n**Q: When?**\nAt nine.": ["**Q: Where?**\nHere.", "**Q: When?**\nAt nine."],
+    "第一条 收房须带证件。\n\n第二条 搬家须预约。": ["第一条 收房须带证件。", "第二条 搬家须预约。"],
+    LIST: ["Bring:", "- a passport", "- two photos", "The desk is on level 2."],
+    "One paragraph of prose.\n\nAnother one.": [],
+    "第一条 收房须带证件。": [],
+    "| a | b |\n|---|---|\n| 1 | 2 |\n\n```\n- code\n- code\n```": [],
+    "": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", PARTS)
+def test_what_a_text_says_one_after_the_other_is_embedded_part_by_part(text: str) -> None:
+    """Discriminates: prose embedded twice; parts that do not say what they are about."""
+    chunk = Chunk("", "", "", text, 0, heading="House rules > Arrival", date="2026")
+    expected = [f"House rules > Arrival 2026\n{part}" for part in PARTS[text]]
+    assert indexed_parts(chunk) == expected
 
 
 def test_a_table_of_many_rows_is_one_unit() -> None:

@@ -28,7 +28,7 @@ from core.relevance.probability import (
 )
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
-from core.relevance.tokens import QuestionTokens
+from core.relevance.tokens import QuestionTokens, with_parts
 
 E5 = load_coefficients("multilingual-e5-small")
 ANY = load_coefficients("any")
@@ -342,6 +342,27 @@ def test_texts_in_another_language_are_compared_by_tokens_that_are_nearer_than_a
     ]
     before, after, _ = judge(query, listed, E5)
     assert (after.probability > before.probability) is by_tokens
+
+
+def test_of_passages_alike_the_one_with_a_part_on_the_question_is_right() -> None:
+    """Discriminates: an article among several that is averaged away; a chunk of an earlier release behind for
+    parts that nobody knows."""
+    query, tokens = with_tokens(ask("how much is a new badge?"))
+    asked, other = np.eye(2, 384)
+    query = replace(query, forms=(replace(query.forms[0], dense=asked.tolist()),))
+    signed = [
+        replace(candidate("a passage of several articles", dense=0.83), signs=signs_of(tokens, 0.6))
+        for _ in range(3)
+    ]
+    parts: list[list[list[float]]]
+    parts = [[], [(0.9 * asked).tolist(), other.tolist()], [(0.83 * asked).tolist(), other.tolist()]]
+    known = [
+        replace(each, signs=with_parts(each.signs, own)) for each, own in zip(signed, parts, strict=True)
+    ]
+    whole, near, far = (each.probability for each in judge(query, known, E5))
+    assert near > 1.5 * max(whole, far)
+    before = [each.probability for each in judge(query, signed, E5)]
+    assert [each.probability for each in judge(query, [signed[0], *known[1:]], E5)] == before
 
 
 def test_without_the_tokens_of_one_candidate_all_are_judged_as_before_there_were_any() -> None:

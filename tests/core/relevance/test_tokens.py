@@ -13,7 +13,9 @@ from core.relevance.tokens import (
     load_means,
     nearest_tokens,
     nearness,
+    parts_in,
     unpacked,
+    with_parts,
 )
 
 DIMENSIONS = 64
@@ -49,6 +51,22 @@ def test_damaged_signs_are_none() -> None:
     assert len(unpacked(signs, DIMENSIONS)) == 3 * DIMENSIONS // 8
     for damaged in ("", signs[:-4], signs + "é", signs[:5] + "*" + signs[6:]):
         assert unpacked(damaged, DIMENSIONS) == b""
+
+
+def test_the_vectors_of_parts_stand_behind_the_signs_and_change_none() -> None:
+    """Discriminates: chunks of earlier releases taken for such without parts; a question that fails because
+    of a damaged payload."""
+    rng = np.random.default_rng(5)
+    signs, vectors = NO_MEANS.signs(states(rng, 3)), rng.normal(size=(2, DIMENSIONS))
+    both = with_parts(signs, vectors.tolist())
+    assert unpacked(both, DIMENSIONS) == unpacked(signs, DIMENSIONS) != b""
+    parts = parts_in(both, DIMENSIONS)
+    assert parts is not None
+    assert parts == pytest.approx(vectors, rel=1e-3, abs=1e-3)
+    none = [parts_in(with_parts(each, []), DIMENSIONS) for each in ("", signs)]
+    assert [each is not None and each.shape for each in none] == [(0, DIMENSIONS)] * 2
+    unknown = ("", signs, both[:-4], f"{both} ", f"{signs} é")
+    assert all(parts_in(each, DIMENSIONS) is None for each in unknown)
 
 
 def test_a_passage_counts_by_its_nearest_token_wherever_it_stands() -> None:

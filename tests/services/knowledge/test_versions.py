@@ -93,8 +93,9 @@ async def test_only_what_changed_is_embedded_again(store: VectorStore) -> None:
             assert vector["dense"] == pytest.approx(expected, abs=1e-6)
 
 
-async def test_what_was_stored_without_tokens_is_embedded_again_by_a_newer_version(
-    store: VectorStore,
+@pytest.mark.parametrize("of_parts_alone", [False, True])
+async def test_what_was_stored_without_tokens_or_parts_is_embedded_again_by_a_newer_version(
+    store: VectorStore, of_parts_alone: bool
 ) -> None:
     """Discriminates: vectors taken over from an earlier release for ever, so that no chunk gets tokens."""
     model = TokenHashing()
@@ -107,6 +108,9 @@ async def test_what_was_stored_without_tokens_is_embedded_again_by_a_newer_versi
         }
         assert all((each.payload or {})[SIGNS] for each in stored.values())
         await store.delete_payload(collection, [SIGNS], [stored[0].id])
+        if of_parts_alone:
+            signs = str((stored[0].payload or {})[SIGNS]).split(" ")[0]
+            await store.set_payload(collection, {SIGNS: signs}, [stored[0].id])
         model.read.clear()
         addition = await bench.knowledge.add(named(NEWER))
         outcome = await bench.knowledge.wait(addition.job_id or "", ME)

@@ -13,6 +13,7 @@ from api.offline.reembedding import open_reembedding
 from config.settings import StoreSettings
 from core.errors import EmbeddingUnavailableError, StartRefusedError
 from core.relevance.sparse import encode_document
+from core.relevance.tokens import parts_in
 from services.knowledge.chunks import SIGNS
 from services.models.embedding import EmbeddingService
 from services.operations.reembedding.level import (
@@ -280,12 +281,15 @@ async def test_run_again_only_what_differs_is_written_and_only_new_texts_are_emb
 
 async def test_a_chunk_gets_the_signs_of_its_tokens_by_its_own_embedding(store: VectorStore) -> None:
     """Discriminates: another embedding's signs carried over; chunks written in every run for their signs."""
-    chunks = [{"chunk_id": nth_id(n), "text": f"chunk {n}", SIGNS: "other"} for n in range(3)]
+    chunks = [{"chunk_id": nth_id(n), "text": f"- chunk {n}\n- it", SIGNS: "other"} for n in range(3)]
     await write(store, CHUNKS.name, chunks)
     await write(store, MEMORIES.name, PAYLOADS[MEMORIES.name])
     service = EmbeddingService(TokenHashing(), "hashing", DIMENSION)
     await reembed(store, service)
-    expected = TokenHashing().read_passages([chunk["text"] for chunk in chunks])
+    texts = [chunk["text"] for chunk in chunks]
+    expected = await service.read_passages(texts, [text.split("\n") for text in texts])
+    parts = [parts_in(each.signs, DIMENSION) for each in expected]
+    assert [each is not None and len(each) for each in parts] == [2, 2, 2]
     copied = await read(store, NEW.knowledge_collection)
     assert [(copied[nth_id(n)].payload or {})[SIGNS] for n in range(3)] == [each.signs for each in expected]
     assert SIGNS not in ((await read(store, NEW.memory_collection))[nth_id(0)].payload or {})
