@@ -16,14 +16,7 @@ from api.turn.stream import Event, TurnStream, replay
 from api.turn.tools import unfinished
 from config.settings import ConversationSettings, ServerSettings
 from core.conversation.branch import Branch
-from core.conversation.sessions import (
-    Command,
-    CommandName,
-    Session,
-    parse_command,
-    plain_request,
-    settled,
-)
+from core.conversation.sessions import Command, CommandName, Session, parse_command, plain_request, settled
 from core.conversation.turns import UNSET, Turn, TurnRequest, TurnStatus, repeats
 from core.errors import (
     BadRequestError,
@@ -263,11 +256,7 @@ class KnowledgeHandler:
         return await self._pipeline.conversations.turns.get(turn_id) if turn_id else None
 
     async def _start(
-        self,
-        request: TurnRequest,
-        turn_id: str,
-        stored: Turn | None,
-        command: Command | None,
+        self, request: TurnRequest, turn_id: str, stored: Turn | None, command: Command | None
     ) -> TurnStream:
         session_id = request.session_id or (stored.session_id if stored else str(uuid.uuid4()))
         parent = _parent(request, stored, command)

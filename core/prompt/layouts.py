@@ -13,15 +13,7 @@ from dataclasses import dataclass, replace
 
 from core.prompt.exchange import canonical_json
 from core.prompt.fence import Kind, between, fenced, neutral, neutral_json, restored
-from core.prompt.messages import (
-    GAP,
-    Layout,
-    Message,
-    Part,
-    PromptTexts,
-    Role,
-    find_blocks,
-)
+from core.prompt.messages import GAP, Layout, Message, Part, PromptTexts, Role, find_blocks
 from core.prompt.tool_text import as_text, in_text
 from core.text import is_mostly_chinese
 from core.tools import plain_id, plain_name
