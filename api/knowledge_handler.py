@@ -264,11 +264,7 @@ class KnowledgeHandler:
         return await self._pipeline.conversations.turns.get(turn_id) if turn_id else None
 
     async def _start(
-        self,
-        request: TurnRequest,
-        turn_id: str,
-        stored: Turn | None,
-        command: Command | None,
+        self, request: TurnRequest, turn_id: str, stored: Turn | None, command: Command | None
     ) -> TurnStream:
         session_id = request.session_id or (stored.session_id if stored else str(uuid.uuid4()))
         parent = _parent(request, stored, command)

@@ -186,17 +186,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "Without a language model I cannot summarise. The conversation itself can be read above.",
     ),
     "talk_sources": ("上一个回答引用了：", "The last answer quotes:"),
-    "talk_no_sources": (
-        "上一个回答没有引用任何文档。",
-        "The last answer quotes no document.",
-    ),
+    "talk_no_sources": ("上一个回答没有引用任何文档。", "The last answer quotes no document."),
     "talk_questions": ("这个会话里问过：", "Asked in this conversation:"),
     "generating": ("正在生成回答……", "Writing the answer..."),
     "retrying": ("模型服务暂时没有应答，正在重试……", "The model's server did not answer, trying again..."),
-    "answer_cut": (
-        "回答达到了长度上限，在此截断。",
-        "The answer met a length limit and ends here.",
-    ),
+    "answer_cut": ("回答达到了长度上限，在此截断。", "The answer met a length limit and ends here."),
     "finished": ("完成", "Finished"),
     "internal": (
         "服务器内部错误，请重试；若仍然出现，请把请求编号告诉管理员。",
@@ -263,10 +257,7 @@ _TEXTS |= {
         "{which}的内容和它所说的类型不符。",
         "{which} is not of the type that it is said to be.",
     ),
-    "image_animated": (
-        "{which}是动图：请发其中的一帧。",
-        "{which} is animated: send one frame of it.",
-    ),
+    "image_animated": ("{which}是动图：请发其中的一帧。", "{which} is animated: send one frame of it."),
     "image_mixed": (
         "{which}里除了图片还有别的内容：请另存为新图片再发。",
         "{which} holds something else beside the image: save it anew and send that.",

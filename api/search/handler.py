@@ -100,10 +100,7 @@ class SearchHandler:
         document = await self._document(request)
         context = await self._context(request)
         query = await self._pipeline.queries.build(
-            request.question,
-            context.previous_questions,
-            last_answer=context.last_answer,
-            date=request.date,
+            request.question, context.previous_questions, last_answer=context.last_answer, date=request.date
         )
         owners = self._pipeline.owners(request.owner)
         scope = await self._pipeline.precedence.scope(query, owners, request.filters)

@@ -151,10 +151,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "已重新开始：之后的提问不带上文。之前的轮次都还在。",
         "Started over: later questions ignore the history. The earlier turns are kept.",
     ),
-    "persona_set": (
-        "人设已设置，从下一轮起生效。",
-        "The persona is set, from the next turn on.",
-    ),
+    "persona_set": ("人设已设置，从下一轮起生效。", "The persona is set, from the next turn on."),
     "persona_cleared": ("人设已清除。", "The persona is cleared."),
     "persona_none": (
         "本会话没有人设。用 `/persona 文字` 设置。",

@@ -281,7 +281,9 @@ class Gathering:
             self._fallback_reported = True
             code = WarnCode.RERANKER_UNAVAILABLE
             self._report(TurnStage.WARNING, message=code, code=code)
-        return reranked.candidates
+        limits = self._turn.filters
+        scope = await self._pipeline.precedence.scope(query, self._owners, limits)
+        return await self._pipeline.retriever.in_own_language(query, reranked.candidates, scope, limits)
 
     async def _second_try(
         self, ranked: tuple[Candidate, ...], recent: Sequence[Turn], models: TurnModels, lap: Lap

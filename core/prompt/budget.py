@@ -259,11 +259,7 @@ def fits_alone(budget: Budget, texts: PromptTexts, question: str) -> bool:
 
 
 def fit(
-    budget: Budget,
-    texts: PromptTexts,
-    history: History,
-    candidates: Sequence[Candidate],
-    question: str,
+    budget: Budget, texts: PromptTexts, history: History, candidates: Sequence[Candidate], question: str
 ) -> Fitted:
     """Choose what goes into the prompt: of each part a run of whole items, the newest turns, the best
     candidates.

@@ -12,21 +12,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from pathlib import Path
 from uuid import UUID
 
-from core.errors import (
-    ImageRefusedError,
-    StoreUnavailableError,
-    UnknownTurnError,
-)
-from core.images import (
-    ENDINGS,
-    MAX_IMAGES,
-    SIGNATURES,
-    Image,
-    ImageData,
-    ImageFault,
-    SentImage,
-    decode,
-)
+from core.errors import ImageRefusedError, StoreUnavailableError, UnknownTurnError
+from core.images import ENDINGS, MAX_IMAGES, SIGNATURES, Image, ImageData, ImageFault, SentImage, decode
 from services.conversation.turns import TurnStore
 from services.store.durable import make_folder, sync_folder, unwritable, write_durably
 

@@ -53,12 +53,12 @@ def chunk_payload(
         "created_us": created_us,
         "ready": ready,
         "day": first_day(chunk.date),
-        "chinese": _is_chinese(chunk.heading, chunk.text),
+        "chinese": is_chinese(chunk.heading, chunk.text),
     }
     return {**asdict(chunk), "tags": list(chunk.tags), **more, **({SIGNS: signs} if signs else {})}
 
 
-def _is_chinese(heading: str, text: str) -> bool:
+def is_chinese(heading: str, text: str) -> bool:
     """A block of code or a table of names under a Chinese heading is of a Chinese document."""
     return holds_chinese(heading) or holds_chinese(f"{heading} {text}"[:LANGUAGE_CHARS])
 
@@ -161,7 +161,7 @@ class ChunkStore:
             by_language: dict[bool, list[str]] = {}
             for record in page:
                 texts = (str((record.payload or {}).get(field, "")) for field in said)
-                by_language.setdefault(_is_chinese(*texts), []).append(str(record.id))
+                by_language.setdefault(is_chinese(*texts), []).append(str(record.id))
             for chinese, ids in by_language.items():
                 await self._store.set_payload(self._chunks, payload={"chinese": chinese}, points=by_ids(ids))
 

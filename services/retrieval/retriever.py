@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
 
 from config.settings import RetrievalSettings
 from core.knowledge import NO_LIMITS, SHARED_OWNER, Candidate, FormMatch, KnowledgeFilter, SearchScope, days
+from core.relevance.probability import SURE
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
 from core.text import is_mostly_chinese
-from services.knowledge.chunks import CHUNK_FIELDS, SIGNS, read_chunk
+from services.knowledge.chunks import CHUNK_FIELDS, SIGNS, is_chinese, read_chunk
 from services.store.dialect import Condition, Filter, QueryRequest, Record, ScoredPoint, VectorStore
 from services.store.filters import any_of, equals, in_range, of_sample, sparse_vector
 
@@ -23,6 +24,10 @@ SPARSE = "sparse"
 LIST_DEPTH = 1.5  # of what goes on: a chunk that several lists have further down can pass those of one list
 SEATS_ABROAD = 4  # at most, of what goes on, for the nearest in another language
 PLACES_A_SEAT = 5
+MOST_TWINS = 3  # passages that what says the same in the question's language is looked for
+TWIN_COSINE = (
+    0.87  # of the guide's chunks seven of ten have a translation that near, and next to none another
+)
 DEEPER = 8  # times as far down the lists, once, where copies of the same texts have taken the places
 
 
@@ -38,11 +43,9 @@ def searchable(scope: SearchScope, limits: KnowledgeFilter = NO_LIMITS) -> Filte
     return Filter(must=must, must_not=[of_sample(SHARED_OWNER)] if hides_sample else None)
 
 
-def _abroad(query: Query, point_filter: Filter) -> Filter:
-    """Of another language than the question: its cosines are lower, so that all of these may stand behind any
-    text in the question's."""
-    other = equals("chinese", not is_mostly_chinese(query.question))
-    return point_filter.model_copy(update={"must": [*(point_filter.must or ()), other]})
+def _in_language(point_filter: Filter, chinese: bool) -> Filter:
+    only = equals("chinese", chinese)
+    return point_filter.model_copy(update={"must": [*(point_filter.must or ()), only]})
 
 
 def _lists_of(query: Query) -> list[tuple[int, str]]:
@@ -139,11 +142,62 @@ class Retriever:
             candidates, _ = await self._look(query, point_filter, DEEPER * depth)
         return candidates
 
+    async def in_own_language(
+        self, query: Query, ranked: Sequence[Candidate], scope: SearchScope, limits: KnowledgeFilter
+    ) -> tuple[Candidate, ...]:
+        """Where nothing is sure and the best passage is in another language, the translations of the first
+        such passages take their places, in documents that are kept in both: each is the other's nearest.
+
+        Raises StoreUnavailableError.
+        """
+        chinese, within = is_mostly_chinese(query.question), searchable(scope, limits)
+        abroad = {
+            one.chunk.chunk_id: one.chunk
+            for one in ranked[:MOST_TWINS]
+            if is_chinese(one.chunk.heading, one.chunk.text) != chinese
+        }
+        if not abroad or ranked[0].chunk.chunk_id not in abroad or ranked[0].probability >= SURE:
+            return tuple(ranked)
+        records = await self._store.retrieve(self._collection, [*abroad], with_vectors=[DENSE])
+        nearest = await self._nearest({str(each.id): each for each in records}, _in_language(within, chinese))
+        back = await self._nearest(nearest, _in_language(within, not chinese))
+        twins = {
+            at: read_chunk(nearest[at].payload)
+            for at, each in back.items()
+            if each.score >= TWIN_COSINE and read_chunk(each.payload).text == abroad[at].text
+        }
+        swapped: dict[str, Candidate] = {}
+        for one in ranked:
+            chunk = twins.get(one.chunk.chunk_id, one.chunk)
+            swapped.setdefault(chunk.chunk_id, replace(one, chunk=chunk))
+        return tuple(swapped.values())
+
+    async def _nearest(
+        self, points: Mapping[str, Record | ScoredPoint], point_filter: Filter
+    ) -> dict[str, ScoredPoint]:
+        """By the same keys, what is nearest to each; without those that have no vector, or nothing near."""
+        vectors = {key: vector for key, point in points.items() if (vector := _dense_of(point))}
+        requests = [
+            QueryRequest(
+                query=list(each),
+                using=DENSE,
+                filter=point_filter,
+                limit=1,
+                with_payload=True,
+                with_vector=[DENSE],
+            )
+            for each in vectors.values()
+        ]
+        answers = await self._store.query_batch_points(self._collection, requests) if requests else []
+        return {key: each for key, answer in zip(vectors, answers, strict=True) for each in answer.points}
+
     async def _look(self, query: Query, point_filter: Filter, depth: int) -> tuple[list[Candidate], bool]:
         """Also whether copies took places that others, further down the lists, could have had."""
         lists = _lists_of(query)
         requests = [_request(query.forms[form], kind, point_filter, depth) for form, kind in lists]
-        requests.append(_request(query.forms[0], DENSE, _abroad(query, point_filter), SEATS_ABROAD))
+        # cosines across languages are lower: all of these may stand behind any text in the question's
+        abroad_only = _in_language(point_filter, not is_mostly_chinese(query.question))
+        requests.append(_request(query.forms[0], DENSE, abroad_only, SEATS_ABROAD))
         *responses, abroad = await self._store.query_batch_points(self._collection, requests)
         trusts = {DENSE: self._fusion.dense_weight, SPARSE: self._fusion.sparse_weight}
         rankings = [
@@ -225,7 +279,7 @@ def _cosines(query: Query, records: Sequence[Record]) -> list[list[float | None]
     return [[None if math.isnan(cosine) else cosine for cosine in row] for row in (rows @ forms.T).tolist()]
 
 
-def _dense_of(record: Record) -> Sequence[float] | None:
+def _dense_of(record: Record | ScoredPoint) -> Sequence[float] | None:
     vectors = record.vector
     return cast(Sequence[float] | None, vectors.get(DENSE)) if isinstance(vectors, dict) else None
 

@@ -120,10 +120,7 @@ def _stretches(positions: Sequence[int], reach: int) -> Iterator[tuple[int, int]
 
 def _stretch(version: DocumentVersion, first: int, last: int) -> Filter:
     document_id, content = version
-    must: list[Condition] = [
-        equals("document_id", document_id),
-        in_range("position", gte=first, lte=last),
-    ]
+    must: list[Condition] = [equals("document_id", document_id), in_range("position", gte=first, lte=last)]
     if content:  # chunks of earlier releases name no version
         must.append(equals("version", content))
     return Filter(must=must)

@@ -8,7 +8,7 @@ import pytest
 from qdrant_client import models
 
 from config.settings import RetrievalSettings
-from core.knowledge import Candidate, Chunk, FormMatch
+from core.knowledge import NO_LIMITS, Candidate, Chunk, FormMatch, SearchScope
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
 from core.relevance.tokens import QuestionTokens
@@ -230,3 +230,35 @@ async def test_candidates_come_with_the_signs_of_their_tokens_where_the_question
     hits = await retriever(store).search(replace(query, tokens=tokens), [OWNER])
     assert {hit.chunk.document_id: hit.signs for hit in hits if hit.signs} == {"doc-north": "c2lnbnM="}
     assert [hit.signs for hit in await retriever(store).search(query, [OWNER])] == ["", "", ""]
+
+
+TWINS = {
+    "upload zh": ("文件太大会被拒绝", [0.9, 0.436]),
+    "upload en": ("A file that is too large is refused.", [0.93, 0.368]),
+    "other en": ("Everything is counted.", [0.8, 0.6]),
+    "lonely zh": ("会议室在二楼", [-0.8, 0.6]),
+}
+
+
+async def test_where_nothing_is_sure_a_translation_takes_the_place_of_a_passage_in_another_language() -> None:
+    """Discriminates: a Chinese passage quoted to a question in English, while its twin stands beside it; what
+    is only near in the place of a passage that has no translation; a sure passage looked at again."""
+    chunks = {name: replace(chunk(name, text), heading="") for name, (text, _) in TWINS.items()}
+    async with open_collection(2) as opened:
+        await opened.upsert(COLLECTION, [point(chunks[name], vector) for name, (_, vector) in TWINS.items()])
+        ranked = [
+            Candidate(chunks[name], probability=0.3) for name in ("upload zh", "lonely zh", "upload en")
+        ]
+        counting, scope = CountingStore(opened), SearchScope((OWNER,))
+        looked = retriever(counting)
+        asked = ask(form("why was my file refused?", [1.0, 0.0]))
+        swapped = await looked.in_own_language(asked, ranked, scope, NO_LIMITS)
+        assert [each.chunk for each in swapped] == [chunks["upload en"], chunks["lonely zh"]]
+        assert counting.batches == [2, 2]
+        sure = (replace(ranked[0], probability=0.5), *ranked[1:])
+        assert await looked.in_own_language(asked, sure, scope, NO_LIMITS) == sure
+        own = ask(form("文件为什么被拒绝", [1.0, 0.0]))
+        assert await looked.in_own_language(own, ranked, scope, NO_LIMITS) == tuple(ranked)
+        assert len(counting.batches) == 2
+        others = SearchScope(("owner-b",))
+        assert await looked.in_own_language(asked, ranked, others, NO_LIMITS) == tuple(ranked)
