@@ -17,7 +17,7 @@ from core.conversation.turns import Turn, TurnStatus
 from core.relevance.sparse import encode_document
 from services.conversation.turns import TurnStore, TurnVectors
 from services.store.clock import utc_now_us
-from tests.support.servers.server import running_server
+from tests.support.servers.server import cold, running_server
 
 TRIALS = 3
 TURNS_A_SESSION = 100
@@ -52,7 +52,7 @@ def _empty_start_s() -> float:
 
 
 def _start_s(data_dir: Path) -> float:
-    with running_server(data_dir, LOAD_SAMPLE="false") as server:
+    with running_server(data_dir, cold, LOAD_SAMPLE="false") as server:
         return server.ready_after_s
 
 

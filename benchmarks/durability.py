@@ -25,7 +25,7 @@ from benchmarks.load import Samples, Target, run_case
 from benchmarks.processes import running_stub
 from benchmarks.report import percentile
 from benchmarks.store import ingestion
-from tests.support.servers.server import running_server
+from tests.support.servers.server import cold, running_server
 
 WAYS = ("process", "power")
 _FLUSHES = re.compile(r"^\w*store_flushes_total (\S+)", re.M)
@@ -41,7 +41,7 @@ def running_servers(folder: Path) -> Iterator[tuple[str, list[Target]]]:
         for way in WAYS:
             (folder / way).mkdir()
             own = {"OPENAI_BASE_URL": f"{stub.url}/v1", "LLM_MODEL": "stub", "DURABILITY": way}
-            server = stack.enter_context(running_server(folder / way, LOAD_SAMPLE="false", **own))
+            server = stack.enter_context(running_server(folder / way, cold, LOAD_SAMPLE="false", **own))
             targets.append(Target(way, server.url, server.pid, OURS))
         yield stub.url, targets
 

@@ -22,7 +22,7 @@ from benchmarks.load import Samples, Target, run_case
 from benchmarks.processes import running_floor, running_relay, running_stub
 from benchmarks.report import CaseResult, ColdStarts, Figures, Report, figures
 from tests.support.servers.sample import wait_for_sample
-from tests.support.servers.server import running_server
+from tests.support.servers.server import cold, running_server
 
 STORED_TURNS = 10_000
 ROUNDS = 2
@@ -56,7 +56,7 @@ def running_bench(folder: Path) -> Iterator[Bench]:
         relay = stack.enter_context(running_relay(stub.url))
         floor = stack.enter_context(running_floor(stub.url))
         server = stack.enter_context(
-            running_server(folder, OPENAI_BASE_URL=f"{stub.url}/v1", LLM_MODEL="stub")
+            running_server(folder, cold, OPENAI_BASE_URL=f"{stub.url}/v1", LLM_MODEL="stub")
         )
         _say("waiting for the sample knowledge base …")
         wait_for_sample(server.url)

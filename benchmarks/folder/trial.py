@@ -23,7 +23,7 @@ from benchmarks.folder.chats import chatting
 from benchmarks.folder.make import MadeFile, make_folder, rewritten
 from benchmarks.folder.server import Ranks, configuration, documents, find, sync
 from benchmarks.processes import running_stub
-from tests.support.servers.server import running_server
+from tests.support.servers.server import cold, running_server
 
 LATE_MS = 1_000  # a token that comes later than that was held up
 
@@ -134,7 +134,7 @@ async def run(files: int, chats: int, changes: int, place: Path, bad: int | None
     verdicts = Verdicts()
     with running_stub() as stub:
         model = {"OPENAI_BASE_URL": f"{stub.url}/v1", "LLM_MODEL": "stub"}
-        with running_server(place / "data", **model, WENMAI_CONFIG=str(config)) as server:
+        with running_server(place / "data", cold, **model, WENMAI_CONFIG=str(config)) as server:
             async with httpx.AsyncClient(base_url=server.url, timeout=120) as client:
                 trial = Trial(folder, client, stub.url, verdicts)
                 await asyncio.sleep(1.5)  # a file that was just written is waited for

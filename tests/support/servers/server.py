@@ -38,7 +38,7 @@ class RunningServer:
 
 
 def cold(environment: Mapping[str, str]) -> Process:
-    """In an interpreter that has imported nothing, for what is measured of a start."""
+    """In an interpreter that has imported nothing, for what is measured of a start or of memory."""
     return subprocess.Popen(
         [sys.executable, "-m", "scripts.serve"],
         cwd=ROOT,
