@@ -29,7 +29,7 @@ PARTS = {
         tests=((*TOGETHER, "-m", "not full and not alone"),),
     ),
     "full": Part(
-        minutes=21,
+        minutes=12,
         checks=(),
         beside=None,
         tests=((*TOGETHER, "-m", "full and not alone"), (*ORDER, "-m", "alone")),
