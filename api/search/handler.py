@@ -111,7 +111,10 @@ class SearchHandler:
             self._history(context, query, request.owner),
         )
         reranked = await self._pipeline.reranking.rerank(query, candidates)
-        ranked = with_key_passages(query, reranked.candidates)
+        in_own = await self._pipeline.retriever.in_own_language(
+            query, reranked.candidates, scope, request.filters
+        )
+        ranked = with_key_passages(query, in_own)
         likely = apply_threshold(ranked, self._pipeline.threshold, len(ranked), request.question)
         chosen = tuple(likely[: request.top_n])
         blocks = await self._pipeline.widened(chosen, owners)

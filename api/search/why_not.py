@@ -82,7 +82,8 @@ class Ranking:
     prompt: Prompt
 
     def judged(self) -> tuple[Judged, ...]:
-        """Every candidate, best first; those that the reranker left out come last."""
+        """Every candidate, best first; those that the reranker left out, or that gave their place to their
+        translation, come last."""
         fused = {_id(candidate): rank for rank, candidate in enumerate(self.candidates, start=1)}
         chosen = {_id(candidate): place for place, candidate in enumerate(self.chosen, start=1)}
         likely = {_id(candidate) for candidate in self.likely}
