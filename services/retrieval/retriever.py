@@ -12,7 +12,6 @@ import numpy as np
 
 from config.settings import RetrievalSettings
 from core.knowledge import NO_LIMITS, SHARED_OWNER, Candidate, FormMatch, KnowledgeFilter, SearchScope, days
-from core.relevance.probability import SURE
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
 from core.text import is_mostly_chinese
 from services.knowledge.chunks import CHUNK_FIELDS, SIGNS, is_chinese, read_chunk
@@ -25,7 +24,7 @@ LIST_DEPTH = 1.5  # of what goes on: a chunk that several lists have further dow
 SEATS_ABROAD = 4  # at most, of what goes on, for the nearest in another language
 PLACES_A_SEAT = 5
 MOST_TWINS = 3  # passages that what says the same in the question's language is looked for
-TWIN_COSINE = 0.84  # of the guide's chunks 83 % have a translation that near which they are nearest to
+TWIN_COSINE = 0.87  # seven of ten of the guide's chunks have a translation that near, next to none another
 DEEPER = 8  # times as far down the lists, once, where copies of the same texts have taken the places
 
 
@@ -143,8 +142,8 @@ class Retriever:
     async def in_own_language(
         self, query: Query, ranked: Sequence[Candidate], scope: SearchScope, limits: KnowledgeFilter
     ) -> tuple[Candidate, ...]:
-        """Where nothing is sure and the best passage is in another language, the translations of the first
-        such passages take their places, in documents that are kept in both: each is the other's nearest.
+        """Where the best passage is in another language, the translations of the first such passages take
+        their places, in documents that are kept in both: each is the other's nearest.
 
         Raises StoreUnavailableError.
         """
@@ -154,7 +153,7 @@ class Retriever:
             for one in ranked[:MOST_TWINS]
             if is_chinese(one.chunk.heading, one.chunk.text) != chinese
         }
-        if not abroad or ranked[0].chunk.chunk_id not in abroad or ranked[0].probability >= SURE:
+        if not abroad or ranked[0].chunk.chunk_id not in abroad:
             return tuple(ranked)
         records = await self._store.retrieve(self._collection, [*abroad], with_vectors=[DENSE])
         nearest = await self._nearest({str(each.id): each for each in records}, _in_language(within, chinese))
