@@ -153,11 +153,15 @@ async def open_channel(folder: Path, *flags: str) -> EdgeChannel:
     except OSError as error:
         raise StoreUnavailableError(f"the store process cannot be started: {error}") from error
     process = spawned.process
-    reader, writer = await asyncio.open_unix_connection(sock=spawned.connection, limit=_BUFFER_BYTES)
     try:
-        await _greeting(folder, reader)
+        reader, writer = await asyncio.open_unix_connection(sock=spawned.connection, limit=_BUFFER_BYTES)
+        try:
+            await _greeting(folder, reader)
+        except BaseException:
+            writer.close()
+            raise
     except BaseException:
-        writer.close()
+        spawned.connection.close()  # where no stream has it yet
         await end_process(process)
         if process.returncode in _CRASHES and wire.PROBING_FLAG not in flags:
             return await open_channel(folder, *flags, wire.PROBING_FLAG)

@@ -20,7 +20,7 @@ from api.early_start import begin_store
 from config.settings import StoreSettings
 from core.errors import StartRefusedError, StoreLockedError, StoreUnavailableError
 from services.adapters.edge import wire
-from services.adapters.edge.channel import end_process
+from services.adapters.edge.channel import end_process, open_channel
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.collection import Refusal
 from services.adapters.edge.journal import Journal
@@ -411,3 +411,15 @@ async def test_what_nobody_takes_ends_with_its_server_and_leaves_the_store(store
     await asyncio.to_thread(subprocess.run, command, cwd=ROOT, check=True)
     async with open_edge_client(stored.embedded) as client:
         assert await all_numbers(client) == [1]
+
+
+@pytest.mark.parametrize("steps", range(4))
+async def test_a_start_that_is_cancelled_at_any_step_leaves_no_process(tmp_path: Path, steps: int) -> None:
+    """Discriminates: a process that is ended only once it is connected to."""
+    opening = asyncio.create_task(open_channel(tmp_path))
+    for _ in range(steps + 1):
+        await asyncio.sleep(0)  # one step of the task
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert not [each for each in psutil.Process().children() if str(tmp_path) in each.cmdline()]
