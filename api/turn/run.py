@@ -28,6 +28,7 @@ from api.turn.stream import (
     remembered_fields,
 )
 from api.turn.tools import KnowledgeTool, TurnTools
+from core.citing.quoting import nearest_part
 from core.conversation.sessions import Branch, Command, Session, command_language
 from core.conversation.summaries import AppliedSummary
 from core.conversation.turns import PromptManifest, Turn, TurnRequest, TurnStage, TurnStatus, Usage, WarnCode
@@ -202,6 +203,8 @@ class TurnRun:
         self._prompt = self._pipeline.prompts.build(
             request, model, self._plan.session, gathered, self.tools.offer
         )
+        if (query := self._gathering.query) and not model.generative:
+            self._exchange.nearest_parts = [nearest_part(query, each) for each in self._prompt.candidates]
         self.tools.give_room(int(model.context_window * RESULTS_SHARE), model.count_tokens)
         self._citing.expect(self._gathering.query, self._prompt.candidates, gathered.rewritten)
         self._remember(self._prompt, gathered)

@@ -14,10 +14,11 @@ from itertools import islice
 import numpy as np
 
 from core.citing.passages import AskedFor, Span, is_answerless, key_spans, presence
-from core.knowledge import Chunk
+from core.knowledge import Candidate, Chunk
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.query import Query
 from core.relevance.sparse import question_terms
+from core.relevance.tokens import parts_in
 from core.text import Block, BlockKind, Line, blocks_of, lines_of, open_fence
 
 MOST_ROWS = 5
@@ -124,6 +125,18 @@ class Quotables:
                 written.setdefault((one.passage, start), Quote(one.passage, text, known.covers(at)))
         return [*{quote.text: quote for quote in written.values()}.values()]
 
+    def around(self, passage: int, part: str) -> str:
+        """The unit of this passage that holds `part`, where it is short; else `part` with what follows it, up
+        to the next item. "" where it does not stand there."""
+        text = self._passages[passage][1]
+        at = text.find(part) if part else -1
+        units = (one.unit for one in self._candidates if one.passage == passage)
+        unit = next((unit for unit in units if unit.start <= at < unit.end), None)
+        if unit is None:
+            return ""
+        whole = text[unit.start : unit.end]
+        return whole.strip() if len(whole) <= LONGEST_UNIT else _with_what_follows(text[at : unit.end], part)
+
     def _chosen(self, known: _Asked, asked_for: AskedFor) -> list[int]:
         values = [
             share + ASKED_FOR * asked_for.is_in(one.says) - one.cost(known.cost_of_rank)
@@ -182,6 +195,15 @@ class Quotables:
         return "\n".join(lines)
 
 
+def _with_what_follows(text: str, part: str) -> str:
+    """`text` begins with `part`."""
+    for line in text[len(part) :].splitlines(keepends=True):
+        if _ITEM.match(line) or len(part) + len(line) > LONGEST_UNIT:
+            break
+        part += line
+    return part.strip()
+
+
 def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
     units = units_of(text)
     spoken = (
@@ -204,12 +226,16 @@ def _row(columns: Sequence[str], cells: Sequence[str]) -> str:
 
 
 def beginning(text: str, longest: int) -> str:
-    """Whole lines, and no fence left open: a text may be cut inside a block of code, here or before."""
+    """Whole lines, and no fence left open: a text may be cut inside a block of code, here or before; one that
+    ends with a bare fence began inside."""
     text = text.strip()
     if len(text) > longest:
         end = text.rfind("\n", 0, longest)
         text = f"{text[: end if end > 0 else longest].rstrip()}\n…"
-    return f"{text}\n{fence}" if (fence := open_fence(text)) else text
+    fence = open_fence(text)
+    if not fence:
+        return text
+    return f"{fence}\n{text}" if text.endswith(f"\n{fence}") else f"{text}\n{fence}"
 
 
 # A text as units that are quoted whole.
@@ -240,10 +266,30 @@ _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)、])\s")
 def indexed_parts(chunk: Chunk) -> list[str]:
     """What is embedded beside a chunk that says one thing after the other, each with its heading: articles,
     questions with their answers, items of a list. None of prose, a table or code."""
-    parts = [part for unit in units_of(chunk.text) for part in _items(chunk.text, unit)]
+    return [replace(chunk, text=part).indexed_text for part in _parts(chunk.text)]
+
+
+def nearest_part(query: Query, candidate: Candidate) -> str:
+    """Of the chunk's indexed parts, the text of the one whose vector is nearest to the question; "" where it
+    has none, or where none are known."""
+    form, text = np.asarray(query.forms[query.meant].dense, np.float32), candidate.chunk.text
+    vectors, parts = parts_in(candidate.signs, len(form)), _parts(text)
+    if vectors is None or len(vectors) != len(parts):
+        return ""
+    nearest = (parts[at] for at in np.argsort(-(vectors @ form), kind="stable"))
+    return next((part for part in nearest if not _is_title(text, part)), "")
+
+
+def _is_title(text: str, part: str) -> bool:
+    """A line right above an article."""
+    return "\n" not in part and _ARTICLE.match(text, text.find(part) + len(part) + 1) is not None
+
+
+def _parts(text: str) -> list[str]:
+    parts = [part for unit in units_of(text) for part in _items(text, unit)]
     parts = [(in_turn, part.strip()) for in_turn, part in parts if any(map(str.isalnum, part))]
     several = len(parts) > 1 and any(in_turn for in_turn, _ in parts)
-    return [replace(chunk, text=part).indexed_text for _, part in parts] if several else []
+    return [part for _, part in parts] if several else []
 
 
 def _items(text: str, unit: Unit) -> list[tuple[bool, str]]:

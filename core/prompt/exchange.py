@@ -49,7 +49,9 @@ class Exchange:
 
     `usage` is the provider's own, as received; `status` an HTTP refusal's. `body` is worked out when asked
     for, so that an exchange nobody looks at costs nothing. `offer` is what the request is to offer, `options`
-    what it asks for, `keeps_raw` whether the reply is kept as it comes: set by whoever calls, they stay.
+    what it asks for, `keeps_raw` whether the reply is kept as it comes, `nearest_parts` the part of each
+    passage that is nearest to the question ("": none is known), for a model that only quotes: set by whoever
+    calls, they stay.
     """
 
     model: str = ""
@@ -62,6 +64,7 @@ class Exchange:
     offer: ToolOffer | None = None
     options: CallOptions = AS_THE_TABLE
     keeps_raw: bool = False
+    nearest_parts: Sequence[str] = ()
     _raw: bytes = b""
     _body: bytes = b""
     _system_apart: bool = False
@@ -127,8 +130,8 @@ class Exchange:
 
     def begin(self, model: str, layout: Layout) -> None:
         """Forget an earlier attempt."""
-        offer, options = self.offer, self.options
-        self.take(Exchange(model, layout, offer=offer, options=options, keeps_raw=self.keeps_raw))
+        as_called = ("offer", "options", "keeps_raw", "nearest_parts")
+        self.take(Exchange(model, layout, **{name: getattr(self, name) for name in as_called}))
 
     def snapshot(self) -> Exchange:
         return copy(self)

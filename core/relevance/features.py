@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.knowledge import Candidate, FormMatch
-from core.relevance.query import Query, follow_up_weight
+from core.relevance.query import Query
 from core.relevance.sparse import folded, is_cjk, question_terms, word_pieces, words_of
 from core.relevance.tokens import Floats, nearest_tokens, nearness, parts_in, unpacked
 from core.relevance.translation import TextWords, coverage, translated
@@ -277,10 +277,10 @@ class Features:
         return np.asarray(gains - gains.mean())
 
     def _gains(self, candidates: Sequence[Candidate]) -> Matrix | None:
-        leans = len(self.query.forms) > 1 and follow_up_weight(self.query.question) > 0
-        form, gains = np.asarray(self.query.forms[leans].dense, np.float32), np.zeros(len(candidates))
+        meant, gains = self.query.meant, np.zeros(len(candidates))
+        form = np.asarray(self.query.forms[meant].dense, np.float32)
         for at, candidate in enumerate(candidates):
-            parts, whole = parts_in(candidate.signs, len(form)), _match(candidate, leans).dense
+            parts, whole = parts_in(candidate.signs, len(form)), _match(candidate, meant).dense
             if parts is None or whole is None:
                 return None
             gains[at] = (parts @ form).max() - whole if len(parts) else 0.0

@@ -158,6 +158,12 @@ class Query:
     dates: tuple[str, ...] = ()
     tokens: QuestionTokens | None = None
 
+    @property
+    def meant(self) -> int:
+        """The number of the form that says what is meant: joined with the question before where it leans on
+        that, else as it was asked."""
+        return int(len(self.forms) > 1 and follow_up_weight(self.question) > 0)
+
 
 def reciprocal_rank_fusion(
     rankings: Sequence[Sequence[str]], weights: Sequence[float] | None = None, k: int = 60

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 
 from llama_index.core.base.llms.types import LLMMetadata
 
-from core.citing.quoting import LONGEST_BEGINNING, Quotables, beginning
+from core.citing.quoting import CLEAR, LONGEST_BEGINNING, Quotables, Quote, beginning
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, parse_knowledge, scope_in_prompt
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Role
 from core.relevance.probability import SURE
-from core.relevance.query import Query, QueryForm, carried, follow_up_weight, joined_wordings, parts_of
+from core.relevance.query import Query, QueryForm, carried, joined_wordings, parts_of
 from core.relevance.sparse import SparseTerms
 from core.text import holds_chinese, is_mostly_chinese
 from services.models.lean import LeanLLM
@@ -67,7 +67,13 @@ class ExtractiveLLM(LeanLLM):
         first = messages[0].content
         prompt = read_flat(first) if flat else read_back(messages)
         told = system or first
-        text = answer(prompt, scope_in_prompt(told), nearest_in(told), still_reading=is_still_reading(told))
+        text = answer(
+            prompt,
+            scope_in_prompt(told),
+            nearest_in(told),
+            exchange.nearest_parts,
+            still_reading=is_still_reading(told),
+        )
         for start in range(0, len(text), PIECE_CHARS):
             yield LLMDelta(text[start : start + PIECE_CHARS])
         exchange.finish_reason = "stop"
@@ -75,12 +81,18 @@ class ExtractiveLLM(LeanLLM):
 
 
 def answer(
-    prompt: ReadBack, scope: str = "", nearest: Sequence[Nearest] = (), *, still_reading: bool = False
+    prompt: ReadBack,
+    scope: str = "",
+    nearest: Sequence[Nearest] = (),
+    nearest_parts: Sequence[str] = (),
+    *,
+    still_reading: bool = False,
 ) -> str:
     """Quotes from the prompt's knowledge blocks, best first; a plain statement when there are none, and which
     headings came nearest.
 
-    `scope` is what the search was limited to, as the prompt says it.
+    `scope` is what the search was limited to, as the prompt says it; `nearest_parts` are those of the
+    passages, in the order of their numbers, where they are known.
     """
     asked = prompt.question
     passages: Sequence[Passage] = parse_knowledge(prompt.knowledge)
@@ -97,7 +109,9 @@ def answer(
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
     is_sure = max(passage.relevance for passage in passages) >= SURE
     intro = (_INTRO if is_sure else _CLOSEST)[chinese]
-    return "\n\n".join([intro, *_answered(Query(asked, forms), passages, chinese)])
+    by_number = dict(enumerate(nearest_parts, 1))
+    parts = [by_number.get(passage.index, "") for passage in passages]
+    return "\n\n".join([intro, *_answered(Query(asked, forms), passages, parts, chinese)])
 
 
 def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passage]:
@@ -128,14 +142,36 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
     return holds_chinese(f"{passage.heading} {passage.text}") == chinese
 
 
-def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[str]:
+Blocks = dict[tuple[int, str], str]
+"""Of the answer, in its order: by number of passage (-1: of none) and what is quoted."""
+
+
+def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str], chinese: bool) -> list[str]:
     """The quotes for each part of the question, each once, a passage's first under its heading; and which
     part has none. Whatever words they have, the best passage in each language comes before them, those that
-    are about as probable as the best after them."""
+    are about as probable as the best after them. Where no quote has most of the words, the parts that are
+    `nearest` by meaning are quoted, too."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages])
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
     most = max((quote.covers for part in by_part.values() for quote in part), default=0.0)
-    blocks: dict[tuple[int, str], str] = {}
+    blocks = _by_words(by_part, passages, most, chinese)
+    readable = [_is_readable(each, chinese) for each in passages]
+    quoted = {at for at, _ in blocks}
+    first = sorted({readable.index(side) for side in readable} - quoted)
+    least = NEARLY * passages[0].relevance
+    near = [at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= least]
+    last = [at for at in near if at not in {*first, *quoted}]
+    for at, part in enumerate(nearest[:MOST_NEAR] if most < CLEAR else ()):
+        text = "" if at in (*first, *last) else quotables.around(at, part)
+        if text and not any(number == at and text in quote for number, quote in blocks):
+            blocks[at, text] = _block(text, passages[at], titled=at not in quoted)
+    return [*_whole(first, passages), *blocks.values(), *_whole(last, passages)]
+
+
+def _by_words(
+    by_part: Mapping[str, Sequence[Quote]], passages: Sequence[Passage], most: float, chinese: bool
+) -> Blocks:
+    blocks: Blocks = {}
     for part, best in by_part.items():
         covers = max((quote.covers for quote in best), default=0.0)
         if len(by_part) > 1 and covers < min(MISSING, most):
@@ -145,22 +181,17 @@ def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[
             is_first = all(at != quote.passage for at, _ in blocks)
             text = _block(quote.text, passages[quote.passage], titled=is_first)
             blocks.setdefault((quote.passage, quote.text), text)
-    readable = [_is_readable(each, chinese) for each in passages]
-    quoted = {at for at, _ in blocks}
-    first = sorted({readable.index(side) for side in readable} - quoted)
-    least = NEARLY * passages[0].relevance
-    near = (at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= least)
-    whole = [
-        _block(beginning(passages[at].text, LONGEST_BEGINNING), passages[at], titled=True)
-        for at in (*first, *(at for at in near if at not in {*first, *quoted}))
-    ]
-    return [*whole[: len(first)], *blocks.values(), *whole[len(first) :]]
+    return blocks
+
+
+def _whole(numbers: Iterable[int], passages: Sequence[Passage]) -> list[str]:
+    chosen = [passages[at] for at in numbers]
+    return [_block(beginning(each.text, LONGEST_BEGINNING), each, titled=True) for each in chosen]
 
 
 def _parts(query: Query) -> list[str]:
     """What is asked, each part for itself; one that leans on what was asked before with that."""
-    leans = len(query.forms) > 1 and follow_up_weight(query.question) > 0
-    return [query.forms[1].text] if leans else parts_of(query.question)
+    return [query.forms[1].text] if query.meant else parts_of(query.question)
 
 
 def _block(quote: str, passage: Passage, *, titled: bool) -> str:

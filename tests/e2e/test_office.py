@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from scripts.evaluation.run import Options, evaluate
 from tests.support.environment import ROOT
+from tests.support.servers.app import make_settings, open_app
 
 OFFICE = ROOT / "tests" / "data" / "office"
+BINDERY = (
+    "Do not repair torn pages with tape: bring the book to the bindery on level B1, which mends it free of "
+    "charge within a week, and lends a second copy meanwhile where there is one on the shelves."
+)
+DRINKS = (
+    "Food is forbidden in all reading rooms. Drinks in closed bottles are allowed except with rare books."
+)
+LOST = (
+    "Whoever loses a book pays its price and 15 pounds. If it comes to light again within a year, that is "
+    "paid back. Underlining, notes and stains of any kind are damage; whoever finds some tells the desk "
+    "before taking the book home, so that nobody pays for what somebody else did."
+)
+
+
+async def test_the_article_that_is_nearest_by_meaning_is_quoted(tmp_path: Path) -> None:
+    """Discriminates: quotes by words alone, which have nothing of what is asked; a part that is known where
+    passages are judged, and not where they are quoted."""
+    rules = "\n\n".join(("# Care of books", f"4.1 {BINDERY}", f"4.2 {DRINKS}", f"4.3 {LOST}"))
+    async with open_app(make_settings(tmp_path, models={"embedding": "bundled"})) as app:
+        await app.add_text("rules.md", rules)
+        answer = (await app.ask("Is it ok to bring coffee in?")).answer
+    assert answer.startswith("The closest passage I found:")
+    assert f"> 4.2 {DRINKS} [1]" in answer
 
 
 @pytest.mark.full("embeds fourteen documents and asks thirty questions")

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.citing.quoting import Quotables, UnitKind, indexed_parts, units_of
-from core.knowledge import Chunk
+from core.citing.quoting import Quotables, UnitKind, beginning, indexed_parts, nearest_part, units_of
+from core.knowledge import Candidate, Chunk
 from core.relevance.features import MAX_QUESTION_CHARS
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms
+from core.relevance.tokens import with_parts
 
 PRICES = """下表是价格。
 
@@ -137,6 +138,40 @@ def test_what_a_text_says_one_after_the_other_is_embedded_part_by_part(text: str
     chunk = Chunk("", "", "", text, 0, heading="House rules > Arrival", date="2026")
     expected = [f"House rules > Arrival 2026\n{part}" for part in PARTS[text]]
     assert indexed_parts(chunk) == expected
+
+
+WARRANTY = "2. Warranty\n2.1 Sensors: 36 months.\n2.2 Gateways: 60 months."
+
+
+def nearest(text: str, vectors: list[list[float]]) -> str:
+    """To a question in the direction of the first dimension."""
+    signs = with_parts("", vectors) if vectors else ""
+    return nearest_part(Query("q", (QueryForm("q", [1.0, 0.0], SparseTerms([], [])),)), Candidate(
+        Chunk("", "", "", text, 0), signs=signs
+    ))  # fmt: skip
+
+
+def test_the_part_that_is_nearest_by_its_vector_is_known_and_a_title_is_none() -> None:
+    """Discriminates: a title in place of what stands below it; vectors of parts cut otherwise."""
+    assert nearest(WARRANTY, [[0.9, 0.0], [0.1, 0.9], [0.8, 0.5]]) == "2.2 Gateways: 60 months."
+    assert nearest(WARRANTY, [[0.9, 0.0], [0.1, 0.9]]) == ""
+    assert nearest(WARRANTY, []) == ""
+    assert nearest("Prose.", [[0.9, 0.0]]) == ""
+
+
+def test_a_part_is_quoted_with_its_unit_or_what_follows_it() -> None:
+    """Discriminates: an item without the line below it; a long list whole; a part of another text."""
+    items = ["- Apply two days before.", "  With form RB-7.", *(f"- {n:50}" for n in range(20))]
+    short, long = Quotables([("", "\n".join(items[:3]))]), Quotables([("", "\n".join(items))])
+    assert short.around(0, items[0]) == "\n".join(items[:3]).strip()
+    assert long.around(0, items[0]) == "\n".join(items[:2])
+    assert long.around(0, "- Another.") == long.around(0, "") == ""
+
+
+def test_a_text_that_begins_in_a_block_of_code_is_quoted_as_code() -> None:
+    """Discriminates: its last line taken for the beginning of another block, which is closed once more."""
+    assert beginning("SELECT 1;\n```", 100) == "```\nSELECT 1;\n```"
+    assert beginning("```\nSELECT 1;", 100) == "```\nSELECT 1;\n```"
 
 
 def test_a_table_of_many_rows_is_one_unit() -> None:

@@ -90,6 +90,18 @@ def test_a_passage_about_as_probable_as_the_best_is_quoted_in_its_own_words(
     assert ("60 months" in text) is is_shown
 
 
+def test_a_part_that_is_nearest_by_meaning_is_quoted_whatever_words_it_has() -> None:
+    """Discriminates: quotes by words alone; a part quoted beside an answer that words are clear about."""
+    rules = "- Lockers: 140 on level 0.\n- Group rooms are booked in the app." + "\n- Nothing else." * 50
+    passage = f'<passage id="1" file="a.md" heading="" relevance="0.4">\n{rules}\n</passage>'
+    parts = ["- Lockers: 140 on level 0."]
+    text = answer(ReadBack(passage, "Where does my backpack stay when rooms are booked?", ()), "", (), parts)
+    assert text.endswith("> - Lockers: 140 on level 0. [1]")
+    clear = answer(ReadBack(passage, "Are group rooms booked in the app?", ()), "", (), parts)
+    assert "Group rooms" in clear
+    assert "Lockers" not in clear
+
+
 @pytest.mark.parametrize("language", ["zh", "en"])
 def test_a_model_is_told_the_same_limit(language: Language) -> None:
     assert str(SURE) in PromptLibrary().text("knowledge", language)
