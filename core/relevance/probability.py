@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from heapq import nlargest
 from importlib.resources import files
 from typing import Any
 
@@ -39,8 +38,6 @@ ANY_EMBEDDING = "any"
 SCORED = ("score", *TOKEN_FEATURES)
 TOPPED = ("score", "top_tokens")
 SURE = 0.45  # the best passage's probability, from which on an answer is sure; below it is only the closest
-LEADING_SHARE = 0.5  # of the threshold, for a passage that leads all others by CLEAR_LEAD logits
-CLEAR_LEAD = 1.0
 COMPANION_SHARE = 0.5  # of the threshold, for what is shown beside a passage that reached it
 TOKENS_ABROAD = 0.75  # of what else sets texts in another language apart: so much is left out
 CLEARLY_ABROAD = 0.5  # deviations by which their tokens are nearer than those of any in the question's
@@ -245,22 +242,18 @@ def topped(whole: Matrix, tokens: Matrix) -> Matrix:
 def apply_threshold(
     candidates: Sequence[Candidate], threshold: float, top_n: int, question: str
 ) -> list[Candidate]:
-    """At most `top_n` candidates, in the order given (best first); none where the best has less than it
-    needs."""
+    """At most `top_n` candidates, in the order given (best first); none where the best is less probable than
+    the threshold."""
     least = least_shown((candidate.probability for candidate in candidates), threshold, question)
     return [candidate for candidate in candidates if candidate.probability >= least][:top_n]
 
 
 def least_shown(chances: Iterable[float], threshold: float, question: str) -> float:
-    """What a candidate needs: the threshold, or half of it for one that clearly leads all others. Beside one
-    that reaches the threshold, half of it: what answers a question often stands in several passages, and of
-    those only one can be the best; and less for a question that asks several things, which has a best passage
-    for each."""
-    best, second = nlargest(2, (*chances, 0.0, 0.0))
-    if best < threshold:
-        leads = second > 0.0 and _logit(best) - _logit(second) >= CLEAR_LEAD
-        return threshold * LEADING_SHARE if leads else threshold
-    return threshold * COMPANION_SHARE / len(parts_of(question))
+    """Beside one that reaches the threshold, half as much is enough: what answers a question often stands in
+    several passages, and of those only one can be the best; and less for a question that asks several things,
+    which has a best passage for each."""
+    share = COMPANION_SHARE / len(parts_of(question))
+    return threshold * share if max(chances, default=0.0) >= threshold else threshold
 
 
 def _by_identifiers(question: str, candidates: Sequence[Candidate], chances: Matrix) -> Matrix:

@@ -103,8 +103,8 @@ def _shown(answer: Answer, threshold: float) -> list[tuple[str, float]]:
 
 def refusal(answers: Sequence[Answer], threshold: float) -> Refusal | None:
     """A question is refused when nothing reaches the threshold. None without questions of both kinds."""
-    wrongly = [not _shown(answer, threshold) for answer in answers if answer.question.answerable]
-    rightly = [not _shown(answer, threshold) for answer in answers if not answer.question.answerable]
+    wrongly = [answer.best[1] < threshold for answer in answers if answer.question.answerable]
+    rightly = [answer.best[1] < threshold for answer in answers if not answer.question.answerable]
     if not wrongly or not rightly:
         return None
     wrong, right = statistics.fmean(wrongly), statistics.fmean(rightly)

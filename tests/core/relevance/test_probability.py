@@ -179,14 +179,6 @@ def test_without_one_that_reaches_the_threshold_nothing_is_kept() -> None:
     assert apply_threshold(listed, 0.2, 10, "Which fee?") == []
 
 
-def test_one_that_clearly_leads_needs_half_of_the_threshold() -> None:
-    """Discriminates: the only one of a store, or one that another is near, taken for one that leads."""
-    listed = [replace(candidate("x", rank), probability=p) for rank, p in enumerate((0.11, 0.04), 1)]
-    assert apply_threshold(listed, 0.2, 10, "Which fee?") == listed[:1]
-    assert apply_threshold(listed[:1], 0.2, 10, "Which fee?") == []
-    assert apply_threshold([replace(listed[0], probability=0.09), listed[1]], 0.2, 10, "Which fee?") == []
-
-
 TEXT = st.text(max_size=60)
 COSINE = st.none() | st.floats(-1, 1)
 RANK = st.none() | st.integers(1, 20)
