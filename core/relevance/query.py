@@ -201,6 +201,11 @@ _BETWEEN = re.compile(
     r"|(?<=[吗呢少么样])[，,]\s*(?=\S*(?:[吗呢么]|多少|怎么|什么|几|哪))",
     re.IGNORECASE,
 )
+_ASKS = re.compile(
+    r"^(?:另外|还有|以及|同时|顺便|再问|and|also|plus)|[?？吗呢么几哪谁]|多少|怎|什|(.)不\1"
+    r"|\b(?:what|how|when|where|who|which|why|can|could|do|does|did|is|are|will|would|should|may)\b",
+    re.IGNORECASE,
+)
 _COMPARED_ZH = re.compile(
     r"^(?P<a>[^，,？?]{2,40}?)(?:和|与|跟|同|、)(?P<b>[^，,？?]{2,40}?)"
     r"(?P<rest>(?:在.{1,20}[上面])?(?:的[^的]{1,12})?(?:之间)?(?:有|是)?(?:什么|啥|哪些|何|多大)?(?:的)?"
@@ -222,7 +227,11 @@ def parts_of(question: str) -> list[str]:
     compared = _compared(question)
     if compared:
         return compared
-    parts = [part.strip(" ，,。") for part in _BETWEEN.split(question)]
+    parts: list[str] = []
+    for part in (each.strip(" ，,。") for each in _BETWEEN.split(question)):
+        if parts and not _ASKS.search(part):
+            part = f"{parts.pop()} {part}"  # a circumstance of what was asked before it
+        parts.append(part)
     say_something = all(own_words(part) > FEW_WORDS for part in parts)
     return parts if 1 < len(parts) <= MOST_PARTS and say_something else [question]
 

@@ -27,7 +27,7 @@ PIECE_CHARS = 24
 
 _INTRO = {True: "资料中的相关内容：", False: "From the documents:"}
 _CLOSEST = {True: "最接近的内容：", False: "The closest passage I found:"}
-_MISSING = {True: "资料中没有找到：{}", False: "The documents hold nothing on this: {}"}
+_MISSING = {True: "没有找到提到这一点的内容：{}", False: "Found nothing that mentions this: {}"}
 _NOTHING = {
     True: "资料中没有找到能回答这个问题的内容。可以换一种说法，或先添加相关文档。",
     False: "The documents hold nothing that answers this. Try other words, or add documents about it.",

@@ -85,6 +85,9 @@ def test_a_hostile_question_costs_no_time(text: str) -> None:
         ("How do read-only and read-write access differ in how long they last?",
          ["read-only differ in how long they last?", "read-write access differ in how long they last?"]),
         ("salt and pepper", ["salt and pepper"]),
+        ("Who pays the postage? we're in Ohio", ["Who pays the postage? we're in Ohio"]),
+        ("年假有几天？我在上海分公司", ["年假有几天？我在上海分公司"]),
+        ("年假有几天？还有病假期间的工资", ["年假有几天？", "还有病假期间的工资"]),
     ],
 )  # fmt: skip
 def test_a_question_of_several_parts_and_one_that_compares(question: str, parts: list[str]) -> None:
