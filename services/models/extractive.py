@@ -163,7 +163,7 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
     last = [at for at in near if at not in {*first, *quoted}]
     for at, part in enumerate(nearest[:MOST_NEAR] if most < CLEAR else ()):
         text = "" if at in (*first, *last) else quotables.around(at, part)
-        if text and not any(number == at and text in quote for number, quote in blocks):
+        if text and not _stands_in(blocks, at, text):
             blocks[at, text] = _block(text, passages[at], titled=at not in quoted)
     return [*_whole(first, passages), *blocks.values(), *_whole(last, passages)]
 
@@ -180,8 +180,13 @@ def _by_words(
         for quote in best:
             is_first = all(at != quote.passage for at, _ in blocks)
             text = _block(quote.text, passages[quote.passage], titled=is_first)
-            blocks.setdefault((quote.passage, quote.text), text)
+            if not _stands_in(blocks, quote.passage, quote.text):
+                blocks[quote.passage, quote.text] = text
     return blocks
+
+
+def _stands_in(blocks: Blocks, passage: int, text: str) -> bool:
+    return any(at == passage and text in quote for at, quote in blocks)
 
 
 def _whole(numbers: Iterable[int], passages: Sequence[Passage]) -> list[str]:

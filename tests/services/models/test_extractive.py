@@ -90,6 +90,14 @@ def test_a_passage_about_as_probable_as_the_best_is_quoted_in_its_own_words(
     assert ("60 months" in text) is is_shown
 
 
+def test_what_two_parts_of_a_question_choose_is_quoted_once() -> None:
+    """Discriminates: the row of the second thing quoted again below both."""
+    table = "| Model | Price |\n|---|---|\n| X3 | 399 |\n| X3 Pro | 599 |\n| Z1 | 299 |"
+    passage = f'<passage id="1" file="a.md" heading="" relevance="0.9">\n{table}\n</passage>'
+    text = answer(ReadBack(passage, "What is the difference between the X3 and the X3 Pro?", ()))
+    assert [text.count(row) for row in ("Model: X3; Price: 399", "Model: X3 Pro; Price: 599")] == [1, 1]
+
+
 def test_a_part_that_is_nearest_by_meaning_is_quoted_whatever_words_it_has() -> None:
     """Discriminates: quotes by words alone; a part quoted beside an answer that words are clear about."""
     rules = "- Lockers: 140 on level 0.\n- Group rooms are booked in the app." + "\n- Nothing else." * 50
