@@ -13,6 +13,7 @@ SHARED_OWNER = "shared"  # of documents that every owner may search, such as the
 MAX_TAGS = 32  # of one document
 MAX_TAG_CHARS = 64
 MAX_EXTERNAL_ID_CHARS = 1_024
+SCORE_DIGITS = 4  # of a citation's score, from which a prompt is shown again as it was sent
 
 
 class DocumentStatus(StrEnum):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.citing.passages import Span
-from core.knowledge import Candidate, Citation
+from core.knowledge import SCORE_DIGITS, Candidate, Citation
 
 # The marks by which an answer names its sources: [1], [1, 2], [1-3], 【1】, [^1], （来源 1）, (source 1).
 #
@@ -211,7 +211,7 @@ def _citation(index: int, candidate: Candidate, passage: Span | None) -> Citatio
         document_id=chunk.document_id,
         file_name=chunk.file_name,
         chunk_id=chunk.chunk_id,
-        score=round(candidate.probability, 4),
+        score=round(candidate.probability, SCORE_DIGITS),
         page=chunk.page,
         heading=chunk.heading,
         char_start=chunk.char_start,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from core.knowledge import Candidate, KnowledgeFilter, scope_of
+from core.knowledge import SCORE_DIGITS, Candidate, KnowledgeFilter, scope_of
 from core.text import Language
 
 JOINER = "\u200d"
@@ -156,9 +156,10 @@ def render_knowledge(candidates: Sequence[Candidate], code: str) -> str:
 
 def render_block(index: int, candidate: Candidate, code: str) -> str:
     chunk, name = candidate.chunk, tag(Kind.PASSAGE, code)
+    relevance = round(candidate.probability, SCORE_DIGITS)
     return (
         f'<{name} id="{index}" file="{_attribute(chunk.file_name)}" '
-        f'heading="{_attribute(chunk.heading)}" relevance="{candidate.probability:.2f}">\n'
+        f'heading="{_attribute(chunk.heading)}" relevance="{relevance:.2f}">\n'
         f"{neutral(chunk.text)}\n</{name}>"
     )
 

@@ -6,12 +6,13 @@ import time
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.citing.citations import KnownDocuments, cite, claims, find_marks, mark_cited, placed, without_marks
 from core.citing.passages import Span
 from core.knowledge import Candidate, Chunk
+from core.prompt.fence import render_block
 
 COUNT = 5
 
@@ -176,3 +177,12 @@ def test_a_document_that_is_gone_and_one_that_changed_are_told_apart() -> None:
     assert (KnownDocuments().lack(citation), KnownDocuments().changed(citation)) == (True, False)
     assert not KnownDocuments().lack(replace(citation, document_id=""))
     assert not other.changed(replace(citation, version=""))
+
+
+@given(st.floats(0, 1))
+@example(0.084996)
+def test_a_passage_is_shown_again_from_its_citation_as_it_was_sent(probability: float) -> None:
+    """Discriminates: two digits of the probability in the prompt, of its four digits where it is shown."""
+    sent = replace(candidate("Fees."), probability=probability)
+    (citation,) = cite([sent])
+    assert render_block(1, replace(sent, probability=citation.score), "1") == render_block(1, sent, "1")
