@@ -147,6 +147,18 @@ async def test_an_interrupted_turn_says_so(page: Page, live: Live) -> None:
     assert await page.inner_text(".prose") == "half"
 
 
+async def test_a_stage_that_comes_after_the_answer_began_leaves_it_streaming(page: Page, live: Live) -> None:
+    """Discriminates: a turn that searches again while its answer stands there."""
+    later = {"stage": "polishing", "message": "Polishing"}
+    finished = {"stage": "finished", "turn_id": TURN_ID, "status": "completed"}
+    events = [("SESSION", "x"), ("CONTENT", "whole"), ("STATUS", later), ("SOURCE", [])]
+    await answer_with(page, sse_body([*events, ("STATUS", finished), ("DONE", "")]))
+    await open_watched(page, live.url)
+    await ask(page, "?")
+    await answered(page)
+    assert (await page.evaluate("window.__states"))[-2:] == ["streaming", "completed"]
+
+
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_server_that_asks_to_wait_gets_its_pause_before_the_retry(page: Page, live: Live) -> None:
     """Discriminates: the header not read; the button left disabled at the end."""

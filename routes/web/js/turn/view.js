@@ -87,7 +87,7 @@ export class TurnView {
     if (value.stage === "rewriting" && value.question) this.notes.rewritten(value.question);
     this.progress.stage(value);
     if (value.stage === "retrying") this.state.set("retrying", this.progress.words);
-    else this.state.set("searching");
+    else if (this.answer.empty) this.state.set("searching"); // later ones go on beside the answer
   }
 
   /** It may come after the answer began, which goes on then. */
