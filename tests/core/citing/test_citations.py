@@ -155,9 +155,11 @@ def test_without_a_passage_a_citation_is_whole_and_has_no_place() -> None:
     assert (citation.key_passage, citation.passage_start, citation.passage_end) == ("", None, None)
 
 
-def test_those_the_answer_used_are_marked() -> None:
+@pytest.mark.parametrize("answer", ["so [1][3].", "so [1, 3]."])
+def test_those_the_answer_used_are_marked(answer: str) -> None:
+    """Discriminates: the first number alone of a mark that names several."""
     offered = cite([candidate("a"), candidate("b"), candidate("c")])
-    citations = mark_cited(offered, find_marks("so [1][3].", len(offered)))
+    citations = mark_cited(offered, find_marks(answer, len(offered)))
     assert [citation.cited for citation in citations] == [True, False, True]
 
 
