@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,6 +89,13 @@ def test_a_turn_that_is_recent_and_relevant_is_told_once_as_recent() -> None:
 def test_equal_texts_of_different_turns_are_both_told() -> None:
     messages = assembled(History(recent=[turn(1, "again?", "yes"), turn(2, "again?", "yes")]))
     assert ids(messages) == ["t1", "t2"]
+
+
+def test_turns_of_one_moment_are_told_in_their_order_on_the_branch() -> None:
+    """Discriminates: sorting by time alone, or by time and id."""
+    at_once = [replace(turn(number), created_us=5, seq=9 - number) for number in (1, 2, 3)]
+    assert ids(assembled(History(relevant=at_once))) == ["t3", "t2", "t1"]
+    assert ids(assembled(History(recent=at_once))) == ["t3", "t2", "t1"]
 
 
 def test_a_command_is_never_told() -> None:
