@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.text import TextScrubber, is_mostly_chinese, preprocess_question, scrub
@@ -28,7 +28,9 @@ def test_invisible_characters_alone_are_no_question() -> None:
 
 
 @given(ANY, st.lists(st.integers(0, 30), max_size=5))
+@example("one\rtwo", [4])
 def test_scrubbing_pieces_gives_what_scrubbing_the_whole_gives(text: str, cuts: list[int]) -> None:
+    """Discriminates: a piece that needs no scrubbing passed on before what is held back."""
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     scrubber = TextScrubber()
     words = "".join(scrubber.feed(text[a:b]) for a, b in itertools.pairwise(edges))
