@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dates import dates_in, in_digits, is_iso_date, iso, written_date_at, written_dates
+from core.dates import dates_in, day_asked, in_digits, is_iso_date, iso, written_date_at, written_dates
 
 
 @pytest.mark.parametrize("text", ["2018", "2018-03", "2018-03-05", "1000", "2999-12-31", "2024-02-29"])
@@ -199,6 +199,26 @@ def test_the_dates_a_question_names(question: str, dates: str) -> None:
 @pytest.mark.parametrize("question", UNNAMED)
 def test_what_only_looks_like_a_date_gives_nothing(question: str) -> None:
     assert dates_in(question, TODAY) == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "day"),
+    [
+        ("", "2026-03-01"),
+        ("2026-03-01", "2026-03-01"),
+        ("2026-03", "2026-03-01"),  # it has begun today
+        ("2026", "2026-03-01"),
+        ("2026-02", "2026-02-28"),
+        ("2025", "2025-12-31"),
+        ("2026-04", "2026-04-30"),
+    ],
+)
+def test_days_are_counted_from_today_within_what_is_asked_of_and_else_from_its_end(
+    asked: str, day: str
+) -> None:
+    """Discriminates: a month or a year that begins, or ends, today taken for another one."""
+    assert day_asked(asked, datetime.date(2026, 3, 1)).isoformat() == day
+    assert day_asked("2025", datetime.date(2025, 12, 31)).isoformat() == "2025-12-31"
 
 
 def test_what_is_written_out_comes_before_what_today_makes_clear() -> None:
