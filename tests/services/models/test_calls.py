@@ -162,6 +162,14 @@ async def test_a_server_that_cannot_be_reached_is_spared_for_all() -> None:
     assert not await is_asked(calls, "bob")
 
 
+async def test_a_wait_of_our_own_says_nothing_of_the_server() -> None:
+    """Discriminates: a model on this machine that many wait for, taken for one that is broken."""
+    calls = quick()
+    await fail(calls, LLMUnavailableError("busy", ModelFailure(Cause.BUSY), busy=True), "alice")
+    assert await is_asked(calls, "alice")
+    assert not calls.is_broken
+
+
 async def test_a_server_that_asks_for_patience_is_not_broken() -> None:
     """Discriminates: a key's 429s counted as failures."""
     calls = quick()
