@@ -253,6 +253,12 @@ async def test_another_owners_conversation_is_never_gone_on_with(tmp_path: Path)
         place = {"session_id": first.wenmai["session_id"]}  # type: ignore[attr-defined]
         with pytest.raises(openai.NotFoundError):
             await bob.chat.completions.create(model="wenmai", messages=messages, extra_body=place)
+        headers = {"Idempotency-Key": "key-1"}
+        keyed = [
+            await each.chat.completions.create(model="wenmai", messages=messages[:1], extra_headers=headers)
+            for each in (alice, bob)
+        ]
+        assert keyed[0].wenmai["turn_id"] != keyed[1].wenmai["turn_id"]  # type: ignore[attr-defined]
 
 
 async def test_turns_of_earlier_versions_are_known_too(tmp_path: Path) -> None:
