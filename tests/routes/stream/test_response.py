@@ -15,8 +15,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.turn.running import StreamSeats
 from api.turn.stream import ContentEvent, DoneEvent, TurnStream
 from config.settings import ServerSettings
+from core.errors import TooManyStreamsError
 from routes.server import LimitedProtocol
 from routes.stream import CONNECTION, EventStreamResponse, stream_response
 from tests.support.waiting import until
@@ -237,3 +239,18 @@ async def test_the_frames_of_a_stream_come_out_whole() -> None:
     client = Client()
     await stream_response(stream, ServerSettings(), "prefix")(SCOPE, client.receive, client.send)
     assert [frame.kind for frame in frames(client.body.decode())] == ["CONTENT", "CONTENT", "DONE"]
+
+
+async def test_a_reader_has_a_seat_as_long_as_it_reads() -> None:
+    """Discriminates: a stream that is read without one, of which a key could then open any number."""
+    seats, client = StreamSeats(1), Client()
+    stream = TurnStream("t", 30, lambda: None)
+    stream.publish(ContentEvent("one"))
+    response = stream_response(stream, ServerSettings(), "prefix", seat=seats.seat("me"))
+    reading = asyncio.create_task(response(SCOPE, client.receive, client.send))
+    await until(lambda: b"one" in client.body)
+    with pytest.raises(TooManyStreamsError):
+        seats.check("me")
+    client.left.set()
+    await reading
+    seats.check("me")
