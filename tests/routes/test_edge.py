@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator
 
@@ -153,5 +154,6 @@ async def test_only_a_named_site_may_ask_and_read(local: App, open_to_a_site: Ap
 
 async def test_an_agent_of_an_unknown_site_is_refused_with_every_method(local: App) -> None:
     for method in ("GET", "POST", "DELETE"):
-        response = await local.client.request(method, "/mcp", headers={"origin": "http://evil.test"})
+        async with asyncio.timeout(10):  # what is let in may read a stream without an end
+            response = await local.client.request(method, "/mcp", headers={"origin": "http://evil.test"})
         assert (response.status_code, response.json()["error"]["code"]) == (403, "forbidden"), method

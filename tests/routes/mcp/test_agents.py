@@ -17,11 +17,12 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from routes.mcp.tools import MOST_CHUNKS
 from tests.support.servers.app import make_settings, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-ALICE, BOB = "alice", "bob"
+ALICE, BOB, CAROL = "alice", "bob", "carol"
 LEAVE = "# Annual leave\n\nEvery employee has fifteen days of annual leave a year."
 QUESTION = "How many days of annual leave does an employee have?"
 HELLO = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
@@ -36,12 +37,18 @@ class Server:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    settings = make_settings(tmp_path_factory.mktemp("agents"), server={"api_keys": (ALICE, BOB)})
-    async with serving(settings) as url, _http(url, ALICE) as http:
-        added = (await http.post("/documents", files={"file": ("leave.md", LEAVE.encode())})).json()
+    settings = make_settings(tmp_path_factory.mktemp("agents"), server={"api_keys": (ALICE, BOB, CAROL)})
+    async with serving(settings) as url:
+        yield Server(url, await _added(url, ALICE, "leave.md", LEAVE))
+
+
+async def _added(url: str, key: str, name: str, text: str) -> str:
+    """The document's id, once it is read in."""
+    async with _http(url, key) as http:
+        added = (await http.post("/documents", files={"file": (name, text.encode())})).json()
         async with http.stream("GET", f"/jobs/{added['job_id']}/stream") as progress:  # to its end
             assert b'"done"' in await progress.aread()
-        yield Server(url, added["document"]["document_id"])
+    return str(added["document"]["document_id"])
 
 
 def _http(url: str, key: str) -> httpx.AsyncClient:
@@ -120,6 +127,20 @@ async def test_another_owner_sees_nothing_of_it(server: Server) -> None:
             ("ask", {"question": "Go on?", "session_id": answer["session_id"]}),
         ):
             assert (await bob.call_tool(name, arguments)).is_error, name
+
+
+async def test_a_long_document_is_read_to_its_end(server: Server) -> None:
+    """Discriminates: its first page of passages alone."""
+    clauses = [f"# Clause {number}\n\nParagraph {number} holds." for number in range(MOST_CHUNKS + 5)]
+    document_id = await _added(server.url, CAROL, "clauses.md", "\n\n".join(clauses))
+    async with over_http(server, CAROL) as carol:
+        outline = await result(carol, "read", document_id=document_id)
+        assert len(outline["outline"]) == MOST_CHUNKS
+        read = await carol.read_resource(f"wenmai://documents/{document_id}")
+    text = read.contents[0].text  # type: ignore[union-attr]
+    assert [line for line in text.splitlines() if line.startswith("Paragraph")] == [
+        clause.rpartition("\n")[2] for clause in clauses
+    ]
 
 
 @pytest.mark.parametrize(
