@@ -61,7 +61,8 @@ async def turn_of(app: App, turn_id: str) -> dict[str, Any]:
 
 @pytest.mark.slow("waits for the process that reads documents to start")
 async def test_an_answer_cites_only_what_the_question_is_limited_to(filled: Filled) -> None:
-    """Discriminates: filtering the citations alone; `filters` dropped between the route and the store."""
+    """Discriminates: filtering the citations alone; `filters` dropped between the route and the store; a
+    span of one day refused."""
     app, ids = filled.app, filled.ids
     assert await names(app) == {"old", "new", "bare"}
     assert await names(app, tags=["2024"]) == {"new"}
@@ -70,6 +71,7 @@ async def test_an_answer_cites_only_what_the_question_is_limited_to(filled: Fill
     assert await names(app, tags=["contract"], document_ids=[ids["bare"], ids["old"]]) == {"old"}
     assert await names(app, since="2024") == {"new"}
     assert await names(app, since="2023-05", until="2023-05") == {"old"}
+    assert await names(app, since="2023-05-01", until="2023-05-01") == {"old"}  # one day
     assert await names(app, until="2024") == {"old", "new"}
     assert await names(app, sources=["nowhere"]) == set()
     hits = (await search(app, QUESTION, filters={"tags": ["2024"]}))["candidates"]
