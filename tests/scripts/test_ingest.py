@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from core.knowledge import MAX_EXTERNAL_ID_CHARS
 from routes.wire.documents import Document, Job
 from scripts.commands.maintenance import invoke
-from scripts.ingest import ingest
+from scripts.ingest import external_id_of, ingest
 
 
 def example_of(model: type[BaseModel]) -> dict[str, Any]:
@@ -230,3 +231,11 @@ def test_one_option_removes_the_sample_with_the_operators_key(
 @pytest.mark.parametrize("arguments", [[], ["--remove-sample", "docs"]])
 def test_it_is_either_files_or_the_sample(arguments: list[str]) -> None:
     assert invoke(ingest, arguments) == 2
+
+
+def test_files_deep_in_one_folder_are_different_documents(tmp_path: Path) -> None:
+    """Discriminates: the beginning of a long path, which all of them have in common."""
+    folder = tmp_path.joinpath(*["folder" * 10] * 20)
+    ids = {external_id_of(folder / name) for name in ("one.md", "two.md")}
+    assert {len(each) for each in ids} == {MAX_EXTERNAL_ID_CHARS}
+    assert len(ids) == 2
