@@ -60,12 +60,16 @@ async def test_what_is_filtered_and_ordered_by_is_indexed(tmp_path: Path) -> Non
         assert params.is_tenant
 
 
-async def test_beside_a_collection_of_another_embedding_none_is_made(store: VectorStore) -> None:
-    """Discriminates: making some before the one that does not fit is looked at."""
-    await ensure(store, "large", 8)
-    for name in NAMES:
-        if name != "memories_t":
-            await store.delete_collection(name)
+@pytest.mark.parametrize(("name", "dimension"), [("large", 8), ("other", 4)])
+async def test_beside_a_collection_of_another_embedding_none_is_made(
+    store: VectorStore, name: str, dimension: int
+) -> None:
+    """Discriminates: making some before the one that does not fit is looked at; another model taken for the
+    same because its vectors have as many numbers."""
+    await ensure(store, name, dimension)
+    for collection in NAMES:
+        if collection != "memories_t":
+            await store.delete_collection(collection)
     with pytest.raises(StartRefusedError, match="memories_t"):
         await ensure(store)
     assert [name for name in NAMES if await store.collection_exists(name)] == ["memories_t"]
