@@ -22,11 +22,19 @@ from tests.browser.documents.panel import (
     upload_row,
     words,
 )
+from tests.browser.support.late import hold
 
 UPLOADS = "**/documents"
 NAME = "指南.md"
 STATE = f"{upload_row(NAME)} .document-state"
 ACCEPTED = {"document": document(status="ingesting"), "job_id": job("waiting")["job_id"], "existing": False}
+# All bytes are sent as soon as they are handed over: of a request that is held up nobody else tells the page.
+SENT_AT_ONCE = """window.XMLHttpRequest = class extends XMLHttpRequest {
+  send(body) {
+    super.send(body);
+    this.upload.dispatchEvent(new ProgressEvent("progress", { loaded: 9, total: 9 }));
+  }
+};"""
 # A page that finds no document looks again later, and would take the jobs made up here for others' jobs.
 OTHERS = [document("别的.md")]
 OUTAGE = {"error": {"code": "store_unavailable", "message": "The store does not answer.", "retryable": True}}
@@ -93,6 +101,24 @@ async def test_a_failed_upload_is_sent_again_from_its_row(page: Page, server_url
     await page.click(f"{upload_row(NAME)} [data-action=retry]")
     await page.wait_for_selector(row(NAME))
     assert await page.locator(".upload").count() == 0
+
+
+async def test_taking_back_a_file_that_was_there_before_deletes_nothing(page: Page, server_url: str) -> None:
+    """Discriminates: the document that the reply names deleted, whoever added it and when."""
+    deleted: list[str] = []
+    page.on("request", lambda request: deleted.append(request.url) if request.method == "DELETE" else None)
+    await lists(page, OTHERS)
+    await page.add_init_script(SENT_AT_ONCE)
+    await replying(page, "POST", UPLOADS, (200, {**ACCEPTED, "job_id": None, "existing": True}))
+    held = await hold(page, r"/documents$", method="POST", reaches=False)
+    await open_panel(page, server_url)
+    await choose(page, a_file(NAME, "x"))
+    await held.begun.acquire()
+    await page.click(f"{upload_row(NAME)}[data-state=checking] [data-action=cancel]")
+    held.let_go.set()
+    await page.wait_for_selector(f"{upload_row(NAME)}:not([data-state=cancelling])")
+    assert await page.get_attribute(upload_row(NAME), "data-state") == "same"
+    assert deleted == []
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
