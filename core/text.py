@@ -17,6 +17,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _MANY_NEWLINES = re.compile(r"\n{3,}")
 _IDEOGRAPHS = re.compile("[\u3400-\u9fff]+")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_'.-]*")
+_CODE = re.compile(r"[A-Za-z][A-Za-z_.-]*[0-9][A-Za-z0-9_.-]*")
 HELD_SHARE = 0.3  # ideographs for each Latin word
 _INVISIBLE = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e")
 _FENCE = re.compile(r"[ ]{0,3}(```+|~~~+)")
@@ -47,9 +48,10 @@ def preprocess_question(text: str) -> str:
 def is_mostly_chinese(text: str) -> bool:
     """True when a person reading Chinese wrote this: it has more CJK ideographs than Latin words.
 
-    Words, not letters: a question about RERANK_SCORE_THRESHOLD in Chinese is a Chinese question.
+    Words, not letters: a question about RERANK_SCORE_THRESHOLD in Chinese is a Chinese question. A code is of
+    no language.
     """
-    return _has_more_ideographs(text, 1.0)
+    return _has_more_ideographs(_CODE.sub(" ", text), 1.0)
 
 
 def holds_chinese(text: str) -> bool:

@@ -24,6 +24,7 @@ from core.text import Block, BlockKind, Line, blocks_of, lines_of, open_fence
 MOST_ROWS = 5
 LONGEST_CODE = 1_500  # characters that are quoted of a block
 LONGEST_UNIT = 600
+LONGEST_TITLE = 80
 LONGEST_BEGINNING = 1_000
 MOST_CANDIDATES = 1_000  # units and rows of all passages; beyond, a table's are as good as any
 CLEAR = 0.75  # of the question's words in the best unit
@@ -206,11 +207,7 @@ def _with_what_follows(text: str, part: str) -> str:
 
 def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
     units = units_of(text)
-    spoken = (
-        each
-        for each in units
-        if each.kind is not UnitKind.TEXT or not is_answerless(text, Span(each.start, each.end))
-    )
+    spoken = (each for each in units if not _says_nothing(text, each))
     for unit in [*spoken] or units:
         if unit.kind is UnitKind.TABLE and unit.rows:
             for row in unit.rows:
@@ -280,9 +277,25 @@ def nearest_part(query: Query, candidate: Candidate) -> str:
     return next((part for part in nearest if not _is_title(text, part)), "")
 
 
+def _says_nothing(text: str, unit: Unit) -> bool:
+    if unit.kind is UnitKind.TEXT and is_answerless(text, Span(unit.start, unit.end)):
+        return True
+    return _is_title(text, text[unit.start : unit.end].strip())
+
+
+_ENDS = (".", "。", "!", "！", "?", "？", ";", "；", ":", "：")
+_NUMBER = re.compile(r"\D{0,12}(\d+(?:\.\d+)*)")
+
+
 def _is_title(text: str, part: str) -> bool:
-    """A line right above an article."""
-    return "\n" not in part and _ARTICLE.match(text, text.find(part) + len(part) + 1) is not None
+    """A line that is no sentence, right above an article, or above one that its own number begins: 2 above
+    2.1."""
+    start = text.find(part) + len(part)
+    following = text[start : start + LONGEST_TITLE].lstrip()
+    if "\n" in part or len(part) > LONGEST_TITLE or part.endswith(_ENDS) or not _ARTICLE.match(following):
+        return False
+    own, below = _NUMBER.match(part), _NUMBER.match(following)
+    return not _ARTICLE.match(part) or bool(own and below and below[1].startswith(f"{own[1]}."))
 
 
 def _parts(text: str) -> list[str]:

@@ -305,6 +305,11 @@ _WHICH = re.compile(r"哪|什么|谁|有没有|\b(?:which|what|who|any)\b", re.I
 MOST_CARRIED = 3
 
 
+def points_back(part: str) -> bool:
+    """Whether it speaks of something as it, they or 它: words of its own say little then."""
+    return _IT.search(part) is not None
+
+
 def carried(question: str, last: str, answer: str) -> str:
     """The names (part numbers, rooms, codes) of the last answer that a question which leans on it is about.
 

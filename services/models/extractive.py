@@ -13,7 +13,7 @@ from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, pa
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Role
 from core.relevance.probability import SURE
-from core.relevance.query import Query, QueryForm, carried, joined_wordings, parts_of
+from core.relevance.query import Query, QueryForm, carried, joined_wordings, parts_of, points_back
 from core.relevance.sparse import SparseTerms
 from core.text import holds_chinese, is_mostly_chinese
 from services.models.lean import LeanLLM
@@ -148,9 +148,9 @@ Blocks = dict[tuple[int, str], str]
 
 def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str], chinese: bool) -> list[str]:
     """The quotes for each part of the question, each once, a passage's first under its heading; and which
-    part has none. Whatever words they have, the best passage in each language comes before them, those that
-    are about as probable as the best after them. Where no quote has most of the words, the parts that are
-    `nearest` by meaning are quoted, too."""
+    part has none, where words can say so. Whatever words they have, the best passage in each language comes
+    before them, those that are about as probable as the best after them. Where no quote has most of the
+    words, the parts that are `nearest` by meaning are quoted, too."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages])
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
     most = max((quote.covers for part in by_part.values() for quote in part), default=0.0)
@@ -172,17 +172,19 @@ def _by_words(
     by_part: Mapping[str, Sequence[Quote]], passages: Sequence[Passage], most: float, chinese: bool
 ) -> Blocks:
     blocks: Blocks = {}
+    missing: Blocks = {}
     for part, best in by_part.items():
         covers = max((quote.covers for quote in best), default=0.0)
         if len(by_part) > 1 and covers < min(MISSING, most):
-            blocks[-1, part] = _MISSING[chinese].format(part)
+            if not points_back(part) and all(_is_readable(each, chinese) for each in passages):
+                missing[-1, part] = _MISSING[chinese].format(part)
             continue
         for quote in best:
             is_first = all(at != quote.passage for at, _ in blocks)
             text = _block(quote.text, passages[quote.passage], titled=is_first)
             if not _stands_in(blocks, quote.passage, quote.text):
                 blocks[quote.passage, quote.text] = text
-    return blocks
+    return blocks | missing
 
 
 def _stands_in(blocks: Blocks, passage: int, text: str) -> bool:
@@ -202,5 +204,6 @@ def _parts(query: Query) -> list[str]:
 def _block(quote: str, passage: Passage, *, titled: bool) -> str:
     title = passage.heading.rpartition(" > ")[2].strip() if titled else ""
     lines = [f"> {line}".rstrip() for line in [f"**{title}**"] * bool(title) + quote.splitlines()]
-    mark = "\n\n" if lines[-1].endswith(("```", "~~~")) else " "
+    stands_apart = lines[-1].endswith(("```", "~~~", "|"))  # a mark would be code, or a cell too many
+    mark = "\n\n" if stands_apart else " "
     return "\n".join(lines) + f"{mark}[{passage.index}]"

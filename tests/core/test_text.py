@@ -44,5 +44,7 @@ def test_language_is_told_by_the_script() -> None:
     assert is_mostly_chinese("RERANK_SCORE_THRESHOLD 是什么意思?")
     assert not is_mostly_chinese("What does 父子链 mean?")
     assert is_mostly_chinese("父子链是什么?")
+    assert is_mostly_chinese("E26-2 呢")
+    assert not is_mostly_chinese("What about the 表 E26-2?")
     assert not is_mostly_chinese("What is a branch?")
     assert not is_mostly_chinese("123")

@@ -159,6 +159,14 @@ def test_the_part_that_is_nearest_by_its_vector_is_known_and_a_title_is_none() -
     assert nearest("Prose.", [[0.9, 0.0]]) == ""
 
 
+def test_a_title_above_articles_is_no_answer() -> None:
+    """Discriminates: a title quoted alone; an article, or a sentence above one, taken for a title."""
+    text = "Article 8. Moving away\n8.1 Whoever moves away may end the contract.\n8.2 Bring a proof."
+    assert quoted("moving away", text, "Nothing else.")[0].startswith("8.1")
+    assert quoted("sensors", "2.1 Sensors: 36 months\n2.2 Gateways: 60 months") == ["2.1 Sensors: 36 months"]
+    assert quoted("rooms in OA", "Rooms are booked in OA.\n2.1 Others are not.")[0].startswith("Rooms")
+
+
 def test_a_part_is_quoted_with_its_unit_or_what_follows_it() -> None:
     """Discriminates: an item without the line below it; a long list whole; a part of another text."""
     items = ["- Apply two days before.", "  With form RB-7.", *(f"- {n:50}" for n in range(20))]

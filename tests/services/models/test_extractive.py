@@ -98,6 +98,34 @@ def test_what_two_parts_of_a_question_choose_is_quoted_once() -> None:
     assert [text.count(row) for row in ("Model: X3; Price: 399", "Model: X3 Pro; Price: 599")] == [1, 1]
 
 
+POOL = "AQ-118 repairs the pool heating. Reaction time: 8 hours."
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "is_said"),
+    [
+        ("Who repairs the pool heating and what is the name of your dentist?", POOL, True),
+        ("Who repairs the pool heating and how quickly do they come?", POOL, False),
+        ("Who repairs the pool heating and what does the parking cost?", "停车每小时五元。" + POOL, False),
+    ],
+)
+def test_a_part_that_nothing_mentions_is_named_where_words_can_say_so(
+    question: str, text: str, is_said: bool
+) -> None:
+    """Discriminates: a part that says only what they do, and nothing of its own, said to be nowhere;
+    one that stands there in the other language."""
+    passage = f'<passage id="1" file="a.md" heading="" relevance="0.9">\n{text}\n</passage>'
+    said = answer(ReadBack(passage, question, ())).split("\n\n")
+    assert said[-1].startswith("Found nothing that mentions this: ") is is_said
+
+
+def test_a_mark_behind_a_table_stands_apart() -> None:
+    """Discriminates: a mark in the last row, a cell too many, which no reader is shown."""
+    table = "| 房间 | 价格 |\n|---|---|\n| 101 | 90 |"
+    passage = f'<passage id="1" file="a.md" heading="" relevance="0.2">\n{table}\n</passage>'
+    assert answer(ReadBack(passage, "How much is it?", ())).endswith("> | 101 | 90 |\n\n[1]")
+
+
 def test_a_part_that_is_nearest_by_meaning_is_quoted_whatever_words_it_has() -> None:
     """Discriminates: quotes by words alone; a part quoted beside an answer that words are clear about."""
     rules = "- Lockers: 140 on level 0.\n- Group rooms are booked in the app." + "\n- Nothing else." * 50
