@@ -269,6 +269,8 @@ class KnowledgeHandler:
         session_id = request.session_id or (stored.session_id if stored else str(uuid.uuid4()))
         parent = _parent(request, stored, command)
         with self._running.claim(session_id, request.owner, exclusive=parent == UNSET):
+            if command is None and self._pipeline.use_of(request) != "never":
+                self._pipeline.queries.begin(request.question, request.how.date)
             session = await self._session(request, session_id, stored)
             fingerprint, request = request.fingerprint, self._settled(request, session)
             models = self._models(request)
@@ -292,8 +294,6 @@ class KnowledgeHandler:
                 tool_calls=unfinished(stored),
                 images=tuple([each.image for each in request.images]),
             )
-            if command is None and self._pipeline.use_of(turn) != "never":
-                self._pipeline.queries.begin(request.question, request.how.date)
             recent, _ = await asyncio.gather(
                 self._recent(branch), self._store_begun(turn, session, request, is_retry=stored is not None)
             )
