@@ -269,6 +269,8 @@ class KnowledgeHandler:
         session_id = request.session_id or (stored.session_id if stored else str(uuid.uuid4()))
         parent = _parent(request, stored, command)
         with self._running.claim(session_id, request.owner, exclusive=parent == UNSET):
+            if command is None and self._pipeline.use_of(request) != "never":
+                self._pipeline.queries.begin(request.question, request.how.date)
             session = await self._session(request, session_id, stored)
             fingerprint, request = request.fingerprint, self._settled(request, session)
             models = self._models(request)
@@ -292,33 +294,24 @@ class KnowledgeHandler:
                 tool_calls=unfinished(stored),
                 images=tuple([each.image for each in request.images]),
             )
-            if command is None and self._pipeline.use_of(turn) != "never":
-                self._pipeline.queries.begin(request.question, request.how.date)
-            recent, _ = await asyncio.gather(
-                self._recent(branch), self._store_begun(turn, session, request, is_retry=stored is not None)
-            )
+            recent = await self._store_begun(turn, branch, session, request, is_retry=stored is not None)
             plan = TurnPlan(request, turn, branch, session, models, recent, command)
             run = TurnRun(self._pipeline, plan, self._server.disconnect_grace_s)
             run.stream.expect_reader()
             self._running.start(run)
         return run.stream
 
-    async def _recent(self, branch: Branch) -> list[Turn] | None:
-        """Read while the turn is stored; None: to be read again by its run, which can report what fails."""
-        try:
-            return await self._pipeline.conversations.get_recent_history(branch)
-        except StoreUnavailableError:
-            return None
-
     async def _store_begun(
-        self, turn: Turn, session: Session, request: TurnRequest, *, is_retry: bool
-    ) -> None:
-        """The turn with its images, and that its session goes on. Raises StoreUnavailableError."""
+        self, turn: Turn, branch: Branch, session: Session, request: TurnRequest, *, is_retry: bool
+    ) -> list[Turn] | None:
+        """The turn with its images, and that its session goes on. Returns the recent turns, read meanwhile;
+        None: to be read again by its run, which can report what fails. Raises StoreUnavailableError."""
         if request.images:
             await self._images.files.keep(turn.turn_id, request.images)
         if is_retry:  # what was summed up of its first run is no longer what it says
             await self._pipeline.summaries.forget(turn.session_id, turn.owner, [turn.turn_id])
-        failures = await asyncio.gather(  # their changes share a flush
+        recent, *failures = await asyncio.gather(  # the changes share a flush
+            self._pipeline.conversations.get_recent_history(branch),
             self._pipeline.conversations.add_conversation_turn(turn),
             self._sessions.touch(session, request.question, turn.turn_id),
             return_exceptions=True,
@@ -331,6 +324,9 @@ class KnowledgeHandler:
                 if failures[0] is None and isinstance(failure, StoreUnavailableError):
                     self._pipeline.conversations.keep_interrupted(turn)
                 raise failure
+        if isinstance(recent, BaseException) and not isinstance(recent, StoreUnavailableError):
+            raise recent
+        return None if isinstance(recent, BaseException) else recent
 
     async def _check_same_request(self, stored: Turn, request: TurnRequest, original: TurnRequest) -> None:
         """A turn id names one request for ever; somebody else's is answered as a conflict, not as a hint."""

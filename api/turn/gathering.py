@@ -13,7 +13,7 @@ from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, Judgement, PromptBuilder
 from api.turn.tools import LookedUp, ToolBox
 from core.conversation.sessions import Branch
-from core.conversation.turns import KnowledgeUse, Turn, TurnStage, TurnStatus, WarnCode
+from core.conversation.turns import KnowledgeUse, Turn, TurnRequest, TurnStage, TurnStatus, WarnCode
 from core.dates import day_asked
 from core.errors import WenmaiError
 from core.images import ONLY_IMAGE
@@ -81,14 +81,14 @@ class Pipeline:
         """Whose documents this owner may search: the own ones and the shared ones."""
         return (owner, self.shared_owner)
 
-    def use_of(self, turn: Turn) -> KnowledgeUse:
+    def use_of(self, asked: Turn | TurnRequest) -> KnowledgeUse:
         """Whether the documents are searched for it: as its request says, else as configured."""
-        if turn.images and turn.question in ONLY_IMAGE.values():
+        how = asked.how if isinstance(asked, TurnRequest) else asked.request
+        if asked.images and asked.question in ONLY_IMAGE.values():
             return "never"  # there are no words to search with
-        request = turn.request
-        if request is None or request.knowledge != "auto":
-            return request.knowledge if request else self.knowledge
-        return "never" if SEARCH_TOOL in request.tools else self.knowledge  # the model decides
+        if how is None or how.knowledge != "auto":
+            return how.knowledge if how else self.knowledge
+        return "never" if SEARCH_TOOL in how.tools else self.knowledge  # the model decides
 
     async def widened(self, candidates: Sequence[Candidate], owners: Sequence[str]) -> tuple[Candidate, ...]:
         """With the text that goes into the prompt. Raises StoreUnavailableError."""

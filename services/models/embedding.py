@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import ClassVar, NamedTuple, TypeVar
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -42,6 +43,9 @@ class PassageReading(NamedTuple):
 
     vector: Vector
     signs: str = ""
+
+
+_Asked = tuple[str, asyncio.Future[QuestionReading]]
 
 
 class BatchEmbedding(BaseEmbedding):
@@ -103,7 +107,7 @@ class EmbeddingService:
     @property
     def waiting(self) -> int:
         """Questions that no thread has taken yet."""
-        return sum(lane.waiting for lane in self._lanes)
+        return sum(len(lane.waiting) for lane in self._lanes)
 
     @property
     def reads_tokens(self) -> bool:
@@ -115,7 +119,11 @@ class EmbeddingService:
 
     async def read_queries(self, texts: Sequence[str]) -> list[QuestionReading]:
         """The same with their tokens. Raises EmbeddingUnavailableError."""
-        return list(await asyncio.gather(*(self._lane(text).ask(text) for text in texts)))
+        return list(await asyncio.gather(*map(self.begin_query, texts)))
+
+    def begin_query(self, text: str) -> asyncio.Future[QuestionReading]:
+        """The same of one text, which is read from now on. EmbeddingUnavailableError is its exception."""
+        return self._lane(text).ask(text)
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
         """Passage-side unit vectors, in the order of `texts`. Raises EmbeddingUnavailableError."""
@@ -126,9 +134,10 @@ class EmbeddingService:
     ) -> list[PassageReading]:
         """The same with the signs of their tokens, and with `parts` of each text, where the model shows
         tokens. Raises EmbeddingUnavailableError."""
+        loop = asyncio.get_running_loop()
         readings: list[PassageReading] = []
         for batch in passage_batches(texts):
-            readings += await _run(self._passages, self._read_passages, batch)
+            readings += await loop.run_in_executor(self._passages, _mapped, self._read_passages, batch)
         if not parts or not self.reads_tokens:
             return readings
         vectors = iter(await self.embed_passages([part for own in parts for part in own]))
@@ -167,64 +176,71 @@ class EmbeddingService:
 
 class _Questions:
     """Questions in the order they came, `batch` of them at a time on each of `threads` threads; each has its
-    vector as soon as its batch is done."""
+    vector as soon as its batch is done. A thread that is done takes the next by itself: the event loop may be
+    busy for as long as a question takes."""
 
     def __init__(self, read: Callable[[list[str]], list[QuestionReading]], threads: int, batch: int) -> None:
         self._read = read
-        self._threads = threads
         self._batch = batch
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed-query")
-        self._waiting: deque[tuple[str, asyncio.Future[QuestionReading]]] = deque()
-        self._workers: set[asyncio.Task[None]] = set()
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
+        self.waiting: deque[_Asked] = deque()
 
     def ask(self, text: str) -> asyncio.Future[QuestionReading]:
         """Cancelled before its turn comes, it costs nothing."""
-        future: asyncio.Future[QuestionReading] = asyncio.get_running_loop().create_future()
-        self._waiting.append((text, future))
-        self._workers = {worker for worker in self._workers if not worker.done()}
-        if len(self._workers) < self._threads:
-            self._workers.add(asyncio.create_task(self._work(), name="embedding"))
-        return future
+        loop = asyncio.get_running_loop()
+        reading: asyncio.Future[QuestionReading] = loop.create_future()
+        self.waiting.append((text, reading))
+        if self._batch == 1:
+            self._submit(loop)
+        else:  # together with what is asked in the same step
+            loop.call_soon(self._submit, loop)
+        return reading
 
     async def close(self) -> None:
-        for worker in self._workers:
-            worker.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
-        for _, future in self._waiting:
-            future.cancel()
+        for _, reading in list(self.waiting):
+            reading.cancel()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    async def _work(self) -> None:
-        while batch := self._next():
-            try:
-                readings = await _run(self._pool, self._read, [text for text, _ in batch])
-            except EmbeddingUnavailableError as error:
-                for _, future in batch:
-                    if not future.done():  # done: whoever asked has gone
-                        future.set_exception(error)
-                continue
-            for (_, future), reading in zip(batch, readings, strict=True):
-                if not future.done():
-                    future.set_result(reading)
+    def _submit(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            self._pool.submit(self._take, loop)
+        except RuntimeError as error:  # it is closed, or there are no more threads
+            _hand_out(self._next(), EmbeddingUnavailableError(f"No question is embedded: {error}."))
 
-    def _next(self) -> list[tuple[str, asyncio.Future[QuestionReading]]]:
-        batch: list[tuple[str, asyncio.Future[QuestionReading]]] = []
-        while self._waiting and len(batch) < self._batch:
-            asked = self._waiting.popleft()
-            if not asked[1].done():
-                batch.append(asked)
+    def _take(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In a thread of the pool: what waits, once for each that was asked, so that none is left."""
+        if not (batch := self._next()):
+            return
+        try:
+            outcome: list[QuestionReading] | Exception = _mapped(self._read, [text for text, _ in batch])
+        except Exception as error:  # noqa: BLE001 — a model's; whoever asked gets it
+            outcome = error
+        loop.call_soon_threadsafe(_hand_out, batch, outcome)
+
+    def _next(self) -> list[_Asked]:
+        batch: list[_Asked] = []
+        with suppress(IndexError):  # another thread has taken the last
+            while len(batch) < self._batch:
+                asked = self.waiting.popleft()
+                if not asked[1].done():
+                    batch.append(asked)
         return batch
 
 
-async def _run(
-    threads: ThreadPoolExecutor, embed: Callable[[list[str]], list[Reading]], texts: list[str]
-) -> list[Reading]:
+def _hand_out(batch: Sequence[_Asked], outcome: Sequence[QuestionReading] | Exception) -> None:
+    for at, (_, reading) in enumerate(batch):
+        if reading.done():
+            continue  # whoever asked has gone
+        if isinstance(outcome, Exception):
+            reading.set_exception(outcome)
+        else:
+            reading.set_result(outcome[at])
+
+
+def _mapped(embed: Callable[[list[str]], list[Reading]], texts: list[str]) -> list[Reading]:
+    """What it returns; what the model raises as an EmbeddingUnavailableError."""
     try:
-        return await asyncio.get_running_loop().run_in_executor(threads, embed, texts)
+        return embed(texts)
     except EmbeddingUnavailableError:
         raise
     except (OSError, RuntimeError, ValueError) as error:

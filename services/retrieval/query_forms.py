@@ -9,6 +9,7 @@ import re
 from array import array
 from collections.abc import Callable, Sequence
 from datetime import date
+from functools import partial
 
 import numpy as np
 import structlog
@@ -33,7 +34,7 @@ from core.relevance.sparse import encode_query
 from core.relevance.tokens import QuestionTokens
 from core.text import Language, is_mostly_chinese
 from services.llm_service import ModelEntry
-from services.models.embedding import EmbeddingService
+from services.models.embedding import EmbeddingService, QuestionReading
 
 log = structlog.get_logger()
 
@@ -55,7 +56,7 @@ class QueryBuilder:
         # by a hash: what a question said is forgotten when its turn is
         self._vectors: LRUCache[bytes, Vector] = LRUCache(KEPT_BYTES, getsizeof=lambda vector: vector.nbytes)
         self._tokens: LRUCache[bytes, QuestionTokens | None] = LRUCache(KEPT_BYTES, getsizeof=_size_of)
-        self._begun: dict[bytes, asyncio.Task[None]] = {}
+        self._begun: dict[bytes, asyncio.Future[QuestionReading]] = {}
 
     def begin(self, question: str, date: str = "") -> None:
         """The question itself is embedded beside what its turn does before `build`, which waits for it and
@@ -63,16 +64,14 @@ class QueryBuilder:
         part = embedded_part(self._dated(question, day_asked(date, self._today())))
         key = _key(part)
         if key not in self._begun and not (key in self._vectors and key in self._tokens):
-            self._begun[key] = asyncio.create_task(self._read_early(key, part))
+            self._begun[key] = self._embedding.begin_query(part)
+            self._begun[key].add_done_callback(partial(self._keep, key))
 
-    async def _read_early(self, key: bytes, part: str) -> None:
-        try:
-            (reading,) = await self._embedding.read_queries([part])
-            self._vectors[key], self._tokens[key] = np.asarray(reading.vector, np.float32), reading.tokens
-        except WenmaiError as error:
-            log.debug("question_not_read_early", error=type(error).__name__)
-        finally:
-            del self._begun[key]
+    def _keep(self, key: bytes, begun: asyncio.Future[QuestionReading]) -> None:
+        del self._begun[key]
+        if not begun.cancelled() and not begun.exception():
+            vector, self._tokens[key] = begun.result()
+            self._vectors[key] = np.asarray(vector, np.float32)
 
     async def build(
         self, question: str, previous_questions: Sequence[str], *, last_answer: str = "", date: str = ""
@@ -92,6 +91,7 @@ class QueryBuilder:
         ]
         texts = [text for text, _ in wordings]
         leans = follow_up_weight(question) > 0
+        words = [encode_query(text) for text in texts]  # while what was begun is read
         if len(texts) < 3 or leans:
             vectors, tokens = await self._embedded(texts, texts[:2][-1] if leans else texts[0])
         else:
@@ -99,8 +99,8 @@ class QueryBuilder:
             (own, *kept), tokens = await self._embedded([texts[0], *earlier], texts[0])
             vectors = [own, *joined_vectors(own, kept)]
         forms = tuple(
-            QueryForm(text, array("f", vector.astype(np.float32).tobytes()), encode_query(text), weight)
-            for (text, weight), vector in zip(wordings, vectors, strict=True)
+            QueryForm(text, array("f", vector.astype(np.float32).tobytes()), terms, weight)
+            for (text, weight), vector, terms in zip(wordings, vectors, words, strict=True)
         )
         dates = _dates(question, before, asked_on)
         asked = date or asked_on.isoformat()
@@ -109,14 +109,17 @@ class QueryBuilder:
     async def _embedded(self, texts: Sequence[str], read: str) -> tuple[list[Vector], QuestionTokens | None]:
         """The vectors, and the tokens of `read`, which is one of the texts."""
         parts = {_key(part): part for part in map(embedded_part, texts)}
-        if begun := {self._begun[key] for key in parts if key in self._begun}:
-            await asyncio.wait(begun)
         read_key = _key(embedded_part(read))
         vectors = {key: self._vectors[key] for key in parts if key in self._vectors}
         tokens = {key: self._tokens[key] for key in (read_key,) if key in self._tokens}
         missing = [key for key in parts if key not in vectors or (key == read_key and not tokens)]
-        made = await self._embedding.read_queries([parts[key] for key in missing])
-        readings = dict(zip(missing, made, strict=True))
+        begun = {key: self._begun[key] for key in missing if key in self._begun}
+        asked = {key: begun.get(key) or self._embedding.begin_query(parts[key]) for key in missing}
+        if asked:
+            await asyncio.wait(asked.values())  # none is cancelled with this turn: another may wait for it
+        failed = [key for key, each in asked.items() if each.cancelled() or each.exception()]
+        asked |= {key: self._embedding.begin_query(parts[key]) for key in failed if key in begun}
+        readings = {key: await each for key, each in asked.items()}
         vectors |= {key: np.asarray(each.vector, np.float32) for key, each in readings.items()}
         tokens |= {key: readings[key].tokens for key in (read_key,) if key in readings}
         self._vectors.update(vectors)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
+
+import pytest
+
 from api.turn.stream import DoneEvent, SessionEvent, StatusEvent
-from core.conversation.turns import TurnRequest
+from core.conversation.turns import AskedWith, TurnRequest
+from core.errors import UnknownSessionError
 from core.prompt.messages import Part, PromptTexts
 from tests.support.servers.app import App
 
@@ -23,3 +28,15 @@ async def test_build_context_messages_keeps_the_order(app: App) -> None:
         (Part.SYSTEM, "system"),
         (Part.QUESTION, "now?"),
     ]
+
+
+async def test_a_question_is_embedded_while_its_session_is_looked_up(app: App) -> None:
+    """Discriminates: one after the other; a question that is embedded though it is not to be searched for."""
+    queries = app.container.chat._pipeline.queries
+    for how, begun in ((AskedWith(knowledge="never"), False), (AskedWith(), True)):
+        request = TurnRequest(
+            "What is this?", "local", session_id=str(uuid.uuid4()), begins_session=False, how=how
+        )
+        with pytest.raises(UnknownSessionError):
+            await app.container.chat.begin_turn(request)
+        assert bool(queries._begun or queries._vectors) is begun

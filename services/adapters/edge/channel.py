@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from msgspec.msgpack import Decoder
 
@@ -27,7 +27,7 @@ from services.store.spawn import spawn
 
 _START_TIMEOUT_S = 120
 _END_TIMEOUT_S = 30
-_BUFFER_BYTES = 1 << 20
+_ENDED = "the store process ended before it answered"
 _CRASHES = frozenset(
     {-signal.SIGBUS, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGILL, wire.ENDED_BY_READING}
 )
@@ -44,19 +44,21 @@ _ERRORS: dict[wire.Verdict, type[WenmaiError]] = {
 }
 
 
-class EdgeChannel:
-    """One store process. Requests of many tasks share its pipe; replies come in the order of the requests."""
+class EdgeChannel(asyncio.Protocol):
+    """One store process. Requests of many tasks share its pipe; replies come in the order of the requests.
+    They wake who asked as they come: a task that reads them would cost another round of the loop."""
 
-    def __init__(
-        self, process: Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    _transport: asyncio.WriteTransport
+
+    def __init__(self, process: Popen[bytes]) -> None:
         self.pid = process.pid
         self._process = process
-        self._reader = reader
-        self._writer = writer
+        self._received = bytearray()
         self._waiting: deque[asyncio.Future[bytes]] = deque()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
         self._ended = False
-        self._replies = asyncio.create_task(self._take_replies(), name="store-replies")
+        self._greeting = self._reply()
 
     @property
     def ended(self) -> bool:
@@ -74,7 +76,7 @@ class EdgeChannel:
         Raises the domain error of the reply's verdict, or StoreUnavailableError when the process dies.
         """
         reply = self._send(request)
-        await self._drain()
+        await self._has_room.wait()
         return await reply
 
     def _send(self, request: wire.Request) -> asyncio.Future[bytes]:
@@ -84,32 +86,55 @@ class EdgeChannel:
         body = wire.encode(request)
         if len(body) > wire.MAX_BODY_BYTES:
             raise StoreRequestError(f"a request of {len(body)} bytes is too large")
-        reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting.append(reply)
-        self._writer.write(wire.frame(body))
+        reply = self._reply()
+        self._transport.write(wire.frame(body))
         return reply
 
-    async def _drain(self) -> None:
-        with suppress(ConnectionError):  # the reply, which is awaited next, shows it
-            await self._writer.drain()
+    def _reply(self) -> asyncio.Future[bytes]:
+        reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting.append(reply)
+        return reply
 
-    async def _take_replies(self) -> None:
+    async def greeted(self, folder: Path) -> None:
+        """An empty frame comes once all shards are open. Raises as `open_channel` does."""
         try:
-            while True:
-                verdict, body = await read_frame(self._reader)
-                _settle(self._waiting.popleft(), verdict, body)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the process has closed its end, or died
-        finally:
-            self._end()
+            await asyncio.wait_for(self._greeting, _START_TIMEOUT_S)
+        except StoreUnavailableError as error:
+            if str(error) != _ENDED:
+                raise
+            raise StartRefusedError(f"the store process of {folder} ended while it was starting") from None
+        except TimeoutError:
+            sentence = f"the store in {folder} was not open after {_START_TIMEOUT_S} s"
+            raise StartRefusedError(sentence) from None
 
-    def _end(self) -> None:
-        self._ended = True
-        self._writer.close()
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.WriteTransport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while (frame := wire.take_frame(self._received)) is not None:
+            reply, (verdict, body) = self._waiting.popleft(), frame
+            if reply.done():
+                continue  # its caller was cancelled
+            if verdict is wire.Verdict.OK:
+                reply.set_result(body)
+            else:
+                reply.set_exception(_ERRORS[verdict](body.decode(errors="replace")))
+
+    def pause_writing(self) -> None:
+        self._has_room.clear()
+
+    def resume_writing(self) -> None:
+        self._has_room.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended = True  # the process has closed its end, or died, or is being closed
+        self._transport.close()
+        self._has_room.set()  # their replies show it
         while self._waiting:
             reply = self._waiting.popleft()
             if not reply.done():
-                reply.set_exception(StoreUnavailableError("the store process ended before it answered"))
+                reply.set_exception(StoreUnavailableError(_ENDED))
 
     def kill(self) -> None:
         """It ends without closing anything; `close` is still to be called."""
@@ -118,28 +143,8 @@ class EdgeChannel:
     async def close(self) -> None:
         """Answers under way are waited for; then the process sees the end, closes its shards and exits."""
         await asyncio.gather(*self._waiting, return_exceptions=True)
-        self._replies.cancel()
-        await asyncio.gather(self._replies, return_exceptions=True)
-        self._end()  # a task cancelled before its first step has cleaned up nothing
+        self.connection_lost(None)
         await end_process(self._process)
-
-
-def _settle(reply: asyncio.Future[bytes], verdict: wire.Verdict, body: bytes) -> None:
-    if reply.done():
-        return  # its caller was cancelled
-    if verdict is wire.Verdict.OK:
-        reply.set_result(body)
-    else:
-        reply.set_exception(_error(verdict, body))
-
-
-def _error(verdict: wire.Verdict, sentence: bytes) -> WenmaiError:
-    return _ERRORS[verdict](sentence.decode(errors="replace"))
-
-
-async def read_frame(reader: asyncio.StreamReader) -> tuple[wire.Verdict, bytes]:
-    size, verdict = wire.HEADER.unpack(await reader.readexactly(wire.HEADER.size))
-    return wire.Verdict(verdict), await reader.readexactly(size)
 
 
 async def open_channel(folder: Path, *flags: str) -> EdgeChannel:
@@ -153,32 +158,21 @@ async def open_channel(folder: Path, *flags: str) -> EdgeChannel:
     except OSError as error:
         raise StoreUnavailableError(f"the store process cannot be started: {error}") from error
     process = spawned.process
+    loop, channel = asyncio.get_running_loop(), EdgeChannel(process)
     try:
-        reader, writer = await asyncio.open_unix_connection(sock=spawned.connection, limit=_BUFFER_BYTES)
-        try:
-            await _greeting(folder, reader)
-        except BaseException:
-            writer.close()
-            raise
+        await loop.create_unix_connection(lambda: channel, sock=spawned.connection)
     except BaseException:
-        spawned.connection.close()  # where no stream has it yet
+        spawned.connection.close()
         await end_process(process)
+        raise
+    try:
+        await channel.greeted(folder)
+    except BaseException:
+        await channel.close()
         if process.returncode in _CRASHES and wire.PROBING_FLAG not in flags:
             return await open_channel(folder, *flags, wire.PROBING_FLAG)
         raise
-    return EdgeChannel(process, reader, writer)
-
-
-async def _greeting(folder: Path, reader: asyncio.StreamReader) -> None:
-    """An empty frame, once all shards are open."""
-    try:
-        verdict, body = await asyncio.wait_for(read_frame(reader), _START_TIMEOUT_S)
-    except (asyncio.IncompleteReadError, ConnectionError):
-        raise StartRefusedError(f"the store process of {folder} ended while it was starting") from None
-    except TimeoutError:
-        raise StartRefusedError(f"the store in {folder} was not open after {_START_TIMEOUT_S} s") from None
-    if verdict is not wire.Verdict.OK:
-        raise _error(verdict, body)
+    return channel
 
 
 async def end_process(process: Popen[bytes]) -> None:

@@ -178,8 +178,8 @@ def _serve(connection: socket.socket, shards: Shards) -> None:
     pending = bytearray()
     waiting: list[Noted | bytes] = []
     while _receive(connection, pending, shards):
-        while (body := _take_frame(pending)) is not None:
-            _take(connection, shards, waiting, decoder, body)
+        while (frame := wire.take_frame(pending)) is not None:
+            _take(connection, shards, waiting, decoder, frame[1])
         _make_waiting(connection, shards, waiting)
 
 
@@ -287,28 +287,12 @@ def _flush(shards: Shards) -> None:
         print(f"store: flushing failed: {error}", file=sys.stderr)  # noqa: T201
 
 
-def _take_frame(pending: bytearray) -> bytes | None:
-    """Remove and return the first frame's body, None while it is not there in full."""
-    if len(pending) < wire.HEADER.size:
-        return None
-    size, _ = wire.HEADER.unpack_from(pending)
-    end = wire.HEADER.size + size
-    if len(pending) < end:
-        return None
-    body = bytes(pending[wire.HEADER.size : end])
-    del pending[:end]
-    return body
-
-
 def _send(connection: socket.socket, body: bytes, verdict: wire.Verdict = wire.Verdict.OK) -> None:
     connection.sendall(wire.frame(body, verdict))
 
 
 if __name__ == "__main__":
     flags = sys.argv[3:]
-    chosen = {
-        "copies": wire.COPIES_FLAG in flags,
-        "unflushed": UNFLUSHED_FLAG in flags,
-        "probing": wire.PROBING_FLAG in flags,
-    }
+    known = {"copies": wire.COPIES_FLAG, "unflushed": UNFLUSHED_FLAG, "probing": wire.PROBING_FLAG}
+    chosen = {name: flag in flags for name, flag in known.items()}
     sys.exit(main(Path(sys.argv[1]).absolute(), int(sys.argv[2]), **chosen))

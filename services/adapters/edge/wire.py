@@ -400,6 +400,18 @@ def frame(body: bytes, verdict: Verdict = Verdict.OK) -> bytes:
     return HEADER.pack(len(body), verdict) + body
 
 
+def take_frame(received: bytearray) -> tuple[Verdict, bytes] | None:
+    """Remove and return the first frame, None while it is not there in full."""
+    if len(received) < HEADER.size:
+        return None
+    size, verdict = HEADER.unpack_from(received)
+    if len(received) < (end := HEADER.size + size):
+        return None
+    body = bytes(memoryview(received)[HEADER.size : end])
+    del received[:end]
+    return Verdict(verdict), body
+
+
 # ---- the disk -----------------------------------------------------------------------------------
 
 RESERVE_BYTES = 64 << 20

@@ -6,13 +6,13 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import pytest
 
 from core.prompt.budget import estimate_tokens
 from services.models.embedding import LONG_QUERY_TOKENS, BatchEmbedding, EmbeddingService, Vector
-from tests.support.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S, wait_until
 
 LONG = "the fee of the plan " * LONG_QUERY_TOKENS
 
@@ -33,6 +33,13 @@ class HeldEmbedding(BatchEmbedding):
 
     def _get_text_embeddings(self, texts: list[str]) -> list[Vector]:
         return self.get_query_embeddings(texts)
+
+
+class Unreadable(str):
+    __slots__ = ()
+
+    def startswith(self, *_: object) -> bool:
+        raise TypeError("unreadable")
 
 
 class BatchesOnly(HeldEmbedding):
@@ -66,6 +73,28 @@ async def test_a_long_question_and_a_passage_delay_no_other(
     model.gate.set()
     assert await asyncio.gather(*long) == [[[float(len(LONG))]]] * 20
     assert await passage == [[12.0]]
+
+
+async def test_a_thread_goes_on_while_the_event_loop_is_busy(
+    embedding: EmbeddingService, model: HeldEmbedding
+) -> None:
+    """Discriminates: a next question that the loop hands to the thread; at a hundred streams that takes as
+    long as the question."""
+    asked = [embedding.begin_query(f"{number}") for number in range(20)]
+    wait_until(lambda: len(model.calls) == len(asked))  # the loop has no turn meanwhile
+    assert embedding.waiting == 0
+    assert [(await each).vector for each in asked] == [[1.0]] * 10 + [[2.0]] * 10
+
+
+async def test_a_model_that_fails_in_any_way_fails_its_own_question_alone(
+    embedding: EmbeddingService, model: HeldEmbedding
+) -> None:
+    """Discriminates: a question that waits for ever; a thread that ends with it."""
+    model.gate.set()
+    with pytest.raises(TypeError):
+        async with asyncio.timeout(LIMIT_S):
+            await embedding.embed_queries([cast(str, Unreadable("?"))])
+    assert await embedding.embed_queries(["fee?"]) == [[4.0]]
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core has one thread for questions")

@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from datetime import date
 
@@ -20,6 +21,7 @@ from core.relevance.query import (
 from services.models.embedding import EmbeddingService
 from services.retrieval.query_forms import MAX_PREVIOUS, QueryBuilder
 from tests.support.models.hashing_embedding import HashingEmbedding, TokenHashing
+from tests.support.waiting import until
 
 TODAY = date(2026, 6, 15)
 
@@ -211,6 +213,30 @@ async def test_a_question_that_was_begun_early_is_embedded_once(
     assert model.calls == [1]
     apart = await builder.build("Another question?", [])
     assert query.forms[0].dense != apart.forms[0].dense
+
+
+async def test_a_joined_form_does_not_wait_for_the_question_that_was_begun() -> None:
+    """Discriminates: one text after the other, while other cores have nothing to do."""
+
+    class Held(HashingEmbedding):
+        def _get_query_embedding(self, query: str) -> list[float]:
+            assert released.wait(10)
+            return super()._get_query_embedding(query)
+
+    released = threading.Event()
+    service = EmbeddingService(Held(), "hashing", 8)
+    builder = QueryBuilder(service, lambda: TODAY)
+    builder.begin("它的费用呢？")
+    building = asyncio.create_task(builder.build("它的费用呢？", ["专业版支持多人协作编辑吗？"]))
+    try:
+        await until(lambda: service.waiting > 0)
+        assert not building.done()
+    finally:
+        released.set()
+    query = await building
+    apart = await QueryBuilder(service, lambda: TODAY).build("它的费用呢？", query.previous)
+    assert query == apart
+    await service.close()
 
 
 async def test_one_that_fails_early_is_tried_again_and_then_reported() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import stat
 import subprocess
@@ -27,7 +28,7 @@ from services.adapters.edge.journal import Journal
 from services.adapters.edge.shards import Shards
 from services.store.dialect import StoreRequestError, UnsupportedByStoreError
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing
-from tests.support.waiting import until
+from tests.support.waiting import LIMIT_S, until
 
 ROOT = Path(__file__).parents[4]
 
@@ -93,6 +94,36 @@ async def test_requests_under_way_fail_as_unavailable_when_the_process_dies(clie
     assert [type(outcome) for outcome in outcomes] == [StoreUnavailableError] * 5
     counts = await asyncio.gather(*(client.count(COLLECTION) for _ in range(5)))
     assert [count.count for count in counts] == [0] * 5
+
+
+def wait_for_bytes(client: EdgeClient) -> None:
+    """Until a reply has come, while the event loop has no turn."""
+    received = client._channel._transport.get_extra_info("socket")
+    assert select.select([received.fileno()], [], [], LIMIT_S)[0]
+
+
+async def test_who_asked_goes_on_in_the_round_after_a_reply_came(client: EdgeClient) -> None:
+    """Discriminates: a task that reads the replies; under load each round of the loop takes milliseconds."""
+    asked = asyncio.create_task(client.count(COLLECTION))
+    await asyncio.sleep(0)  # it is sent
+    wait_for_bytes(client)
+    for _ in range(3):  # it is received, it wakes who asked, and is answered
+        await asyncio.sleep(0)
+    assert asked.done()
+
+
+def test_frames_are_taken_whole_however_they_come() -> None:
+    """Discriminates: a frame that is taken before its end has come, or with the beginning of the next."""
+    received, taken = bytearray(), []
+    for byte in wire.frame(b"abc") + wire.frame(b"", wire.Verdict.REFUSED) + wire.frame(b"de"):
+        received.append(byte)
+        if frame := wire.take_frame(received):
+            taken.append(frame)
+    assert taken == [(wire.Verdict.OK, b"abc"), (wire.Verdict.REFUSED, b""), (wire.Verdict.OK, b"de")]
+    received += wire.frame(b"f") + wire.frame(b"g")
+    assert [wire.take_frame(received) for _ in range(3)] == [
+        (wire.Verdict.OK, b"f"), (wire.Verdict.OK, b"g"), None,
+    ]  # fmt: skip
 
 
 async def test_a_killed_server_leaves_its_acknowledged_writes_to_the_next_one(tmp_path: Path) -> None:
