@@ -16,7 +16,7 @@ import numpy as np
 from core.citing.passages import AskedFor, Span, is_answerless, key_spans, presence
 from core.knowledge import Candidate, Chunk
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
-from core.relevance.query import Query
+from core.relevance.query import Query, identifiers
 from core.relevance.sparse import question_terms
 from core.relevance.tokens import parts_in
 from core.text import Block, BlockKind, Line, blocks_of, lines_of, open_fence
@@ -37,6 +37,7 @@ MOST_QUOTES = 4
 # A follow-up's words are partly those of the question before: they count for less, and its order for more,
 # since the search knew what both mean.
 EARLIER, EARLIER_COST_OF_RANK = 0.5, 0.2
+ALIKE = 2  # characters that two part numbers begin with
 MOST_UNITS = 400  # of one text
 
 
@@ -103,8 +104,9 @@ class Quotables:
         self._candidates = list(islice(every, MOST_CANDIDATES))
 
     def quotes(self, query: Query, asked: str) -> list[Quote]:
-        """The best for `asked`, best first; more of them where none has most of its words. A short passage of
-        which several units are among them is quoted whole.
+        """The best for `asked`, best first; more of them where none has most of its words, but none of a part
+        number like the one that is named. A short passage of which several units are among them is quoted
+        whole.
 
         Where none has words of the question, as in another language, the first passage as far as it is short.
         """
@@ -112,6 +114,7 @@ class Quotables:
         if max(known.shares, default=0.0) < LITTLE:
             return [Quote(0, beginning(text, LONGEST_BEGINNING), 0.0) for _, text in self._passages[:1]]
         chosen = self._chosen(known, AskedFor.of(asked))
+        chosen = self._of_those_named(chosen, {*identifiers(query.question if query.meant else asked)})
         places = {(self._candidates[at].passage, self._candidates[at].unit.start) for at in chosen}
         units = Counter(passage for passage, _ in places)
         written: dict[tuple[int, int], Quote] = {}
@@ -147,6 +150,12 @@ class Quotables:
         best = known.shares[order[0]]
         least = best * (LEAST_IF_CLEAR if best >= CLEAR else LEAST)
         return [at for at in order[:MOST_QUOTES] if known.shares[at] >= least]
+
+    def _of_those_named(self, chosen: Sequence[int], names: set[str]) -> list[int]:
+        each = [self._candidates[at] for at in chosen]
+        own = [{*identifiers(f"{self._passages[one.passage][0]} {one.says}")} for one in each]
+        some = any(codes & names for codes in own)
+        return [at for at, codes in zip(chosen, own, strict=True) if not (some and _is_other(codes, names))]
 
     def _asked(self, asked: str, question: str) -> _Asked:
         """The heading's words count for every unit below it."""
@@ -194,6 +203,11 @@ class Quotables:
         if len(shown) > MOST_ROWS:
             lines.append(f"- … +{len(shown) - MOST_ROWS}")
         return "\n".join(lines)
+
+
+def _is_other(own: set[str], names: set[str]) -> bool:
+    """DP-310 beside DP-315, which is meant."""
+    return not own & names and any(each[:ALIKE] == name[:ALIKE] for each in own for name in names)
 
 
 def _with_what_follows(text: str, part: str) -> str:

@@ -69,7 +69,11 @@ class QueryBuilder:
 
     def _keep(self, key: bytes, begun: asyncio.Future[QuestionReading]) -> None:
         del self._begun[key]
-        if not begun.cancelled() and not begun.exception():
+        if begun.cancelled():
+            return
+        if error := begun.exception():
+            log.debug("question_not_read_early", error=type(error).__name__)
+        else:
             vector, self._tokens[key] = begun.result()
             self._vectors[key] = np.asarray(vector, np.float32)
 

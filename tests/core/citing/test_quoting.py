@@ -82,6 +82,13 @@ def test_without_a_word_of_the_question_the_first_passage_is_quoted_as_far_as_it
     assert quoted("how many hours a day", "命令：\n```bash\nls")[0].endswith("\n```")
 
 
+def test_of_rows_that_differ_by_a_code_only_those_that_are_named_are_quoted() -> None:
+    """Discriminates: the row of AX-221 beside that of AX-220, for letters they share; nothing of AX-999."""
+    row = "- 型号: AX-220; 名称: 泵; 价格（元）: 300"
+    assert quoted("AX-220 泵 价格", PRICES) == [row]
+    assert "AX-221" in quoted("AX-999 泵 价格", PRICES)[0]
+
+
 def test_rows_of_two_things_that_are_compared_stand_in_one_table() -> None:
     """Discriminates: one row of two, or two tables of one row."""
     assert quoted("AX-220 and BX-1", PRICES) == [
