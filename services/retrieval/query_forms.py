@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
 
@@ -38,6 +38,8 @@ from services.models.embedding import EmbeddingService, QuestionReading
 
 log = structlog.get_logger()
 
+Reading = asyncio.Future[QuestionReading]
+
 MAX_PREVIOUS = 5
 KEPT_BYTES = 4_000_000  # of vectors of questions: 2,600 of the bundled model's; and of tokens: of some 170
 SMALLEST_BYTES = 1_000  # what is kept of a question without tokens counts as
@@ -56,7 +58,7 @@ class QueryBuilder:
         # by a hash: what a question said is forgotten when its turn is
         self._vectors: LRUCache[bytes, Vector] = LRUCache(KEPT_BYTES, getsizeof=lambda vector: vector.nbytes)
         self._tokens: LRUCache[bytes, QuestionTokens | None] = LRUCache(KEPT_BYTES, getsizeof=_size_of)
-        self._begun: dict[bytes, asyncio.Future[QuestionReading]] = {}
+        self._begun: dict[bytes, Reading] = {}
 
     def begin(self, question: str, date: str = "") -> None:
         """The question itself is embedded beside what its turn does before `build`, which waits for it and
@@ -67,7 +69,7 @@ class QueryBuilder:
             self._begun[key] = self._embedding.begin_query(part)
             self._begun[key].add_done_callback(partial(self._keep, key))
 
-    def _keep(self, key: bytes, begun: asyncio.Future[QuestionReading]) -> None:
+    def _keep(self, key: bytes, begun: Reading) -> None:
         del self._begun[key]
         if begun.cancelled():
             return
@@ -120,7 +122,7 @@ class QueryBuilder:
         begun = {key: self._begun[key] for key in missing if key in self._begun}
         asked = {key: begun.get(key) or self._embedding.begin_query(parts[key]) for key in missing}
         if asked:
-            await asyncio.wait(asked.values())  # none is cancelled with this turn: another may wait for it
+            await self._wait(asked, begun)
         failed = [key for key, each in asked.items() if each.cancelled() or each.exception()]
         asked |= {key: self._embedding.begin_query(parts[key]) for key in failed if key in begun}
         readings = {key: await each for key, each in asked.items()}
@@ -129,6 +131,16 @@ class QueryBuilder:
         self._vectors.update(vectors)
         self._tokens.update(tokens)
         return [vectors[_key(embedded_part(text))] for text in texts], tokens[read_key]
+
+    @staticmethod
+    async def _wait(asked: Mapping[bytes, Reading], begun: Mapping[bytes, Reading]) -> None:
+        """Cancelled, what was begun goes on: another turn may wait for it."""
+        try:
+            await asyncio.wait(asked.values())
+        except asyncio.CancelledError:
+            for key in asked.keys() - begun.keys():
+                asked[key].cancel()
+            raise
 
     def _dated(self, text: str, asked_on: date) -> str:
         return " ".join([*self._years(text, asked_on), text])

@@ -215,6 +215,32 @@ async def test_a_question_that_was_begun_early_is_embedded_once(
     assert query.forms[0].dense != apart.forms[0].dense
 
 
+async def test_a_turn_that_was_stopped_leaves_nothing_to_embed() -> None:
+    """Discriminates: forms that nobody waits for any more, embedded before those of others."""
+
+    class Held(HashingEmbedding):
+        def _get_query_embedding(self, query: str) -> list[float]:
+            read.append(query)
+            assert released.wait(10)
+            return super()._get_query_embedding(query)
+
+    read: list[str] = []
+    released = threading.Event()
+    service = EmbeddingService(Held(), "hashing", 8)
+    builder = QueryBuilder(service, lambda: TODAY)
+    first = asyncio.create_task(builder.build("What does the pass cost?", []))
+    await until(lambda: len(read) == 1)
+    stopped = asyncio.create_task(builder.build("How long is the library open?", []))
+    await until(lambda: service.waiting == 1)
+    stopped.cancel()
+    await asyncio.wait([stopped])
+    released.set()
+    await first
+    await builder.build("Where is the desk?", [])
+    assert read == ["What does the pass cost?", "Where is the desk?"]
+    await service.close()
+
+
 async def test_a_joined_form_does_not_wait_for_the_question_that_was_begun() -> None:
     """Discriminates: one text after the other, while other cores have nothing to do."""
 
