@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from itertools import chain
 
 from llama_index.core.base.llms.types import LLMMetadata
 
@@ -143,7 +144,7 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
 
 
 Blocks = dict[tuple[int, str], str]
-"""Of the answer, in its order: by number of passage (-1: of none) and what is quoted."""
+"""Of the answer, in its order: by number of passage and what is quoted."""
 
 
 def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str], chinese: bool) -> list[str]:
@@ -153,8 +154,9 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
     words, the parts that are `nearest` by meaning are quoted, too."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages])
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
-    most = max((quote.covers for part in by_part.values() for quote in part), default=0.0)
-    blocks = _by_words(by_part, passages, most, chinese)
+    most = max(map(_covered, by_part.values()))
+    blank = [part for part, best in by_part.items() if _covered(best) < min(MISSING, most)]
+    blocks = _by_words([best for part, best in by_part.items() if part not in blank], passages)
     readable = [_is_readable(each, chinese) for each in passages]
     quoted = {at for at, _ in blocks}
     first = sorted({readable.index(side) for side in readable} - quoted)
@@ -165,26 +167,22 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
         text = "" if at in (*first, *last) else quotables.around(at, part)
         if text and not _stands_in(blocks, at, text):
             blocks[at, text] = _block(text, passages[at], titled=at not in quoted)
-    return [*_whole(first, passages), *blocks.values(), *_whole(last, passages)]
+    missing = [_MISSING[chinese].format(part) for part in blank if not points_back(part) and all(readable)]
+    return [*_whole(first, passages), *blocks.values(), *_whole(last, passages), *missing]
 
 
-def _by_words(
-    by_part: Mapping[str, Sequence[Quote]], passages: Sequence[Passage], most: float, chinese: bool
-) -> Blocks:
+def _covered(best: Sequence[Quote]) -> float:
+    return max((quote.covers for quote in best), default=0.0)
+
+
+def _by_words(parts: Iterable[Sequence[Quote]], passages: Sequence[Passage]) -> Blocks:
     blocks: Blocks = {}
-    missing: Blocks = {}
-    for part, best in by_part.items():
-        covers = max((quote.covers for quote in best), default=0.0)
-        if len(by_part) > 1 and covers < min(MISSING, most):
-            if not points_back(part) and all(_is_readable(each, chinese) for each in passages):
-                missing[-1, part] = _MISSING[chinese].format(part)
-            continue
-        for quote in best:
-            is_first = all(at != quote.passage for at, _ in blocks)
-            text = _block(quote.text, passages[quote.passage], titled=is_first)
-            if not _stands_in(blocks, quote.passage, quote.text):
-                blocks[quote.passage, quote.text] = text
-    return blocks | missing
+    for quote in chain(*parts):
+        is_first = all(at != quote.passage for at, _ in blocks)
+        text = _block(quote.text, passages[quote.passage], titled=is_first)
+        if not _stands_in(blocks, quote.passage, quote.text):
+            blocks[quote.passage, quote.text] = text
+    return blocks
 
 
 def _stands_in(blocks: Blocks, passage: int, text: str) -> bool:
