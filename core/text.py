@@ -17,7 +17,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _MANY_NEWLINES = re.compile(r"\n{3,}")
 _IDEOGRAPHS = re.compile("[\u3400-\u9fff]+")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_'.-]*")
-_CODE = re.compile(r"[A-Za-z][A-Za-z_.-]*[0-9][A-Za-z0-9_.-]*")
+_DIGIT = re.compile("[0-9]")
 HELD_SHARE = 0.3  # ideographs for each Latin word
 _INVISIBLE = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e")
 _FENCE = re.compile(r"[ ]{0,3}(```+|~~~+)")
@@ -51,7 +51,8 @@ def is_mostly_chinese(text: str) -> bool:
     Words, not letters: a question about RERANK_SCORE_THRESHOLD in Chinese is a Chinese question. A code is of
     no language.
     """
-    return _has_more_ideographs(_CODE.sub(" ", text), 1.0)
+    ideographs = _ideographs(text)
+    return ideographs > 0 and ideographs > sum(not _DIGIT.search(word) for word in _LATIN_WORD.findall(text))
 
 
 def holds_chinese(text: str) -> bool:
@@ -60,12 +61,12 @@ def holds_chinese(text: str) -> bool:
     Less than a question needs: a table of codes or a block of commands in a Chinese document has more Latin
     words than ideographs, and a text in English has next to none.
     """
-    return _has_more_ideographs(text, HELD_SHARE)
+    ideographs = _ideographs(text)
+    return ideographs > 0 and ideographs > HELD_SHARE * len(_LATIN_WORD.findall(text))
 
 
-def _has_more_ideographs(text: str, for_each_word: float) -> bool:
-    ideographs = 0 if text.isascii() else sum(map(len, _IDEOGRAPHS.findall(text)))
-    return ideographs > 0 and ideographs > for_each_word * len(_LATIN_WORD.findall(text))
+def _ideographs(text: str) -> int:
+    return 0 if text.isascii() else sum(map(len, _IDEOGRAPHS.findall(text)))
 
 
 def fold_width(text: str) -> str:
