@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 import stat
 import subprocess
@@ -21,14 +20,14 @@ from api.early_start import begin_store
 from config.settings import StoreSettings
 from core.errors import StartRefusedError, StoreLockedError, StoreUnavailableError
 from services.adapters.edge import wire
-from services.adapters.edge.channel import end_process, open_channel
+from services.adapters.edge.channel import end_process
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.collection import Refusal
 from services.adapters.edge.journal import Journal
 from services.adapters.edge.shards import Shards
 from services.store.dialect import StoreRequestError, UnsupportedByStoreError
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing
-from tests.support.waiting import LIMIT_S, until
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[4]
 
@@ -94,36 +93,6 @@ async def test_requests_under_way_fail_as_unavailable_when_the_process_dies(clie
     assert [type(outcome) for outcome in outcomes] == [StoreUnavailableError] * 5
     counts = await asyncio.gather(*(client.count(COLLECTION) for _ in range(5)))
     assert [count.count for count in counts] == [0] * 5
-
-
-def wait_for_bytes(client: EdgeClient) -> None:
-    """Until a reply has come, while the event loop has no turn."""
-    received = client._channel._transport.get_extra_info("socket")
-    assert select.select([received.fileno()], [], [], LIMIT_S)[0]
-
-
-async def test_who_asked_goes_on_in_the_round_after_a_reply_came(client: EdgeClient) -> None:
-    """Discriminates: a task that reads the replies; under load each round of the loop takes milliseconds."""
-    asked = asyncio.create_task(client.count(COLLECTION))
-    await asyncio.sleep(0)  # it is sent
-    wait_for_bytes(client)
-    for _ in range(3):  # it is received, it wakes who asked, and is answered
-        await asyncio.sleep(0)
-    assert asked.done()
-
-
-def test_frames_are_taken_whole_however_they_come() -> None:
-    """Discriminates: a frame that is taken before its end has come, or with the beginning of the next."""
-    received, taken = bytearray(), []
-    for byte in wire.frame(b"abc") + wire.frame(b"", wire.Verdict.REFUSED) + wire.frame(b"de"):
-        received.append(byte)
-        if frame := wire.take_frame(received):
-            taken.append(frame)
-    assert taken == [(wire.Verdict.OK, b"abc"), (wire.Verdict.REFUSED, b""), (wire.Verdict.OK, b"de")]
-    received += wire.frame(b"f") + wire.frame(b"g")
-    assert [wire.take_frame(received) for _ in range(3)] == [
-        (wire.Verdict.OK, b"f"), (wire.Verdict.OK, b"g"), None,
-    ]  # fmt: skip
 
 
 async def test_a_killed_server_leaves_its_acknowledged_writes_to_the_next_one(tmp_path: Path) -> None:
@@ -442,15 +411,3 @@ async def test_what_nobody_takes_ends_with_its_server_and_leaves_the_store(store
     await asyncio.to_thread(subprocess.run, command, cwd=ROOT, check=True)
     async with open_edge_client(stored.embedded) as client:
         assert await all_numbers(client) == [1]
-
-
-@pytest.mark.parametrize("steps", range(4))
-async def test_a_start_that_is_cancelled_at_any_step_leaves_no_process(tmp_path: Path, steps: int) -> None:
-    """Discriminates: a process that is ended only once it is connected to."""
-    opening = asyncio.create_task(open_channel(tmp_path))
-    for _ in range(steps + 1):
-        await asyncio.sleep(0)  # one step of the task
-    opening.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await opening
-    assert not [each for each in psutil.Process().children() if str(tmp_path) in each.cmdline()]
