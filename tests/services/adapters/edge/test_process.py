@@ -24,6 +24,7 @@ from services.adapters.edge.channel import end_process
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.collection import Refusal
 from services.adapters.edge.journal import Journal
+from services.adapters.edge.process import _ORPHAN_WAIT_S
 from services.adapters.edge.shards import Shards
 from services.store.dialect import StoreRequestError, UnsupportedByStoreError
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing
@@ -112,7 +113,7 @@ async def test_a_killed_server_leaves_its_acknowledged_writes_to_the_next_one(tm
     server.wait()
     server.stdout.close()
     assert present[: acknowledged + 1] == list(range(acknowledged + 1))
-    assert took_s < 2
+    assert took_s < _ORPHAN_WAIT_S / 2  # the one left behind ended by itself, on a busy machine, too
     assert not is_running(store_pid)
 
 
@@ -121,7 +122,7 @@ async def test_a_second_process_is_refused_in_one_plain_line(client: EdgeClient,
     with pytest.raises(StoreLockedError) as refused:
         async with open_edge_client(tmp_path):
             pass
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < _ORPHAN_WAIT_S / 2  # one that is alive is worth no such wait
     sentence = str(refused.value)
     assert str(tmp_path) in sentence
     assert str(os.getpid()) in sentence
