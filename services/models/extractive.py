@@ -143,25 +143,25 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
     return holds_chinese(f"{passage.heading} {passage.text}") == chinese
 
 
-Blocks = dict[tuple[int, str], str]
-"""Of the answer, in its order: by number of passage and what is quoted."""
+Blocks = dict[tuple[int, str], str]  # of the answer, in its order: by number of passage and what is quoted
 
 
 def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str], chinese: bool) -> list[str]:
-    """The quotes for each part of the question, each once, a passage's first under its heading; and which
-    part has none, where words can say so. Whatever words they have, the best passage in each language comes
-    before them, those that are about as probable as the best after them. Where no quote has most of the
-    words, the parts that are `nearest` by meaning are quoted, too."""
+    """The quotes for each part of the question, each once, a passage's first under its heading, the best's
+    before others where none comes near it; and which part has none, where words can say so. Whatever words
+    they have, the best passage in each language comes before them, those about as probable after them;
+    `nearest` parts, where no quote has most of the words."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages])
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
     most = max(map(_covered, by_part.values()))
     blank = [part for part, best in by_part.items() if _covered(best) < min(MISSING, most)]
-    blocks = _by_words([best for part, best in by_part.items() if part not in blank], passages)
+    least = NEARLY * passages[0].relevance
+    near = [at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= least]
+    by_words = chain.from_iterable(best for part, best in by_part.items() if part not in blank)
+    blocks = _by_words(sorted(by_words, key=lambda quote: near == [0] and quote.passage != 0), passages)
     readable = [_is_readable(each, chinese) for each in passages]
     quoted = {at for at, _ in blocks}
     first = sorted({readable.index(side) for side in readable} - quoted)
-    least = NEARLY * passages[0].relevance
-    near = [at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= least]
     last = [at for at in near if at not in {*first, *quoted}]
     for at, part in enumerate(nearest[:MOST_NEAR] if most < CLEAR else ()):
         text = "" if at in (*first, *last) else quotables.around(at, part)
@@ -175,11 +175,11 @@ def _covered(best: Sequence[Quote]) -> float:
     return max((quote.covers for quote in best), default=0.0)
 
 
-def _by_words(parts: Iterable[Sequence[Quote]], passages: Sequence[Passage]) -> Blocks:
+def _by_words(quotes: Iterable[Quote], passages: Sequence[Passage]) -> Blocks:
     blocks: Blocks = {}
-    for quote in chain(*parts):
-        is_first = all(at != quote.passage for at, _ in blocks)
-        text = _block(quote.text, passages[quote.passage], titled=is_first)
+    for quote in quotes:
+        titled = quote.passage not in {at for at, _ in blocks}
+        text = _block(quote.text, passages[quote.passage], titled=titled)
         if not _stands_in(blocks, quote.passage, quote.text):
             blocks[quote.passage, quote.text] = text
     return blocks

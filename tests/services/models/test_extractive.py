@@ -49,6 +49,22 @@ def test_the_passage_that_the_search_found_best_is_quoted_whatever_words_it_has(
     assert quotes == [f"> **Tents**\n> {best} [1]", f"> **Hours**\n> {other} [2]"]
 
 
+@pytest.mark.parametrize(("second", "order"), [(0.3, [1, 2]), (0.5, [2, 1])])
+def test_a_passage_that_none_comes_near_is_quoted_before_what_has_more_words(
+    second: float, order: list[int]
+) -> None:
+    texts = {
+        1: (0.6, "People share a server: each has a key."),
+        2: (second, "At once a model uses 16 tools."),
+    }
+    passages = "\n\n".join(
+        f'<passage id="{at}" file="a.md" heading="" relevance="{chance}">\n{text}\n</passage>'
+        for at, (chance, text) in texts.items()
+    )
+    quotes = answer(ReadBack(passages, "How many people use it at once?", ())).split("\n\n")[1:]
+    assert [int(quote[-2]) for quote in quotes] == order
+
+
 def in_two_languages(chinese: float, english: float) -> str:
     """The answer to an English question for which there is a passage in each language."""
     passages = (
