@@ -331,7 +331,7 @@ class RetrievalSettings(Section):
 
     knowledge: Literal["auto", "always", "never"] = "auto"
     reranker_input_top_n: int = Field(20, ge=1, le=200)
-    rerank_score_threshold: Fraction = 0.1
+    rerank_score_threshold: Fraction = 0.05
     rerank_timeout_s: float = Field(5, ge=0.1, le=120, allow_inf_nan=False)
     rewrite_timeout_s: float = Field(3, ge=0, le=60, allow_inf_nan=False)
     widen_tokens: int = Field(0, ge=0, le=2_000)

@@ -229,7 +229,7 @@ def _value(attribute: str) -> str:
 # Where no passage answers: the headings that came nearest.
 
 MOST_NEAREST = 3
-NEAR = 0.05  # a probability; three of five questions on another subject have nothing as near
+NEAR = 0.02  # a probability; half of the questions on another subject have nothing as near
 LONGEST_TITLE = 80  # characters
 _NEAREST_TASK = {
     "zh": "最接近的标题如下，但它们的内容没有通过相关性判断。可以用 Markdown 链接列出其中可能有帮助的，"

@@ -45,6 +45,13 @@ CLEARLY_ABROAD = 0.5  # deviations by which their tokens are nearer than those o
 # dictionary and one has not; of the best one's share beyond the usual, for all of them.
 TRANSLATED = 3.0
 BEST_TRANSLATED, USUAL_TRANSLATED = 2.0, 0.2
+# Of a text's tokens, in deviations from the level of texts at random; logits for each that the nearest lacks.
+# A question about something else altogether has some words here, too, and one of its cosines is the highest.
+NEAR_ENOUGH, NEAR_ENOUGH_ABROAD = 0.4, 0.8
+FAR = 1.5
+UNKNOWN = (
+    0.37  # of what parts a text from those that are sure, in logits: lost where no tokens say how near it is
+)
 PART_GAIN = 0.8  # of a score, for each deviation by which a part of a text is nearer than the whole
 TWIN_SPARSE_RANK = 3
 IDENTIFIER_LOGIT = 3.0
@@ -175,6 +182,7 @@ def _chances(features: Features, coefficients: Coefficients) -> Matrix:
     tokens = features.tokens(learnt.levels) if learnt else None
     gains = features.part_gains
     chances = probabilities(features.rows, features.question, coefficients, tokens, gains)
+    chances = _by_distance(None if tokens is None else tokens[:, 0], features.abroad, chances)
     chances = _by_translation(features.translated, chances)
     chances = _with_twin(features.candidates, chances, features.foreign)
     return _by_identifiers(features.query.question, features.candidates, chances)
@@ -199,6 +207,15 @@ def probabilities(
         together = learnt.together
     chances: Matrix = 1.0 / (1.0 + np.exp(-np.clip(together.of(scores, float(whole[0])), -30.0, 30.0)))
     return chances
+
+
+def _by_distance(nearness: Matrix | None, abroad: Matrix, chances: Matrix) -> Matrix:
+    """Where not even the nearest text is near enough, all lose: the question is about something else."""
+    if nearness is None:
+        sure = [_logit(chance) - _logit(SURE) for chance in chances.tolist()]
+        return _raised(chances, UNKNOWN * np.minimum(0.0, sure))
+    enough = NEAR_ENOUGH + (NEAR_ENOUGH_ABROAD - NEAR_ENOUGH) * abroad
+    return _raised(chances, FAR * np.minimum(0.0, (nearness - enough).max()))
 
 
 def _by_translation(translated: Matrix, chances: Matrix) -> Matrix:

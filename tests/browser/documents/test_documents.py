@@ -135,7 +135,7 @@ async def test_the_stages_are_seen_and_the_panel_may_be_closed_meanwhile(page: P
     """Discriminates: a progress that begins and ends with "reading"; a badge that is not taken back."""
     await open_panel(page, url)
     await page.evaluate(WATCH)
-    long = "\n\n".join(f"# 第 {n} 条\n第 {n} 条规定了第 {n} 种情形的处理办法。" for n in range(300))
+    long = "\n\n".join(f"# 第 {n} 条\n第 {n} 条规定了第 {n} 种情形的处理办法。" for n in range(100))
     await choose(page, a_file("规定汇编.md", long))
     await page.keyboard.press("Escape")
     await page.wait_for_selector("body[data-seen~=embedding]")

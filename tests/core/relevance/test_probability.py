@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from config.settings import RetrievalSettings
 from core.knowledge import Candidate, Chunk, FormMatch
 from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, QUESTION_FEATURES, Features
 from core.relevance.probability import (
@@ -32,6 +33,7 @@ from core.relevance.tokens import QuestionTokens, with_parts
 
 E5 = load_coefficients("multilingual-e5-small")
 ANY = load_coefficients("any")
+THRESHOLD = RetrievalSettings().rerank_score_threshold
 SETS = ("cmrc2018", "drcd", "mtrag", "mtragun", "xquad")
 FOLDERS = ("clinic_mixed", "devteam_mixed", "hr_zh", "product_en", "shop_mixed")
 
@@ -314,6 +316,19 @@ def test_of_passages_alike_in_all_else_the_one_with_the_questions_tokens_is_righ
     )
     judged = judge(query, [far, near], E5)
     assert judged[1].probability > 1.5 * judged[0].probability
+
+
+@pytest.mark.parametrize(("share", "is_shown"), [(0.1, False), (0.5, True)])
+def test_a_question_whose_tokens_are_near_no_text_is_about_something_else(
+    share: float, is_shown: bool
+) -> None:
+    """Discriminates: one cosine that is the highest, and the word that two questions about anything share."""
+    query, tokens = with_tokens(ask("how do vaccines work"))
+    texts = ["How do the lifts work on Sundays? They do not.", "The lifts are checked every month."]
+    listed = [replace(candidate(text, n), signs=signs_of(tokens, share)) for n, text in enumerate(texts, 1)]
+    judged = judge(query, listed, E5)
+    assert bool(apply_threshold(judged, THRESHOLD, 10, query.question)) is is_shown
+    assert judged[0].probability > 2 * judged[1].probability
 
 
 def test_a_name_that_is_the_same_in_every_language_brings_no_translation_ahead() -> None:

@@ -41,7 +41,7 @@ class OneQuestionReranker(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         asked = query_bundle.query_str if query_bundle else ""
-        return [NodeWithScore(node=node.node, score=0.9 if asked == REWRITTEN else 0.05) for node in nodes]
+        return [NodeWithScore(node=node.node, score=0.9 if asked == REWRITTEN else 0.01) for node in nodes]
 
 
 def settings(folder: Path, *rewrite: Step, record_as: str = "", **retrieval: Any) -> Settings:
