@@ -118,6 +118,17 @@ def asks_whether(text: str) -> bool:
     return bool(_WHETHER.search(plain) and not _YOU.search(plain))
 
 
+_COSTS = re.compile(
+    r"多少钱|[要花]钱|收费|免费|\bcosts?\b|\b(?:free of charge|how much (?:is|are|does|do))\b", re.IGNORECASE
+)
+
+
+def asks_price(text: str) -> bool:
+    """Whether it asks what something costs other than the assistant (do you cost anything?)."""
+    plain = fold_width(text)
+    return bool(_COSTS.search(plain) and not _YOU.search(plain))
+
+
 _APOSTROPHE = re.compile("['’‘´`]")
 _UNSPOKEN = re.compile(r"[\W_]+")
 _LONG_DRAWN = re.compile(r"([^\W\d])\1{2,}")
@@ -312,7 +323,11 @@ _DIGIT = re.compile(r"\d")
 _OTHERS = re.compile(
     r"^\W*(?:and|what about|how about)\b"
     r"(?!.*\b(?:you\w*|in|now|again|then|that|this|it|so|more|less|\w+er)\b).{1,40}\?|"
-    r"[他她它牠]|^那(?!.*[你您点點]).{1,20}呢|\b(?:he|she|him|his|hers?|they|them|theirs?)\b",
+    r"[他她它牠]|^那(?!.*[你您点點]).{1,20}呢|\b(?:he|she|him|his|hers?|they|them|theirs?)\b|"
+    r"(?<![你您的])(?:爸|妈|爷爷|奶奶|老公|老婆|儿子|女儿|孩子|小孩|[哥弟姐妹]{2}|父母|家人|室友|房东|邻居)|"
+    r"(?<=[^，,。])老师(?=[^你您好，,。！!？?])|"
+    r"\bmy (?:wife|husband|partner|sons?|daughters?|kids?|child(?:ren)?|mother|mum|mom|father|dad|parents|"
+    r"sisters?|brothers?|landlord|neighbou?rs?|roommates?|flatmates?)\b",
     re.IGNORECASE,
 )
 
@@ -373,7 +388,9 @@ class TalkModel:
     def talk_of(self, text: str, vector: Sequence[float], *, has_answer: bool) -> Talk | None:
         """None for a question, and whenever that is not sure. A request about the conversation counts only
         where it has an answer to refer to."""
-        if len(text) > MAX_TALK_CHARS or _OTHERS.search(text) or asks_how(text) or asks_whether(text):
+        if len(text) > MAX_TALK_CHARS or _OTHERS.search(text):
+            return None
+        if asks_how(text) or asks_whether(text) or asks_price(text):
             return None
         if not self.is_talk(text, vector):
             return None
