@@ -135,7 +135,25 @@ def question_terms(text: str) -> tuple[WeightedTerm, ...]:
     for verb, particle in _PARTED.findall(text[:LONGEST_PARTED]):
         if (noun := f"{verb}{particle}".lower()) in _NOUNS:
             weights.setdefault(_stem(noun), 1.0)
+    for number, part in _ARTICLE.findall(text[:LONGEST_PARTED]):
+        weights[number] = 0.3  # of many things there are 12
+        for piece, weight in _cjk_terms(f"第{_in_words(int(number))}{part}"):
+            weights.setdefault(piece, weight)
     return tuple(WeightedTerm(piece, weight) for piece, weight in weights.items())
+
+
+# Laws and handbooks write 第三十七条, people type 第37条.
+_ARTICLE = re.compile(r"第\s?([1-9]\d{0,2})\s?([条條章节節款])")
+_NUMERALS = "零一二三四五六七八九"
+
+
+def _in_words(number: int) -> str:
+    """1…999."""
+    hundreds, tens, ones = number // 100, number // 10 % 10, number % 10
+    text = f"{_NUMERALS[hundreds]}百" if hundreds else ""
+    text += f"{_NUMERALS[tens]}十" if tens else ("零" if hundreds and ones else "")
+    text += _NUMERALS[ones] if ones else ""
+    return text.removeprefix("一") if number < 20 and tens else text
 
 
 # What one does when one backs something up is a backup: documents say the one, and questions the other.
