@@ -84,15 +84,14 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One question: the weight of each of its words, which of them each candidate has (a row of 0 and 1 for
-    each), itself or below a heading that has them, and which itself; the share that they are, rarer ones
-    counting more; whether it leans on the question before."""
+    """One question: the weight of each of its words, and its share, rarer ones counting more; which of them
+    each candidate has (a row of 0 and 1 for each), itself or below a heading that has them, and which itself;
+    whether it leans on the question before."""
 
     weights: Matrix
+    rare: Matrix
     held: Matrix
     own: Matrix
-    shares: list[float]
-    own_shares: list[float]
     leans: bool
 
     def covers(self, at: int) -> float:
@@ -116,7 +115,7 @@ class Quotables:
         """
         names = {*identifiers(query.question if query.meant else asked)}
         known = self._asked(asked, query.question)
-        if max(known.shares, default=0.0) < LITTLE:
+        if max(known.held @ known.rare, default=0.0) < LITTLE:
             return [Quote(0, beginning(text, LONGEST_BEGINNING), 0.0) for _, text in self._passages[:1]]
         chosen = self._of_those_named(self._chosen(known, AskedFor.of(asked)), names)
         places = {(self._candidates[at].passage, self._candidates[at].unit.start) for at in chosen}
@@ -147,15 +146,18 @@ class Quotables:
 
     def _chosen(self, known: _Asked, asked_for: AskedFor) -> list[int]:
         cost_of_rank = EARLIER_COST_OF_RANK if known.leans else COST_OF_RANK
+        shares, own = known.held @ known.rare, known.own @ known.rare
         values = [
-            share + ASKED_FOR * asked_for.is_in(one.says) - one.cost(cost_of_rank)
-            + OWN * own * (one.unit.kind is UnitKind.TABLE)
-            for one, share, own in zip(self._candidates, known.shares, known.own_shares, strict=True)
-        ]  # fmt: skip
+            share
+            + ASKED_FOR * asked_for.is_in(one.says)
+            - one.cost(cost_of_rank)
+            + OWN * has * bool(one.unit.rows)
+            for one, share, has in zip(self._candidates, shares, own, strict=True)
+        ]
         order = sorted(range(len(values)), key=lambda at: -values[at])
-        best = known.shares[order[0]]
+        best = shares[order[0]]
         least = best * (LEAST_IF_CLEAR if best >= CLEAR else LEAST)
-        return [at for at in order[:MOST_QUOTES] if known.shares[at] >= least]
+        return [at for at in order[:MOST_QUOTES] if shares[at] >= least]
 
     def _of_those_named(self, chosen: Sequence[int], names: set[str]) -> list[int]:
         each = [self._candidates[at] for at in chosen]
@@ -177,9 +179,8 @@ class Quotables:
         weights = np.array([term.weight * (1.0 if term.text in own else EARLIER) for term in terms])
         # what none has counts little
         rare = weights * np.where(counts > 0, np.log1p((len(held) + 1) / (counts + 0.5)), 0.5)
-        shares, own_shares = ((each @ rare / (rare.sum() or 1.0)).tolist() for each in (held, itself))
         leans = asked not in question and question in asked
-        return _Asked(weights, held, itself, shares, own_shares, leans)
+        return _Asked(weights, rare / (rare.sum() or 1.0), held, itself, leans)
 
     def _written(self, query: Query, known: _Asked, at: int, chosen: Sequence[int], names: set[str]) -> str:
         one = self._candidates[at]

@@ -149,11 +149,9 @@ _NUMERALS = "零一二三四五六七八九"
 
 def _in_words(number: int) -> str:
     """1…999."""
-    hundreds, tens, ones = number // 100, number // 10 % 10, number % 10
-    text = f"{_NUMERALS[hundreds]}百" if hundreds else ""
-    text += f"{_NUMERALS[tens]}十" if tens else ("零" if hundreds and ones else "")
-    text += _NUMERALS[ones] if ones else ""
-    return text.removeprefix("一") if number < 20 and tens else text
+    hundreds, tens, ones = (_NUMERALS[number // size % 10] for size in (100, 10, 1))
+    text = f"{hundreds}百{tens}十{ones}".replace("零十", "零").rstrip("零").removeprefix("零百")
+    return text.lstrip("零").removeprefix("一" if 10 <= number < 20 else "")
 
 
 # What one does when one backs something up is a backup: documents say the one, and questions the other.

@@ -100,33 +100,23 @@ def asks_how(text: str) -> bool:
     return bool((_HOW.search(plain) or _ANSWERS.search(plain)) and not _YOU.search(plain))
 
 
-# what I, we or somebody in charge may do, and what can be done with a part of the product; what points at an
-# answer (can I have that shorter?) does not count
+# what I, we or somebody in charge may do, what can be done with a part of the product, and what something
+# costs; what points at an answer (can I have that shorter?) does not count
 _WHETHER = re.compile(
     r"^\W*(?:can|could|may) (?:i|we|users?|an? admin\w*|the admin\w*)\b"
     r"(?!.*\b(?:this|that|these|those|it|them|one more|again|shorter|longer|simpler|summary|the answer)\b)"
     r"|^\W*(?:(?:系统)?管理员|引用|文档|文件|知识库|资料库|会话|对话记录|历史记录|标签|设置)"
-    r"[^，,。]{0,12}?(?:能不能|可不可以|能否|可以|能|会不会)",
+    r"[^，,。]{0,12}?(?:能不能|可不可以|能否|可以|能|会不会)"
+    r"|多少钱|[要花]钱|收费|免费|\bcosts?\b|\b(?:free of charge|how much (?:is|are|does|do))\b",
     re.IGNORECASE,
 )
 
 
 def asks_whether(text: str) -> bool:
-    """Whether it asks what is possible or allowed ("can I delete a single answer?"), without a word to the
-    assistant: the documents may say so."""
+    """Whether it asks what is possible, allowed or to be paid ("can I delete a single answer?"), without a
+    word to the assistant: the documents may say so."""
     plain = fold_width(text)
     return bool(_WHETHER.search(plain) and not _YOU.search(plain))
-
-
-_COSTS = re.compile(
-    r"多少钱|[要花]钱|收费|免费|\bcosts?\b|\b(?:free of charge|how much (?:is|are|does|do))\b", re.IGNORECASE
-)
-
-
-def asks_price(text: str) -> bool:
-    """Whether it asks what something costs other than the assistant (do you cost anything?)."""
-    plain = fold_width(text)
-    return bool(_COSTS.search(plain) and not _YOU.search(plain))
 
 
 _APOSTROPHE = re.compile("['’‘´`]")
@@ -388,9 +378,7 @@ class TalkModel:
     def talk_of(self, text: str, vector: Sequence[float], *, has_answer: bool) -> Talk | None:
         """None for a question, and whenever that is not sure. A request about the conversation counts only
         where it has an answer to refer to."""
-        if len(text) > MAX_TALK_CHARS or _OTHERS.search(text):
-            return None
-        if asks_how(text) or asks_whether(text) or asks_price(text):
+        if len(text) > MAX_TALK_CHARS or _OTHERS.search(text) or asks_how(text) or asks_whether(text):
             return None
         if not self.is_talk(text, vector):
             return None
