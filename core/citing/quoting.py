@@ -159,7 +159,9 @@ class Quotables:
         least = best * (LEAST_IF_CLEAR if best >= CLEAR else LEAST)
         return [at for at in order[:MOST_QUOTES] if shares[at] >= least]
 
-    def _of_those_named(self, chosen: Sequence[int], names: set[str]) -> list[int]:
+    def _of_those_named(self, chosen: list[int], names: set[str]) -> list[int]:
+        if not names:
+            return chosen
         each = [self._candidates[at] for at in chosen]
         own = [{*identifiers(f"{self._passages[one.passage][0]} {one.says}")} for one in each]
         some = any(codes & names for codes in own)
