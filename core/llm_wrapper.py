@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import structlog
-from llama_index.core.base.llms.types import (
-    ChatMessage,
-    ChatResponse,
-    CompletionResponse,
-    MessageRole,
-)
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, MessageRole
 from llama_index.core.llms.llm import LLM
 
 from core.errors import Cause, LLMRefusedError, LLMUnavailableError, ModelFailure, WenmaiError, where
@@ -251,7 +246,4 @@ def _note(exchange: Exchange, delta: LLMDelta) -> None:
     """For models that record nothing themselves: what of the answer's end went by."""
     exchange.finish_reason = delta.finish_reason or exchange.finish_reason
     if delta.completion_tokens is not None:
-        exchange.usage = {
-            "prompt_tokens": delta.prompt_tokens,
-            "completion_tokens": delta.completion_tokens,
-        }
+        exchange.usage = {"prompt_tokens": delta.prompt_tokens, "completion_tokens": delta.completion_tokens}

@@ -19,13 +19,7 @@ from api.wiring.parts import (
 )
 from config.settings import Settings, StoreSettings
 from core.operations.archive import Manifest
-from services.operations.backup.filling import (
-    FillReport,
-    Migration,
-    Restore,
-    check_restorable,
-    embedding_of,
-)
+from services.operations.backup.filling import FillReport, Migration, Restore, check_restorable, embedding_of
 from services.operations.backup.making import Backups
 from services.operations.backup.reader import Archive, open_archive
 from services.operations.backup.writer import ArchiveListing, list_archives

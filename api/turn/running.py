@@ -12,11 +12,7 @@ import structlog
 
 from api.turn.run import TurnRun
 from core.conversation.turns import TurnStatus
-from core.errors import (
-    SessionBusyError,
-    ShuttingDownError,
-    TooManyStreamsError,
-)
+from core.errors import SessionBusyError, ShuttingDownError, TooManyStreamsError
 from services.store.clock import Activity
 
 log = structlog.get_logger()

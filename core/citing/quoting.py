@@ -29,6 +29,7 @@ LONGEST_BEGINNING = 1_000
 MOST_CANDIDATES = 1_000  # units and rows of all passages; beyond, a table's are as good as any
 CLEAR = 0.75  # of the question's words in the best unit
 ASKED_FOR = 0.35  # a number where one is asked for, or a time
+OWN = 0.02  # for the words that a row has itself: those of its heading are every other's below it, too
 COST_OF_LENGTH = 0.1  # for a unit of LONGEST_UNIT characters
 COST_OF_RANK = 0.1  # of the passage that a unit is in, for each place it is down the list
 LEAST_IF_CLEAR, LEAST = 0.6, 0.35  # of the best unit's share, that another has
@@ -83,13 +84,15 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One question: the weight of each of its words, which of them each candidate has (a row of 0 and 1 for
-    each), and the share that they are, rarer ones counting more; what a place down the list costs."""
+    """One question: the weight of each of its words, and its share, rarer ones counting more; which of them
+    each candidate has (a row of 0 and 1 for each), itself or below a heading that has them, and which itself;
+    whether it leans on the question before."""
 
     weights: Matrix
+    rare: Matrix
     held: Matrix
-    shares: list[float]
-    cost_of_rank: float
+    own: Matrix
+    leans: bool
 
     def covers(self, at: int) -> float:
         return float(self.held[at] @ self.weights / (self.weights.sum() or 1.0))
@@ -110,11 +113,11 @@ class Quotables:
 
         Where none has words of the question, as in another language, the first passage as far as it is short.
         """
+        names = {*identifiers(query.question if query.meant else asked)}
         known = self._asked(asked, query.question)
-        if max(known.shares, default=0.0) < LITTLE:
+        if max(known.held @ known.rare, default=0.0) < LITTLE:
             return [Quote(0, beginning(text, LONGEST_BEGINNING), 0.0) for _, text in self._passages[:1]]
-        chosen = self._chosen(known, AskedFor.of(asked))
-        chosen = self._of_those_named(chosen, {*identifiers(query.question if query.meant else asked)})
+        chosen = self._of_those_named(self._chosen(known, AskedFor.of(asked)), names)
         places = {(self._candidates[at].passage, self._candidates[at].unit.start) for at in chosen}
         units = Counter(passage for passage, _ in places)
         written: dict[tuple[int, int], Quote] = {}
@@ -124,7 +127,7 @@ class Quotables:
             if units[one.passage] > 1 and len(whole) <= LONGEST_UNIT:
                 text, start = beginning(whole, LONGEST_UNIT), 0
             else:
-                text = self._written(query, known, at, chosen)
+                text = self._written(query, known, at, chosen, names)
             if text:
                 written.setdefault((one.passage, start), Quote(one.passage, text, known.covers(at)))
         return [*{quote.text: quote for quote in written.values()}.values()]
@@ -142,16 +145,23 @@ class Quotables:
         return whole.strip() if len(whole) <= LONGEST_UNIT else _with_what_follows(text[at : unit.end], part)
 
     def _chosen(self, known: _Asked, asked_for: AskedFor) -> list[int]:
+        cost_of_rank = EARLIER_COST_OF_RANK if known.leans else COST_OF_RANK
+        shares, own = known.held @ known.rare, known.own @ known.rare
         values = [
-            share + ASKED_FOR * asked_for.is_in(one.says) - one.cost(known.cost_of_rank)
-            for one, share in zip(self._candidates, known.shares, strict=True)
+            share
+            + ASKED_FOR * asked_for.is_in(one.says)
+            - one.cost(cost_of_rank)
+            + OWN * has * bool(one.unit.rows)
+            for one, share, has in zip(self._candidates, shares, own, strict=True)
         ]
         order = sorted(range(len(values)), key=lambda at: -values[at])
-        best = known.shares[order[0]]
+        best = shares[order[0]]
         least = best * (LEAST_IF_CLEAR if best >= CLEAR else LEAST)
-        return [at for at in order[:MOST_QUOTES] if known.shares[at] >= least]
+        return [at for at in order[:MOST_QUOTES] if shares[at] >= least]
 
-    def _of_those_named(self, chosen: Sequence[int], names: set[str]) -> list[int]:
+    def _of_those_named(self, chosen: list[int], names: set[str]) -> list[int]:
+        if not names:
+            return chosen
         each = [self._candidates[at] for at in chosen]
         own = [{*identifiers(f"{self._passages[one.passage][0]} {one.says}")} for one in each]
         some = any(codes & names for codes in own)
@@ -162,27 +172,27 @@ class Quotables:
         own = {term.text for term in question_terms(question[-MAX_QUESTION_CHARS:])}
         terms = question_terms(asked[-MAX_QUESTION_CHARS:])
         above = [presence(terms, heading) for heading, _ in self._passages]
-        here = [
-            above[one.passage][at] or has
-            for one in self._candidates
-            for at, has in enumerate(presence(terms, one.says))
-        ]
-        held: Matrix = np.array(here, dtype=float).reshape(len(self._candidates), len(terms))
+        size = (len(self._candidates), len(terms))
+        own_words = [has for one in self._candidates for has in presence(terms, one.says)]
+        itself: Matrix = np.array(own_words, dtype=float).reshape(size)
+        below = np.array([above[one.passage] for one in self._candidates], dtype=float).reshape(size)
+        held = np.maximum(itself, below)
         counts = held.sum(axis=0)
         weights = np.array([term.weight * (1.0 if term.text in own else EARLIER) for term in terms])
         # what none has counts little
         rare = weights * np.where(counts > 0, np.log1p((len(held) + 1) / (counts + 0.5)), 0.5)
-        shares = (held @ rare / (rare.sum() or 1.0)).tolist()
         leans = asked not in question and question in asked
-        return _Asked(weights, held, shares, EARLIER_COST_OF_RANK if leans else COST_OF_RANK)
+        return _Asked(weights, rare / (rare.sum() or 1.0), held, itself, leans)
 
-    def _written(self, query: Query, known: _Asked, at: int, chosen: Sequence[int]) -> str:
+    def _written(self, query: Query, known: _Asked, at: int, chosen: Sequence[int], names: set[str]) -> str:
         one = self._candidates[at]
         text = self._passages[one.passage][1]
         whole = text[one.unit.start : one.unit.end]
         match one.unit.kind:
             case UnitKind.TABLE:
-                return self._rows(known, at, chosen)
+                rows = self._of_those_named(self._rows(known, at, chosen), names)
+                lines = [f"- {self._candidates[row].says}" for row in rows[:MOST_ROWS]]
+                return "\n".join([*lines, *([f"- … +{len(rows) - MOST_ROWS}"] if rows[MOST_ROWS:] else [])])
             case UnitKind.CODE:
                 return beginning(whole, LONGEST_CODE)
             case _ if len(whole) <= LONGEST_UNIT:
@@ -191,23 +201,35 @@ class Quotables:
                 span = key_spans(query, [whole])[0]
                 return whole[span.start : span.end] if span else ""
 
-    def _rows(self, known: _Asked, at: int, chosen: Sequence[int]) -> str:
-        """The rows of its table that were chosen, and those that have as much of what tells rows from each
-        other."""
+    def _rows(self, known: _Asked, at: int, chosen: Sequence[int]) -> list[int]:
+        """The rows of its table that have as much of what tells rows from each other as this one, and those
+        that were chosen: if this one has some of it itself, only those that have any. A question that leans
+        on the one before may mean another row than those which have its words."""
         table = (self._candidates[at].passage, self._candidates[at].unit)
         rows = [row for row, one in enumerate(self._candidates) if (one.passage, one.unit) == table]
-        counts = known.held[rows].sum(axis=0)
-        shares = known.held @ (known.weights * ((counts > 0) & (counts < len(rows))))
-        shown = [row for row in rows if row in chosen or shares[row] >= max(shares[at], 1e-9)]
-        lines = [f"- {self._candidates[row].says}" for row in shown[:MOST_ROWS]]
-        if len(shown) > MOST_ROWS:
-            lines.append(f"- … +{len(shown) - MOST_ROWS}")
-        return "\n".join(lines)
+        shares, own = (self._telling(each, known.weights, rows) for each in (known.held, known.own))
+        least = 1e-9 if own[at] and not known.leans else 0.0
+        return [
+            row for row in rows
+            if (row in chosen and own[row] >= least) or shares[row] >= max(shares[at], 1e-9)
+        ]  # fmt: skip
+
+    @staticmethod
+    def _telling(held: Matrix, weights: Matrix, rows: Sequence[int]) -> Matrix:
+        """By candidate, how much it has of the words that some of the rows have and others have not."""
+        counts = held[rows].sum(axis=0)
+        amounts: Matrix = held @ (weights * ((counts > 0) & (counts < len(rows))))
+        return amounts
 
 
 def _is_other(own: set[str], names: set[str]) -> bool:
-    """DP-310 beside DP-315, which is meant."""
-    return not own & names and any(each[:ALIKE] == name[:ALIKE] for each in own for name in names)
+    """DP-310 beside DP-315, which is meant, and S20 beside S40."""
+    return not own & names and not {*map(_kind, own)}.isdisjoint(map(_kind, names))
+
+
+def _kind(code: str) -> str:
+    """What codes of the same kind begin with: the first two characters, or one letter before digits."""
+    return code[:1] if code[0].isalpha() and code[1:2].isdigit() else code[:ALIKE]
 
 
 def _with_what_follows(text: str, part: str) -> str:

@@ -32,7 +32,7 @@ from core.relevance.features import (
     Levels,
     Matrix,
 )
-from core.relevance.query import Query, identifiers, parts_of, shares
+from core.relevance.query import Query, clauses, identifiers, parts_of, shares
 
 ANY_EMBEDDING = "any"
 SCORED = ("score", *TOKEN_FEATURES)
@@ -274,12 +274,13 @@ def least_shown(chances: Iterable[float], threshold: float, question: str) -> fl
 
 
 def _by_identifiers(question: str, candidates: Sequence[Candidate], chances: Matrix) -> Matrix:
-    """Of candidates that are alike but for a part number, the one that has the question's is meant.
+    """Of candidates that are alike but for a part number, or a clause's, the one that has the question's is
+    meant.
 
     One that lacks it falls behind only where another has it: its odds are divided by e^IDENTIFIER_LOGIT.
     The best of at most FEW_NAMED that have all of them is shown at least as the closest passage.
     """
-    names = identifiers(question)
+    names = (*identifiers(question), *clauses(question))
     if not names:
         return chances
     have = np.asarray(shares(names, [candidate.chunk.indexed_text for candidate in candidates]))

@@ -275,6 +275,17 @@ def identifiers(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+_CLAUSE = re.compile(
+    r"(?:\b(?:clause|section|article|paragraph|rule|chapter)s?|§)\s*(\d{1,3}(?:\.\d{1,3}){1,3})(?!\.?\d)",
+    re.IGNORECASE,
+)
+
+
+def clauses(question: str) -> tuple[str, ...]:
+    """The numbers with dots of the clauses, sections and the like that it names, each once, in its order."""
+    return tuple(dict.fromkeys(_CLAUSE.findall(question)))[:MOST_CODES]
+
+
 def shares(names: tuple[str, ...], texts: list[str]) -> list[float]:
     """Which share of the identifiers each text has, 0…1, as whole words."""
     if not names:

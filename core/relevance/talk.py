@@ -100,20 +100,21 @@ def asks_how(text: str) -> bool:
     return bool((_HOW.search(plain) or _ANSWERS.search(plain)) and not _YOU.search(plain))
 
 
-# what I, we or somebody in charge may do, and what can be done with a part of the product; what points at an
-# answer (can I have that shorter?) does not count
+# what I, we or somebody in charge may do, what can be done with a part of the product, and what something
+# costs; what points at an answer (can I have that shorter?) does not count
 _WHETHER = re.compile(
     r"^\W*(?:can|could|may) (?:i|we|users?|an? admin\w*|the admin\w*)\b"
     r"(?!.*\b(?:this|that|these|those|it|them|one more|again|shorter|longer|simpler|summary|the answer)\b)"
     r"|^\W*(?:(?:系统)?管理员|引用|文档|文件|知识库|资料库|会话|对话记录|历史记录|标签|设置)"
-    r"[^，,。]{0,12}?(?:能不能|可不可以|能否|可以|能|会不会)",
+    r"[^，,。]{0,12}?(?:能不能|可不可以|能否|可以|能|会不会)"
+    r"|多少钱|[要花]钱|收费|免费|\bcosts?\b|\b(?:free of charge|how much (?:is|are|does|do))\b",
     re.IGNORECASE,
 )
 
 
 def asks_whether(text: str) -> bool:
-    """Whether it asks what is possible or allowed ("can I delete a single answer?"), without a word to the
-    assistant: the documents may say so."""
+    """Whether it asks what is possible, allowed or to be paid ("can I delete a single answer?"), without a
+    word to the assistant: the documents may say so."""
     plain = fold_width(text)
     return bool(_WHETHER.search(plain) and not _YOU.search(plain))
 
@@ -312,7 +313,11 @@ _DIGIT = re.compile(r"\d")
 _OTHERS = re.compile(
     r"^\W*(?:and|what about|how about)\b"
     r"(?!.*\b(?:you\w*|in|now|again|then|that|this|it|so|more|less|\w+er)\b).{1,40}\?|"
-    r"[他她它牠]|^那(?!.*[你您点點]).{1,20}呢|\b(?:he|she|him|his|hers?|they|them|theirs?)\b",
+    r"[他她它牠]|^那(?!.*[你您点點]).{1,20}呢|\b(?:he|she|him|his|hers?|they|them|theirs?)\b|"
+    r"(?<![你您的])(?:爸|妈|爷爷|奶奶|老公|老婆|儿子|女儿|孩子|小孩|[哥弟姐妹]{2}|父母|家人|室友|房东|邻居)|"
+    r"(?<=[^，,。])老师(?=[^你您好，,。！!？?])|"
+    r"\bmy (?:wife|husband|partner|sons?|daughters?|kids?|child(?:ren)?|mother|mum|mom|father|dad|parents|"
+    r"sisters?|brothers?|landlord|neighbou?rs?|roommates?|flatmates?)\b",
     re.IGNORECASE,
 )
 

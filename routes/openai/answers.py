@@ -11,15 +11,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive
 
-from api.turn.stream import (
-    ContentEvent,
-    DoneEvent,
-    Event,
-    SessionEvent,
-    SourceEvent,
-    StatusEvent,
-    ThinkEvent,
-)
+from api.turn.stream import ContentEvent, DoneEvent, Event, SessionEvent, SourceEvent, StatusEvent, ThinkEvent
 from core.citing.citations import find_marks
 from core.conversation.turns import TurnStage, sources_footer
 from core.knowledge import Citation
@@ -92,11 +84,7 @@ class Collected:
     def usage(self) -> dict[str, int]:
         usage = self._finished.get("usage", {})
         prompt, completion = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
-        return {
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": prompt + completion,
-        }
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
     @property
     def sources(self) -> dict[str, Any]:

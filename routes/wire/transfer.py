@@ -31,16 +31,7 @@ from core.images import MAX_IMAGES
 from core.knowledge import Citation, KnowledgeFilter
 from core.tools import MAX_ARGUMENT_CHARS, CalledFunction, ToolState, ToolUse, cut_result
 from routes.wire.chat import MAX_TOP_N
-from routes.wire.fields import (
-    MAX_NAMES,
-    AtMost,
-    IsoDate,
-    MaxTokens,
-    PlainText,
-    Temperature,
-    Uuid,
-    WireModel,
-)
+from routes.wire.fields import MAX_NAMES, AtMost, IsoDate, MaxTokens, PlainText, Temperature, Uuid, WireModel
 from routes.wire.sessions import Name
 from routes.wire.turns import FeedbackBody
 

@@ -10,15 +10,7 @@ from core.conversation.turns import Feedback as StoredFeedback
 from core.conversation.turns import KnowledgeUse, TurnStatus
 from core.tools import ToolState
 from routes.wire.erasure import PROOF, RECEIPT_ID, Proof
-from routes.wire.fields import (
-    AtMost,
-    Moment,
-    PlainText,
-    Reply,
-    WireModel,
-    absent,
-    example,
-)
+from routes.wire.fields import AtMost, Moment, PlainText, Reply, WireModel, absent, example
 
 TURN_ID = "7d0f4f0e-6a52-4a3b-9d0c-0a5d0c9f2a11"
 SESSION_ID = "c1a7a0c2-33f1-4a52-8f0a-5a4a6d1f0b77"

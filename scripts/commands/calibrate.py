@@ -95,10 +95,7 @@ def _in_force(calibration: Calibration) -> str:
 
 
 def _print(report: CalibrationReport) -> None:
-    for title, change in (
-        ("The best passage answers", report.answered),
-        ("It does not", report.unanswered),
-    ):
+    for title, change in (("The best passage answers", report.answered), ("It does not", report.unanswered)):
         print(title)
         print_table([(f"  {name}", f"{before} → {after}") for name, before, after in _rows(change)])
     made = report.calibration

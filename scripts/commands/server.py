@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from scripts.commands.maintenance import (
-    EXIT_FAILED,
-    EXIT_REFUSED,
-    CommandError,
-    Options,
-    shown,
-    unsendable,
-)
+from scripts.commands.maintenance import EXIT_FAILED, EXIT_REFUSED, CommandError, Options, shown, unsendable
 
 if TYPE_CHECKING:
     import httpx

@@ -149,8 +149,9 @@ Blocks = dict[tuple[int, str], str]  # of the answer, in its order: by number of
 def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str], chinese: bool) -> list[str]:
     """The quotes for each part of the question, each once, a passage's first under its heading, the best's
     before others where none comes near it; and which part has none, where words can say so. Whatever words
-    they have, the best passage in each language comes before them, those about as probable after them;
-    `nearest` parts, where no quote has most of the words."""
+    they have, the best passage of all and that in the reader's language come before them, those about as
+    probable and the best in the other language after them; `nearest` parts, where no quote has most of the
+    words."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages])
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
     most = max(map(_covered, by_part.values()))
@@ -161,8 +162,9 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
     blocks = _by_words(sorted(by_words, key=lambda quote: near == [0] and quote.passage != 0), passages)
     readable = [_is_readable(each, chinese) for each in passages]
     quoted = {at for at, _ in blocks}
-    first = sorted({readable.index(side) for side in readable} - quoted)
-    last = [at for at in near if at not in {*first, *quoted}]
+    sides = sorted({readable.index(side) for side in readable} - quoted)
+    first = [at for at in sides if at == 0 or readable[at]]
+    last = sorted({*sides, *near}.difference(first, quoted))
     for at, part in enumerate(nearest[:MOST_NEAR] if most < CLEAR else ()):
         text = "" if at in (*first, *last) else quotables.around(at, part)
         if text and not _stands_in(blocks, at, text):

@@ -196,10 +196,7 @@ class TurnEraser:
 
 def _counted(erased: ErasedTraces) -> Counter[str]:
     return Counter(
-        summaries=erased.summaries,
-        memories=erased.memories,
-        log_lines=erased.log_lines,
-        images=erased.images,
+        summaries=erased.summaries, memories=erased.memories, log_lines=erased.log_lines, images=erased.images
     )
 
 
@@ -317,10 +314,7 @@ def _unowned_of(session_ids: Sequence[str]) -> list[Filter]:
     """The turns of these sessions that name no owner, as an earlier version wrote them."""
     known = [each for each in session_ids if each]
     return [
-        Filter(
-            must=[any_of("session_id", chunk)],
-            should=[equals("owner", ""), _UNOWNED],
-        )
+        Filter(must=[any_of("session_id", chunk)], should=[equals("owner", ""), _UNOWNED])
         for chunk in batches(known)
     ]
 

@@ -193,3 +193,29 @@ def test_a_table_of_many_rows_is_one_unit() -> None:
     text = "| a | b |\n|---|---|\n" + "".join(f"| {n} | x |\n" for n in range(10_000))
     (unit,) = units_of(text)
     assert (unit.kind, len(unit.rows)) == (UnitKind.TABLE, 10_000)
+
+
+PLACES = """| Place | Price | Open |
+| --- | --- | --- |
+| Table tennis | 4 an hour | 14-21 |
+| Badminton | 10 an hour | 14-21 |
+| Swimming pool | 12 a visit, with a certificate of health | 15-20 in summer |
+| Tennis | 15 an hour | 8-18 |
+| Squash | 9 an hour | 8-18 |
+"""
+
+
+def test_of_rows_that_are_alike_in_all_but_one_word_the_one_that_has_it_is_quoted_alone() -> None:
+    """Discriminates: rows beside it that have only what all of them have; a word of the heading that hides
+    which row has it itself."""
+    row = "- Place: Swimming pool; Price: 12 a visit, with a certificate of health; Open: 15-20 in summer"
+    assert quoted("what does swimming cost", PLACES, heading="Gym and swimming pool: what does it cost?") == [
+        row
+    ]
+    assert quoted("price an hour for squash", PLACES) == ["- Place: Squash; Price: 9 an hour; Open: 8-18"]
+
+
+def test_rows_of_another_code_of_the_same_letters_are_no_answer() -> None:
+    rows = "| S20 | upload what the page shows |\n| S40 | accept or object |\n"
+    table = f"| Code | What to do |\n| --- | --- |\n{rows}"
+    assert quoted("the page shows S40, what do I do", table) == ["- Code: S40; What to do: accept or object"]

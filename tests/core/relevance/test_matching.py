@@ -15,7 +15,7 @@ from core.relevance.features import (
     QuestionWords,
     covered_nearby,
 )
-from core.relevance.query import MOST_CODES, Query, QueryForm, identifiers, shares
+from core.relevance.query import MOST_CODES, Query, QueryForm, clauses, identifiers, shares
 from core.relevance.sparse import encode_query, folded, is_cjk, word_pieces, words_of
 
 ASKED, BEFORE, ALL_BEFORE, ANSWER = range(4)
@@ -202,6 +202,20 @@ def test_a_text_that_repeats_the_question_holds_all_of_it(question: str, previou
 def test_codes_are_told_from_years_dates_and_ordinals(question: str, codes: tuple[str, ...]) -> None:
     """Discriminates: every number taken for a code."""
     assert identifiers(question) == codes
+
+
+@pytest.mark.parametrize(
+    ("question", "numbers"),
+    [
+        ("What does clause 7.6 say?", ("7.6",)),
+        ("compare Section 3.1.6 and § 4.2, please", ("3.1.6", "4.2")),
+        ("what came with version 7.6", ()),
+        ("section 7", ()),
+        ("clause 1.2.3.4.5", ()),
+    ],
+)
+def test_the_number_of_a_clause_that_is_named_is_a_name(question: str, numbers: tuple[str, ...]) -> None:
+    assert clauses(question) == numbers
 
 
 def test_a_code_is_found_as_a_whole_word_whatever_its_case() -> None:

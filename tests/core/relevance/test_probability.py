@@ -269,6 +269,16 @@ def test_of_texts_alike_but_for_a_number_the_one_with_the_questions_number_goes_
     assert alone.probability > before.probability  # it is held back only where another has the number
 
 
+def test_of_clauses_the_one_whose_number_is_named_goes_first() -> None:
+    """Discriminates: by meaning a table with a column of clauses, or the clause that is nearest by chance."""
+    table = candidate("| Item | Clause |\n| --- | --- |\n| Damages | 7.1, 7.5 |", 1, 0.84)
+    meant = candidate("7.6 You must not promise payment.", 5, 0.8)
+    plain = judge(ask("What does the clause say?"), [table, meant], E5)
+    named = judge(ask("What does clause 7.6 say?"), [table, meant], E5)
+    assert plain[0].probability > plain[1].probability
+    assert named[0].probability < named[1].probability
+
+
 @pytest.mark.parametrize("passages", [1, 3, 4])
 def test_a_question_for_a_code_is_shown_one_of_few_passages_that_have_it(passages: int) -> None:
     """Discriminates: 'what does E02 mean?' has no other word to look for, and was refused at .08."""

@@ -43,6 +43,9 @@ POINTING = (
     "can we make it a bit shorter",
     "could I get your answer in Dutch?",
 )
+ABOUT_OTHERS = ("can i send my sister to deal with you instead of me", "我感觉老师分给低了想查一下")
+ABOUT_MONEY = ("心情很差想找人聊聊，要钱吗", "找人聊天怎么收费", "does it cost anything to talk to someone?")
+SPOKEN_TO = ("老师您好，初次请教您", "你是不是要花钱才能用的", "do you cost me money to talk to")
 COMPLAINTS = ("怎么又是这个答案", "怎么回答得这么慢", "how would you say that in French?", "怎么才能相信你？")
 
 
@@ -88,6 +91,18 @@ def test_what_is_possible_with_the_product_is_searched() -> None:
     assert sum(taken) >= 2
     assert [talk_of(text) for text in ABOUT_WHAT_IS_POSSIBLE] == [None] * len(ABOUT_WHAT_IS_POSSIBLE)
     assert kinds(ABOUT_WHAT_IS_POSSIBLE) == [None] * len(ABOUT_WHAT_IS_POSSIBLE)
+
+
+@pytest.mark.parametrize("texts", [ABOUT_OTHERS, ABOUT_MONEY])
+def test_other_people_and_what_something_costs_are_searched(texts: Sequence[str]) -> None:
+    """Discriminates: the vector alone, to which wanting to talk to somebody is talk."""
+    vectors = embedding().get_query_embeddings(texts)
+    assert any(map(model().is_talk, texts, vectors))
+    assert kinds(texts) == [None] * len(texts)
+
+
+def test_people_who_are_spoken_to_are_no_others() -> None:
+    assert None not in [talk_of(text) or kind for text, kind in zip(SPOKEN_TO, kinds(SPOKEN_TO), strict=True)]
 
 
 def test_what_points_at_an_answer_is_talk_though_it_asks_what_is_possible() -> None:

@@ -24,11 +24,7 @@ from pptx.table import Table
 from pptx.text.text import TextFrame
 
 from core.errors import UnreadableDocumentError
-from services.adapters.readers.outline import (
-    markdown_table,
-    section_document,
-    spanned_table,
-)
+from services.adapters.readers.outline import markdown_table, section_document, spanned_table
 
 # What stands on a slide: its shapes from top to bottom as text blocks.
 
