@@ -49,9 +49,7 @@ BEST_TRANSLATED, USUAL_TRANSLATED = 2.0, 0.2
 # A question about something else altogether has some words here, too, and one of its cosines is the highest.
 NEAR_ENOUGH, NEAR_ENOUGH_ABROAD = 0.4, 0.8
 FAR = 1.5
-UNKNOWN = (
-    0.37  # of what parts a text from those that are sure, in logits: lost where no tokens say how near it is
-)
+UNKNOWN = 0.37  # of how far a text is from sure, in logits: lost where no tokens say how near it is
 PART_GAIN = 0.8  # of a score, for each deviation by which a part of a text is nearer than the whole
 TWIN_SPARSE_RANK = 3
 IDENTIFIER_LOGIT = 3.0
