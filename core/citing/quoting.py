@@ -16,7 +16,7 @@ import numpy as np
 from core.citing.passages import AskedFor, Span, is_answerless, key_spans, presence
 from core.knowledge import Candidate, Chunk
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
-from core.relevance.query import Query, identifiers
+from core.relevance.query import Query, asks_for_step, identifiers
 from core.relevance.sparse import question_terms
 from core.relevance.tokens import parts_in
 from core.text import Block, BlockKind, Line, blocks_of, lines_of, open_fence
@@ -37,6 +37,7 @@ MOST_QUOTES = 4
 # A follow-up's words are partly those of the question before: they count for less, and its order for more,
 # since the search knew what both mean.
 EARLIER, EARLIER_COST_OF_RANK = 0.5, 0.2
+STEPS = 2  # rows on each side of one, where what stands beside it is asked for
 ALIKE = 2  # characters that two part numbers begin with
 MOST_UNITS = 400  # of one text
 
@@ -182,7 +183,7 @@ class Quotables:
         whole = text[one.unit.start : one.unit.end]
         match one.unit.kind:
             case UnitKind.TABLE:
-                return self._rows(known, at, chosen)
+                return self._rows(query, known, at, chosen)
             case UnitKind.CODE:
                 return beginning(whole, LONGEST_CODE)
             case _ if len(whole) <= LONGEST_UNIT:
@@ -191,17 +192,20 @@ class Quotables:
                 span = key_spans(query, [whole])[0]
                 return whole[span.start : span.end] if span else ""
 
-    def _rows(self, known: _Asked, at: int, chosen: Sequence[int]) -> str:
-        """The rows of its table that were chosen, and those that have as much of what tells rows from each
-        other."""
+    def _rows(self, query: Query, known: _Asked, at: int, chosen: Sequence[int]) -> str:
+        """The rows of its table that were chosen, those that have as much of what tells rows from each other,
+        and before them, where a step is asked for, those beside the best."""
+        steps = STEPS if query.meant and asks_for_step(query.question) else 0
         table = (self._candidates[at].passage, self._candidates[at].unit)
         rows = [row for row, one in enumerate(self._candidates) if (one.passage, one.unit) == table]
         counts = known.held[rows].sum(axis=0)
         shares = known.held @ (known.weights * ((counts > 0) & (counts < len(rows))))
-        shown = [row for row in rows if row in chosen or shares[row] >= max(shares[at], 1e-9)]
-        lines = [f"- {self._candidates[row].says}" for row in shown[:MOST_ROWS]]
-        if len(shown) > MOST_ROWS:
-            lines.append(f"- … +{len(shown) - MOST_ROWS}")
+        near = [row for row in rows if steps and abs(row - at) <= steps]
+        alike = [row for row in rows if row in chosen or shares[row] >= max(shares[at], 1e-9)]
+        every = [*dict.fromkeys([*near, *alike])]
+        lines = [f"- {self._candidates[row].says}" for row in sorted(every[:MOST_ROWS])]
+        if len(every) > MOST_ROWS:
+            lines.append(f"- … +{len(every) - MOST_ROWS}")
         return "\n".join(lines)
 
 
