@@ -163,8 +163,7 @@ class Query:
 
     @property
     def may_lean(self) -> bool:
-        """Whether it is judged both as it was asked and joined with the question before: it leans on that, or
-        says so little that it may."""
+        """Whether it is judged joined with the question before, too: it leans on that, or says little."""
         return bool(self.meant) or (len(self.forms) > 1 and own_words(self.question) <= MAY_LEAN_WORDS)
 
     def joined(self) -> Query:
@@ -276,7 +275,6 @@ def _is_identifier(word: str) -> bool:
     return mixed or _MANY_DIGITS.search(word) is not None
 
 
-# Where an answer's names stand that a follow-up points at: the first of them, the second, the last.
 _PLACES = {"first": 0, "second": 1, "third": 2, "last": -1}
 MOST_CARRIED = 3
 
