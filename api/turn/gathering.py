@@ -21,7 +21,7 @@ from core.knowledge import Candidate
 from core.memory.requests import EpisodeAsked, episode_asked
 from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
-from core.relevance.talk import Talk, TalkModel, talk_of
+from core.relevance.talk import Talk, TalkModel, is_about_languages, talk_of
 from core.tools import SEARCH_TOOL
 from services.conversation.episodes import Episodes
 from services.conversation.summaries import SummaryService
@@ -188,13 +188,19 @@ class Gathering:
     def _talk_by_phrase(self, recent: Sequence[Turn]) -> Talk | None:
         """Without a model. A request to do something with an answer that does not exist is searched for."""
         talk = talk_of(self._turn.question)
+        if talk is Talk.TRANSLATED and self._is_about_languages(recent):
+            return None
         return None if talk and talk.needs_answer and not recent else talk
 
     def _talk_by_vector(self, query: Query, recent: Sequence[Turn]) -> Talk | None:
         """By the vector that is searched with if this is a question."""
         model = self._pipeline.talk_model
-        vector = query.forms[0].dense
-        return model.talk_of(self._turn.question, vector, has_answer=bool(recent)) if model else None
+        if model is None or self._is_about_languages(recent):
+            return None
+        return model.talk_of(self._turn.question, query.forms[0].dense, has_answer=bool(recent))
+
+    def _is_about_languages(self, recent: Sequence[Turn]) -> bool:
+        return is_about_languages(self._turn.question, [turn.question for turn in recent])
 
     async def _without_search(
         self, talk: Talk | None, recent: list[Turn], lap: Lap, *, remembers: bool

@@ -16,7 +16,7 @@ import numpy as np
 from core.citing.passages import AskedFor, Span, is_answerless, key_spans, presence
 from core.knowledge import Candidate, Chunk
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
-from core.relevance.query import Query, identifiers
+from core.relevance.query import Query, asks_for_step, identifiers
 from core.relevance.sparse import question_terms
 from core.relevance.tokens import parts_in
 from core.text import Block, BlockKind, Line, blocks_of, lines_of, open_fence
@@ -38,6 +38,7 @@ MOST_QUOTES = 4
 # A follow-up's words are partly those of the question before: they count for less, and its order for more,
 # since the search knew what both mean.
 EARLIER, EARLIER_COST_OF_RANK = 0.5, 0.2
+STEPS = 2  # rows on each side of one, where what stands beside it is asked for
 ALIKE = 2  # characters that two part numbers begin with
 MOST_UNITS = 400  # of one text
 
@@ -190,8 +191,8 @@ class Quotables:
         whole = text[one.unit.start : one.unit.end]
         match one.unit.kind:
             case UnitKind.TABLE:
-                rows = self._of_those_named(self._rows(known, at, chosen), names)
-                lines = [f"- {self._candidates[row].says}" for row in rows[:MOST_ROWS]]
+                rows = self._of_those_named(self._rows(query, known, at, chosen), names)
+                lines = [f"- {self._candidates[row].says}" for row in sorted(rows[:MOST_ROWS])]
                 return "\n".join([*lines, *([f"- … +{len(rows) - MOST_ROWS}"] if rows[MOST_ROWS:] else [])])
             case UnitKind.CODE:
                 return beginning(whole, LONGEST_CODE)
@@ -201,18 +202,22 @@ class Quotables:
                 span = key_spans(query, [whole])[0]
                 return whole[span.start : span.end] if span else ""
 
-    def _rows(self, known: _Asked, at: int, chosen: Sequence[int]) -> list[int]:
+    def _rows(self, query: Query, known: _Asked, at: int, chosen: Sequence[int]) -> list[int]:
         """The rows of its table that have as much of what tells rows from each other as this one, and those
-        that were chosen: if this one has some of it itself, only those that have any. A question that leans
-        on the one before may mean another row than those which have its words."""
+        that were chosen: if this one has some of it itself, only those that have any. Where a step is asked
+        for, those beside it go before. A question that leans on the one before may mean another row than
+        those which have its words."""
+        steps = STEPS if query.meant and asks_for_step(query.question) else 0
         table = (self._candidates[at].passage, self._candidates[at].unit)
         rows = [row for row, one in enumerate(self._candidates) if (one.passage, one.unit) == table]
         shares, own = (self._telling(each, known.weights, rows) for each in (known.held, known.own))
         least = 1e-9 if own[at] and not known.leans else 0.0
-        return [
+        near = [row for row in rows if steps and abs(row - at) <= steps]
+        alike = [
             row for row in rows
             if (row in chosen and own[row] >= least) or shares[row] >= max(shares[at], 1e-9)
         ]  # fmt: skip
+        return [*dict.fromkeys([*near, *alike])]
 
     @staticmethod
     def _telling(held: Matrix, weights: Matrix, rows: Sequence[int]) -> Matrix:

@@ -317,12 +317,17 @@ class Features:
         lead, gap = dense - dense.mean(), dense - dense.max()
         return dense, (lead, gap, _ahead(dense_rank), share, _ahead(sparse_rank))
 
+    @property
+    def answered(self) -> Matrix:
+        """How much each text has of the last answer's words, rarer ones counting more, 0…1."""
+        return _covered(self._words.rows[3] * self._rare, self._texts.here)
+
     def _of_words(self) -> Sequence[Matrix]:
         """The columns of WORD_FEATURES."""
-        texts, rare, (_, previous, conversation, answer) = self._texts, self._rare, self._words.rows
-        earlier = (_covered(weight, texts.here) for weight in (previous, conversation, answer * rare))
-        rarest = self._nearby(self._weight * rare, texts.hits)
-        return (texts.near, rarest, self._coverage, *earlier, self._numbers_missing())
+        texts, (_, previous, conversation, _) = self._texts, self._words.rows
+        earlier = (_covered(weight, texts.here) for weight in (previous, conversation))
+        rarest = self._nearby(self._weight * self._rare, texts.hits)
+        return (texts.near, rarest, self._coverage, *earlier, self.answered, self._numbers_missing())
 
     def _nearby(self, weight: Matrix, hits: Iterable[Hits]) -> Matrix:
         width = NEAR_CHARS_CJK if self._chinese else NEAR_CHARS

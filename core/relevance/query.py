@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 
 import numpy as np
 import numpy.typing as npt
@@ -34,25 +37,19 @@ POSSIBLE_FOLLOW_UP = 0.25
 SHARE_BESIDE_LAST = 0.9
 SHARE_BESIDE_ALL = 0.4
 FEW_WORDS = 1.5  # of own meaning: a question with no more cannot be searched by itself
+MAY_LEAN_WORDS = 2.4  # after another question: how far apart? says little, and points back at nothing
 MANY_WORDS = 5.0  # as many make a topic, whatever word points back
 
-# Words that contain a pointing character without pointing (应该, 其他, 因此, 土耳其, 吉他) are left out.
-_POINTS_BACK_ZH = re.compile(
-    r"^\s*(?:那|还有|還有|另外|然后|然後|接着|接著|再|继续|繼續|除此|除了)"
-    r"|[它她牠]|(?<![其吉])他|[这這那](?:个|個|些|种|種|里|裡|样|樣|儿|次|家|款|项|項|两|兩)|[这這]是"
-    r"|(?<![应應])[该該](?!怎|如何)|(?<![因如彼由就])此(?!外)|(?<![尤耳极極])其(?![实實他它余餘次])"
-    r"|上述|前者|后者|後者|刚才|剛才|上面|前面|第[一二两三四五六七八九十\d]+[个個种種条條点點项項](?=[呢是怎有要需的用多什几能可在到为也叫？?]|$|方[法式])|另一[个個种種]"
-)
-_TRAILING_NE = re.compile(r"呢[？?。!！\s]*$")
-_INTERROGATIVE = re.compile(r"什么|什麼|怎|如何|哪|谁|誰|多少|几|幾|何时|何時|吗|嗎")
-_POINTS_BACK_EN = re.compile(
-    r"^\s*(?:and|but|so|also|then|or|what about|how about|what else|really|ok|okay|yes|no|more|continue)\b"
-    r"|\b(?:it|its|they|them|their|theirs|he|him|his|she|her|hers|those|these|another one|instead)\b"
-    r"|\bthe (?:former|latter|same)\b"
-    r"|\b(?:first|second|third|other|last|next) (?:one|option|point|method|step)s?\b"
-    r"|\b(?:this|that)\b(?=\s*(?:\?|$|[.,!]|is|was|does|do|did|will|would|can|could|mean|work|happen|one|cost))",
-    re.IGNORECASE,
-)
+
+@cache
+def _wordings() -> Mapping[str, re.Pattern[str]]:
+    read = tomllib.loads(files("core.relevance").joinpath("wordings.toml").read_text(encoding="utf-8"))
+    return {name: re.compile("".join(pieces), re.IGNORECASE) for name, pieces in read.items()}
+
+
+def wording(name: str) -> re.Pattern[str]:
+    """One of the patterns of wordings.toml."""
+    return _wordings()[name]
 
 
 def embedded_part(text: str) -> str:
@@ -114,9 +111,9 @@ def follow_up_weight(question: str) -> float:
 
 
 def _points_back(question: str) -> bool:
-    if _POINTS_BACK_ZH.search(question) or _POINTS_BACK_EN.search(question):
+    if wording("points_back_zh").search(question) or wording("points_back_en").search(question):
         return True
-    return bool(_TRAILING_NE.search(question)) and not _INTERROGATIVE.search(question)
+    return bool(wording("ends_with_ne").search(question)) and not wording("interrogative_zh").search(question)
 
 
 def own_words(question: str) -> float:
@@ -164,6 +161,15 @@ class Query:
         that, else as it was asked."""
         return int(len(self.forms) > 1 and follow_up_weight(self.question) > 0)
 
+    @property
+    def may_lean(self) -> bool:
+        """Whether it is judged joined with the question before, too: it leans on that, or says little."""
+        return bool(self.meant) or (len(self.forms) > 1 and own_words(self.question) <= MAY_LEAN_WORDS)
+
+    def joined(self) -> Query:
+        """With the form that is joined with the question before in the place of the question's own."""
+        return replace(self, forms=(self.forms[1], *self.forms[1:]))
+
 
 def reciprocal_rank_fusion(
     rankings: Sequence[Sequence[str]], weights: Sequence[float] | None = None, k: int = 60
@@ -195,29 +201,6 @@ def reciprocal_rank_fusion(
 
 MOST_PARTS = 3
 LONGEST_PARTED = 300  # characters; a longer question is taken as one, and costs no time
-_BETWEEN = re.compile(
-    r"(?<=[?？；;])\s*(?=\S)|[，,。]\s*(?:另外|还有|以及|同时|顺便问?|再问)[，,]?"
-    r"|[，,]?\s+and\s+(?=(?:what|how|when|where|who|which|why|can|could|do|does|is|are|will|would|should)\b)"
-    r"|(?<=[吗呢少么样])[，,]\s*(?=\S*(?:[吗呢么]|多少|怎么|什么|几|哪))",
-    re.IGNORECASE,
-)
-_ASKS = re.compile(
-    r"^(?:另外|还有|以及|同时|顺便|再问|and|also|plus)|[?？吗呢么几哪谁]|多少|怎|什|(.)不\1"
-    r"|\b(?:what|how|when|where|who|which|why|can|could|do|does|did|is|are|will|would|should|may)\b",
-    re.IGNORECASE,
-)
-_COMPARED_ZH = re.compile(
-    r"^(?P<a>[^，,？?]{2,40}?)(?:和|与|跟|同|、)(?P<b>[^，,？?]{2,40}?)"
-    r"(?P<rest>(?:在.{1,20}[上面])?(?:的[^的]{1,12})?(?:之间)?(?:有|是)?(?:什么|啥|哪些|何|多大)?(?:的)?"
-    r"(?:区别|不同|差别|差异|不一样|相差|差多少|差几|差|哪个|谁|相比).*)$"
-)
-_COMPARED_EN = re.compile(
-    r"(?:difference|differences|differ|compare|comparison|distinguish\w*)\b(?:[^?]*?\bbetween)?\s+(?:the\s+)?"
-    r"(?P<a>[^?,]{2,60}?)\s+(?:and|with|to|vs\.?|versus|from)\s+(?P<b>[^?]{2,60})[?.\s]*$"
-    r"|^how\s+(?:do|does)\s+(?P<a3>[^?,]{2,60}?)\s+and\s+(?P<b3>[^?]{2,60}?)\s+(?P<rest3>differ\b.*)$"
-    r"|^(?P<a2>[^?,]{2,60}?)\s+(?:vs\.?|versus|or)\s+(?P<b2>[^?,]{2,60})(?P<rest>[,?].*)?$",
-    re.IGNORECASE,
-)
 
 
 def parts_of(question: str) -> list[str]:
@@ -228,8 +211,8 @@ def parts_of(question: str) -> list[str]:
     if compared:
         return compared
     parts: list[str] = []
-    for part in (each.strip(" ，,。") for each in _BETWEEN.split(question)):
-        if parts and not _ASKS.search(part):
+    for part in (each.strip(" ，,。") for each in wording("between_parts").split(question)):
+        if parts and not wording("asks").search(part):
             part = f"{parts.pop()} {part}"  # a circumstance of what was asked before it
         parts.append(part)
     say_something = all(own_words(part) > FEW_WORDS for part in parts)
@@ -238,7 +221,7 @@ def parts_of(question: str) -> list[str]:
 
 def _compared(question: str) -> list[str]:
     """Each of the two with the rest of the question."""
-    match = _COMPARED_ZH.search(question) or _COMPARED_EN.search(question)
+    match = wording("compared_zh").search(question) or wording("compared_en").search(question)
     if match is None:
         return []
     named = match.groupdict()
@@ -303,38 +286,34 @@ def _is_identifier(word: str) -> bool:
     return mixed or _MANY_DIGITS.search(word) is not None
 
 
-# Where an answer's names stand that a follow-up points at: the first of them, the second, the last.
-_PLACES = (
-    (0, r"第一|前者|[前头][面一][那这一]?个|\bformer\b|\bfirst\b"),
-    (1, r"第二|\bsecond\b"),
-    (2, r"第三|\bthird\b"),
-    (-1, r"最后|后者|后面[那这一]?个|\blatter\b|\blast one\b"),
-)
-_PLACE = tuple((place, re.compile(words, re.IGNORECASE)) for place, words in _PLACES)
-_IT = re.compile(r"[它其]|\b(?:it|its|they|them|their|that one|this one)\b", re.IGNORECASE)
-_WHICH = re.compile(r"哪|什么|谁|有没有|\b(?:which|what|who|any)\b", re.IGNORECASE)
+_PLACES = {"first": 0, "second": 1, "third": 2, "last": -1}
 MOST_CARRIED = 3
 
 
 def points_back(part: str) -> bool:
     """Whether it speaks of something as it, they or 它: words of its own say little then."""
-    return _IT.search(part) is not None
+    return wording("it").search(part) is not None
 
 
 def carried(question: str, last: str, answer: str) -> str:
     """The names (part numbers, rooms, codes) of the last answer that a question which leans on it is about.
 
     The one it points at (the second one, 最后那个), or, where the last question asked which it is, those that
-    it did not name itself; "" for most questions.
+    it did not name itself, or whether there is one, the only one; "" for most questions.
     """
     names = [
         answer[at : at + len(name)] for name in identifiers(answer) if (at := answer.lower().find(name)) >= 0
     ]
     if not names or not follow_up_weight(question):
         return ""
-    place = next((place for place, words in _PLACE if words.search(question)), None)
+    place = next((at for name, at in _PLACES.items() if wording(name).search(question)), None)
     if place is not None:
         return names[place] if len(names) > 1 and place < len(names) else ""
     new = [name for name in names if name.lower() not in last.lower()]
-    asked_which = _IT.search(question) and _WHICH.search(last)
-    return " ".join(new) if asked_which and len(new) <= MOST_CARRIED else ""
+    most = MOST_CARRIED if wording("which").search(last) else int(wording("whether").search(last) is not None)
+    return " ".join(new) if wording("it").search(question) and len(new) <= most else ""
+
+
+def asks_for_step(question: str) -> bool:
+    """Whether it asks for what stands beside what was asked before: a level up, the next stage."""
+    return wording("step").search(question) is not None

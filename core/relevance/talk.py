@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.relevance.features import Matrix
-from core.relevance.query import identifiers, own_words
+from core.relevance.query import identifiers, own_words, wording
 from core.text import fold_width
 
 MAX_TALK_CHARS = 120  # a longer text has something to say
@@ -82,41 +82,29 @@ def talk_of(text: str) -> Talk | None:
     return None if kinds[-1].needs_answer and asks_how(text) else kinds[-1]
 
 
-_HOW = re.compile(
-    r"^\W*(?:(?:and|so|then|ok|hi|hello|hey|please|sorry|那么?|请问|請問|我?想?问一下|[你您]好|我|该|应该|要|可以)[\W_]*+)*+"
-    r"(?:how (?:do|can|could|should|would|may|might|to)\b|where (?:do|can|could|should) (?:i|we)\b"
-    # 怎么又 and 怎么这么 ask why, and mostly complain
-    r"|(?:怎[么麼]|怎[样樣]|如何)(?!.{0,6}[这這那][么麼样樣]|[么麼样樣了又还還不没沒总總老都变變会會突忽]|回事|觉得))",
-    re.IGNORECASE,
-)
-_ANSWERS = re.compile(r"\b(?:answers|replies|responses)\b|[你您][们們]", re.IGNORECASE)
-_YOU = re.compile(r"\b(?:you\w*|u)\b|[你您](?![们們好])", re.IGNORECASE)
-
-
 def asks_how(text: str) -> bool:
     """Whether it asks how something is done, or what holds of all answers, without a word to the assistant
     ("how do I make answers shorter?"): the documents may say so, the last answer does not matter."""
     plain = fold_width(text)
-    return bool((_HOW.search(plain) or _ANSWERS.search(plain)) and not _YOU.search(plain))
-
-
-# what I, we or somebody in charge may do, what can be done with a part of the product, and what something
-# costs; what points at an answer (can I have that shorter?) does not count
-_WHETHER = re.compile(
-    r"^\W*(?:can|could|may) (?:i|we|users?|an? admin\w*|the admin\w*)\b"
-    r"(?!.*\b(?:this|that|these|those|it|them|one more|again|shorter|longer|simpler|summary|the answer)\b)"
-    r"|^\W*(?:(?:系统)?管理员|引用|文档|文件|知识库|资料库|会话|对话记录|历史记录|标签|设置)"
-    r"[^，,。]{0,12}?(?:能不能|可不可以|能否|可以|能|会不会)"
-    r"|多少钱|[要花]钱|收费|免费|\bcosts?\b|\b(?:free of charge|how much (?:is|are|does|do))\b",
-    re.IGNORECASE,
-)
+    asks = wording("how").search(plain) or wording("answers").search(plain)
+    return bool(asks and not wording("you").search(plain))
 
 
 def asks_whether(text: str) -> bool:
     """Whether it asks what is possible, allowed or to be paid ("can I delete a single answer?"), without a
     word to the assistant: the documents may say so."""
     plain = fold_width(text)
-    return bool(_WHETHER.search(plain) and not _YOU.search(plain))
+    return bool(wording("allowed").search(plain) and not wording("you").search(plain))
+
+
+def is_about_languages(text: str, before: Sequence[str]) -> bool:
+    """Whether it names a language and little else ("and in English?") where the last of the questions before
+    that is no talk is about languages, too: then it asks what holds there, and not for a translation."""
+    named = _table().language
+    if len(text) > MAX_TALK_CHARS or not wording("bare_language").match(named.sub("@", _spoken(text))):
+        return False
+    asked = next((_spoken(each) for each in reversed(before) if talk_of(each) is None), "")
+    return bool(named.search(asked) or wording("languages").search(asked))
 
 
 _APOSTROPHE = re.compile("['’‘´`]")
@@ -148,6 +136,7 @@ class _Table:
     kinds: Mapping[Talk, _Phrases]
     any: frozenset[str]
     lengths: Mapping[str, list[int]]
+    language: re.Pattern[str]
 
     def standing(self, spoken: str) -> Standing:
         return [list(self._at(spoken, at)) for at in range(len(spoken))]
@@ -236,7 +225,8 @@ def _table() -> _Table:
     lengths: dict[str, set[int]] = {}
     for phrase in phrases:
         lengths.setdefault(phrase[0], set()).add(len(phrase))
-    return _Table(kinds, phrases, {first: sorted(each) for first, each in lengths.items()})
+    language = re.compile(rf"\b(?:{'|'.join(words['language'])})\b|{'|'.join(words['yuyan'])}")
+    return _Table(kinds, phrases, {first: sorted(each) for first, each in lengths.items()}, language)
 
 
 def _of_kind(
@@ -279,15 +269,7 @@ _POWER = re.compile(
     rf"|(?:half(?: of)?|double|twice)\s*{_NUMBER}|{_NUMBER}\s*的?一半"
     rf"|{_NUMBER}\s*(?:squared|cubed|的?(?:平方根?|立方根?)|!|factorial)"
 )
-_OPERATES = re.compile(
-    r"[+*/x×÷^%!]|\d\s*-\s*\d|[加减乘除]|plus|minus|times|divided|percent|平方|立方|根号|root|sqrt|squared"
-    r"|cubed|factorial|half|double|twice|一半|\badd \d|[和积差商]是"
-)
 _DATE = re.compile(r"(?:19|20)\d\d[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:19|20)?\d\d")
-_ASKS_ZH = re.compile(
-    "请问|请|帮忙|帮我|给我|麻烦|计算|算|一下|一算|口算|求|等于|等|是|多少|几|得|呢|啊|吗|吧|的|结果|下|你|能|可以|我"
-    "|想知道|告诉|和|积|差|商|总共|一共|大概|约"
-)
 
 _ASKS_EN = (
     "what is whats s the result of how much are does make equal equals to calculate compute work out solve "
@@ -297,29 +279,17 @@ _ASKS_EN = (
 
 def _is_sum(text: str) -> bool:
     plain = fold_width(text).lower()
-    if not _OPERATES.search(plain) or _DATE.search(plain):
+    if not wording("operates").search(plain) or _DATE.search(plain):
         return False
     rest, sums = _SUM.subn(" ", _POWER.sub(" = ", plain))
     if not sums and "=" not in rest:
         return False
-    left = _UNSPOKEN.sub(" ", _ASKS_ZH.sub(" ", rest)).split()
+    left = _UNSPOKEN.sub(" ", wording("asks_sum_zh").sub(" ", rest)).split()
     return all(f" {word} " in f" {_ASKS_EN} " for word in left)
 
 
 FEATURES = ("chars", "own_words", "identifier", "asks", "digit", "covered", "says", "says_covered")
 _DIGIT = re.compile(r"\d")
-# whoever or whatever is neither of the two who talk is what documents are about; so is one more (那快速呢,
-# and read-write?), unless it is another form (and in French? and shorter?)
-_OTHERS = re.compile(
-    r"^\W*(?:and|what about|how about)\b"
-    r"(?!.*\b(?:you\w*|in|now|again|then|that|this|it|so|more|less|\w+er)\b).{1,40}\?|"
-    r"[他她它牠]|^那(?!.*[你您点點]).{1,20}呢|\b(?:he|she|him|his|hers?|they|them|theirs?)\b|"
-    r"(?<![你您的])(?:爸|妈|爷爷|奶奶|老公|老婆|儿子|女儿|孩子|小孩|[哥弟姐妹]{2}|父母|家人|室友|房东|邻居)|"
-    r"(?<=[^，,。])老师(?=[^你您好，,。！!？?])|"
-    r"\bmy (?:wife|husband|partner|sons?|daughters?|kids?|child(?:ren)?|mother|mum|mom|father|dad|parents|"
-    r"sisters?|brothers?|landlord|neighbou?rs?|roommates?|flatmates?)\b",
-    re.IGNORECASE,
-)
 
 
 def text_features(text: str) -> list[float]:
@@ -378,9 +348,9 @@ class TalkModel:
     def talk_of(self, text: str, vector: Sequence[float], *, has_answer: bool) -> Talk | None:
         """None for a question, and whenever that is not sure. A request about the conversation counts only
         where it has an answer to refer to."""
-        if len(text) > MAX_TALK_CHARS or _OTHERS.search(text) or asks_how(text) or asks_whether(text):
+        if len(text) > MAX_TALK_CHARS or wording("others").search(text):
             return None
-        if not self.is_talk(text, vector):
+        if asks_how(text) or asks_whether(text) or not self.is_talk(text, vector):
             return None
         kind = self.nearest(vector)
         return None if kind.is_about_conversation and not has_answer else kind

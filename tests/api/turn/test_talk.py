@@ -92,6 +92,15 @@ async def test_what_to_do_with_an_answer_is_searched_where_there_is_none(app: Ap
         assert "retrieving" in stages
 
 
+async def test_a_language_after_a_question_about_languages_is_searched(app: App) -> None:
+    """Discriminates: "and in English?" for a request to translate, whatever was asked before."""
+    await app.add_text("tours.md", "# Tours\n\nA tour in Chinese costs 150, in English 280.\n")
+    for question, stage in (("How much is a tour in Chinese?", True), ("How much is a tour?", False)):
+        first = await app.ask(question)
+        turn = await app.ask("And in English?", session_id=first.session_id)
+        assert ("retrieving" in [status["stage"] for status in turn.statuses]) is stage
+
+
 async def test_the_setting_decides_where_the_request_does_not(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path / "never", retrieval={"knowledge": "never"})) as app:
         await app.add_text("handbook.md", HANDBOOK)

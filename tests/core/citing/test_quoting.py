@@ -52,6 +52,28 @@ def test_all_rows_that_match_up_to_five_and_how_many_more() -> None:
     assert "valve" not in quote
 
 
+LEVELS = [f"| {level} | {name} | {price} |" for level, name, price in (
+    ("M1", "Pebble", 0), ("M2", "Ridge", 3), ("M3", "Summit", 5), ("M4", "Polaris", 8), ("M5", "Sky", 9),
+    ("M6", "Star", 10),
+)]  # fmt: skip
+
+
+def stepped(question: str) -> list[str]:
+    before = "What discount does Ridge have?"
+    forms = tuple(QueryForm(text, [], SparseTerms([], [])) for text in (question, f"{before} {question}"))
+    text = "\n".join(["| Code | Name | Discount |", "|---|---|---|", *LEVELS])
+    query = Query(question, forms, (before,))
+    return [quote.text for quote in Quotables([("Names", text)]).quotes(query, forms[1].text)]
+
+
+@pytest.mark.parametrize("question", ["And one level up?", "再上一级呢？"])
+def test_a_step_comes_with_the_rows_beside_the_one_that_was_asked_about(question: str) -> None:
+    """Discriminates: the row that was asked about before, alone; every row of the table."""
+    (quote,) = stepped(question)
+    assert [row[2:4] for row in LEVELS if row[2:4] in quote] == ["M1", "M2", "M3", "M4"]
+    assert "M3" not in "".join(stepped("And what is that?"))
+
+
 def test_a_question_of_a_faq_comes_with_its_answer() -> None:
     assert quoted("工资条密码忘了", FAQ)[0].startswith("**Q：工资条的密码")
     assert "忘记密码" in quoted("工资条密码忘了", FAQ)[0]

@@ -279,6 +279,36 @@ def test_of_clauses_the_one_whose_number_is_named_goes_first() -> None:
     assert named[0].probability < named[1].probability
 
 
+STANDS = candidate("The second gate is far apart from the first: ten days on foot.", 1, 0.87)
+LEANS = candidate("Hepatitis A vaccine: the second dose is given after 6 months.", 2, 0.85)
+
+
+def test_a_follow_up_that_says_little_is_judged_with_the_question_before_too() -> None:
+    """Discriminates: its own two words alone, which another text has."""
+    asked = ask("How far apart?", "Which doses of the hepatitis A vaccine are there?")
+    beside = [replace(each, matches=(each.matches[0], FormMatch(0.8 + 0.05 * at, 2 - at, 1.0 + at, 2 - at)))
+              for at, each in enumerate((STANDS, LEANS))]  # fmt: skip
+    before, after = judge(asked, beside, E5)
+    assert after.probability > 2 * before.probability
+    standing = replace(asked, question="How far apart are the gates of the zoo?")
+    before, after = judge(standing, beside, E5)
+    assert before.probability < after.probability < 2 * before.probability
+
+
+def test_a_follow_up_is_rather_about_a_text_that_has_the_last_answer() -> None:
+    """Discriminates: the last answer's words for nothing; and for every question, whatever it is about."""
+    lost = candidate("After 45 days an item counts as lost; its price and 18 pounds are billed.", 2, 0.85)
+    texts = [candidate("A lost card is replaced for 12 pounds.", 1, 0.85), lost]
+    gains = []
+    for question in ("What do I pay in that case?", "Which documents must an undergraduate bring to enrol?"):
+        without = judge(ask(question, "What if I keep a book?"), texts, E5)
+        answered = ask(question, "What if I keep a book?", last_answer="After 45 days it counts as lost.")
+        with_answer = judge(answered, texts, E5)
+        shares = [after.probability / before.probability for before, after in (without, with_answer)]
+        gains.append(shares[1] / shares[0])
+    assert gains[0] > 1.2 * gains[1] > 1.2
+
+
 @pytest.mark.parametrize("passages", [1, 3, 4])
 def test_a_question_for_a_code_is_shown_one_of_few_passages_that_have_it(passages: int) -> None:
     """Discriminates: 'what does E02 mean?' has no other word to look for, and was refused at .08."""

@@ -113,6 +113,9 @@ ROOMS = "有：MR-302 容纳 28 人；最大的是多功能厅 MR-501，容纳 1
         ("What does it cost?", "Which ones?", "A-101, A-102, A-103 and A-104.", ""),
         ("How long are gateways warranted?", "Which gateways have two supplies?", "The GW-820 has.", ""),
         ("What does it cost?", "Which ones?", "None.", ""),
+        ("How long does its battery last?", "Do they work outdoors?", "Only the TH-212-W.", "TH-212-W"),
+        ("它多重？", "有防水的吗？", "有，TH-212-W 防水。", "TH-212-W"),
+        ("How much is it?", "Is there a walk-in?", "Yes, for VX-101 and VX-110.", ""),
     ],
 )
 def test_a_follow_up_is_about_the_names_of_the_last_answer_that_it_points_at(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.relevance.talk import MAX_TALK_CHARS, Talk, asks_how, talk_of
+from core.relevance.talk import MAX_TALK_CHARS, Talk, asks_how, is_about_languages, talk_of
 
 PHRASES = [
     json.loads(line)
@@ -103,3 +103,19 @@ def test_a_hostile_text_costs_no_time(text: str) -> None:
     talk_of(text)
     asks_how(text)
     assert time.perf_counter() - started < 0.2
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "expected"),
+    [
+        ("and in English?", ["How much is a guided tour in Chinese?"], True),
+        ("法语呢", ["有英语讲解吗？"], True),
+        ("in French too?", ["Is the map there in other languages?", "in German?", "thanks"], True),
+        ("and in English?", ["How much is the tour?"], False),
+        ("and in French?", ["What is the deposit?", "translate that to German"], False),
+        ("translate that into English", ["How much is a guided tour in Chinese?"], False),
+    ],
+)
+def test_a_language_is_asked_about_where_languages_were(text: str, before: list[str], expected: bool) -> None:
+    """Discriminates: a language that is taken for a request to translate the last answer whatever it is."""
+    assert is_about_languages(text, before) is expected

@@ -34,6 +34,11 @@ ABOUT_ANSWERS = (
     "你们的回答能不能只用中文？", "怎么让回答更长一些？", "怎么给回答点赞？", "怎么改回复的语气？",
     "怎么搜索以前的对话？", "如何去掉回答里的表情？", "那快速呢？", "And read-write?",
 )  # fmt: skip
+GOING_ON = (
+    "带朋友来呢", "再高一级呢", "外地的呢", "简单一点的那种呢", "不是，我问的是中班", "我说的是去年的",
+    "no, i meant for climbing", "sorry i meant the blue one", "and if it rains",
+    "and if you sent the wrong one", "and H9? can i get that right away",
+)  # fmt: skip
 ABOUT_WHAT_IS_POSSIBLE = (
     "Can I delete a single answer?", "Can we change how answers look?", "May an administrator read my chats?",
     "引用的段落能不能短一点？", "管理员能看到我的对话吗？", "会话可以导出吗？", "标签能改名吗？",
@@ -46,6 +51,7 @@ POINTING = (
 ABOUT_OTHERS = ("can i send my sister to deal with you instead of me", "我感觉老师分给低了想查一下")
 ABOUT_MONEY = ("心情很差想找人聊聊，要钱吗", "找人聊天怎么收费", "does it cost anything to talk to someone?")
 SPOKEN_TO = ("老师您好，初次请教您", "你是不是要花钱才能用的", "do you cost me money to talk to")
+AS_BEFORE = ("再短一点呢", "那简单些呢", "翻成葡萄牙语呢", "我问的不是这个", "no, i meant in simple words")
 COMPLAINTS = ("怎么又是这个答案", "怎么回答得这么慢", "how would you say that in French?", "怎么才能相信你？")
 
 
@@ -84,6 +90,14 @@ def test_how_something_is_done_with_answers_is_searched() -> None:
     assert kinds(ABOUT_ANSWERS) == [None] * len(ABOUT_ANSWERS)
 
 
+def test_one_more_of_what_was_asked_and_what_was_meant_are_searched() -> None:
+    """Discriminates: the vector alone, to which a step in an order or a correction is about the answer."""
+    vectors = embedding().get_query_embeddings(GOING_ON)
+    assert sum(map(model().is_talk, GOING_ON, vectors)) >= 8
+    assert [talk_of(text) for text in GOING_ON] == [None] * len(GOING_ON)
+    assert kinds(GOING_ON) == [None] * len(GOING_ON)
+
+
 def test_what_is_possible_with_the_product_is_searched() -> None:
     """Discriminates: the vector alone, and phrases to which an administrator is the assistant."""
     vectors = embedding().get_query_embeddings(ABOUT_WHAT_IS_POSSIBLE)
@@ -107,6 +121,10 @@ def test_people_who_are_spoken_to_are_no_others() -> None:
 
 def test_what_points_at_an_answer_is_talk_though_it_asks_what_is_possible() -> None:
     assert None not in [talk_of(text) or kind for text, kind in zip(POINTING, kinds(POINTING), strict=True)]
+
+
+def test_another_form_of_the_answer_is_talk_however_it_goes_on() -> None:
+    assert None not in [talk_of(text) or kind for text, kind in zip(AS_BEFORE, kinds(AS_BEFORE), strict=True)]
 
 
 def test_a_complaint_is_not_searched_though_it_begins_with_how() -> None:

@@ -73,6 +73,14 @@ def builder(embedding: EmbeddingService) -> QueryBuilder:
         "Does that cost extra?",
         "Who wrote them?",
         "more",
+        "不是，我问的是中班",
+        "再高一级呢",
+        "前一个活动是什么",
+        "sorry, i meant the blue one",
+        "same for the wireless version?",
+        "one level up?",
+        "which ones are allowed then",
+        "what do i pay in that case",
     ],
 )
 def test_a_question_that_points_back_is_a_follow_up(question: str) -> None:
