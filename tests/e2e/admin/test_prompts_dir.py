@@ -125,7 +125,7 @@ async def test_every_text_may_be_overridden_and_reaches_the_model(tmp_path: Path
             await app.ask("/remember 我叫张三")
             turn = await app.ask("月亮有多远？", knowledge="always", thinking=True)
             session: dict[str, Any] = {"session_id": turn.session_id}
-            for question in ("退款要几天？", "那它的首都在哪里？", "退款几天到账？"):
+            for question in ("那它的首都在哪里？", "退款要几天？", "退款几天到账？"):
                 await app.ask(question, use_insert_block=True, knowledge="always", **session)
                 await app.container.summaries.idle()
             await app.container.conversations.index_missing()
