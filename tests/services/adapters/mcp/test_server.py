@@ -109,13 +109,14 @@ async def test_a_call_that_hangs_meets_the_deadline() -> None:
 
 @pytest.mark.slow("a program is started anew after a second")
 @pytest.mark.parametrize("name", ["t__die", "t__endless", "t__flood"])
-async def test_a_program_that_dies_or_floods_is_started_anew(name: str) -> None:
+async def test_a_program_that_dies_or_floods_is_started_anew(server: ToolServer, name: str) -> None:
     """Discriminates: memory that grows with a line that never ends, a loop that only reads notifications."""
+    await server.call("t__echo", {"text": "a"})  # no other program is to be started
     before = children()
-    async with opened(timeout_s=15) as server:
-        await server.listed()
-        assert await failure(server, name) == "The tool's server ended the connection."
-        assert (await server.call("t__echo", {"text": "a"})).text == "a"
+    async with opened(timeout_s=15) as own:
+        await own.listed()
+        assert await failure(own, name) == "The tool's server ended the connection."
+        assert (await own.call("t__echo", {"text": "a"})).text == "a"
         await until(lambda: len(children() - before) == 1)  # the one that was cut off has a moment to end
     assert children() <= before
 
