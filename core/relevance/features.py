@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
@@ -215,13 +215,26 @@ class Features:
     in for the question.
     """
 
-    def __init__(self, query: Query, candidates: Sequence[Candidate], levels: Levels = NO_LEVELS) -> None:
+    def __init__(
+        self,
+        query: Query,
+        candidates: Sequence[Candidate],
+        levels: Levels = NO_LEVELS,
+        tokens: Floats | None = None,
+    ) -> None:
+        """`tokens`: as `Texts` has them, where they are known already."""
         self._chinese, self._words = is_mostly_chinese(query.question), QuestionWords.of(query)
         asked, previous, *_ = self._words.rows
         self._asked = int(asked.sum() < FEW_WORDS and len(query.forms) > 1)
         self._weight = asked + self._asked * previous
         self.query, self._levels = query, levels
-        self._compare(candidates, self._read(candidates))
+        self._compare(candidates, self._read(candidates, tokens))
+
+    def joined(self) -> Features:
+        """With the form that is joined with the question before in the place of the question's own. Tokens
+        are the same, and not read again."""
+        each = [replace(one, matches=(*one.matches[1:2], *one.matches[1:])) for one in self.candidates]
+        return Features(self.query.joined(), each, self._levels, self._texts.tokens)
 
     def among(self, at: Sequence[int]) -> Features:
         """Of some candidates, compared with each other alone; no text is read again."""
@@ -239,19 +252,22 @@ class Features:
         self._mean, self._deviation = level_between(self._levels, self._chinese, self.abroad)
         self._dense, self._columns = self._forms()
 
-    def _read(self, candidates: Sequence[Candidate]) -> Texts:
+    def _read(self, candidates: Sequence[Candidate], tokens: Floats | None) -> Texts:
         hits = [self._words.hits(candidate.chunk.text) for candidate in candidates]
         above, count = [_above(candidate) for candidate in candidates], len(self._words.terms)
         heads = {text: self._words.hits(text).here(count) for text in dict.fromkeys(above)}
         here = [np.maximum(each.here(count), heads[text]) for each, text in zip(hits, above, strict=True)]
         foreign = np.array([self._is_foreign(candidate) for candidate in candidates], dtype=float)
-        asked = self.query.tokens
-        packed = [unpacked(each.signs, asked.states.shape[1]) for each in candidates] if asked else [b""]
-        tokens = nearest_tokens(asked, packed) if asked and all(packed) else None
+        tokens = self._nearest_tokens(candidates) if tokens is None else tokens
         near, words = self._nearby(self._weight, hits), np.array(here).reshape(len(hits), count)
         gains = None if tokens is None else self._gains(candidates)
         shares = self._translated(candidates, foreign)
         return Texts(foreign, shares, np.array(hits), words, near, tokens, gains)
+
+    def _nearest_tokens(self, candidates: Sequence[Candidate]) -> Floats | None:
+        asked = self.query.tokens
+        packed = [unpacked(each.signs, asked.states.shape[1]) for each in candidates] if asked else [b""]
+        return nearest_tokens(asked, packed) if asked and all(packed) else None
 
     def _translated(self, candidates: Sequence[Candidate], foreign: Matrix) -> Matrix:
         shares = np.full(len(candidates), np.nan)

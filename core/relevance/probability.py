@@ -170,10 +170,9 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
     features = Features(query, candidates, coefficients.levels)
     chances = _judged(features, coefficients)
     if query.may_lean:
-        joined = [replace(each, matches=(*each.matches[1:2], *each.matches[1:])) for each in candidates]
-        beside = Features(query.joined(), joined, coefficients.levels)
-        chances = _between(chances, _judged(beside, coefficients))
-        chances = _raised(chances, ANSWERED * (features.answered - features.answered.max()))
+        answered = features.answered
+        chances = _between(chances, _judged(features.joined(), coefficients))
+        chances = _raised(chances, ANSWERED * (answered - answered.max()))
     return [
         replace(candidate, probability=float(chance))
         for candidate, chance in zip(candidates, chances, strict=True)
@@ -193,9 +192,8 @@ def _judged(features: Features, coefficients: Coefficients) -> Matrix:
 
 def _between(one: Matrix, other: Matrix) -> Matrix:
     """The mean of the logits, as a probability."""
-    ones, others = (np.clip(each, SURELY, 1.0 - SURELY) for each in (one, other))
-    odds = np.sqrt(ones / (1.0 - ones) * others / (1.0 - others))
-    return np.asarray(odds / (1.0 + odds))
+    mean: Matrix = 1.0 / (1.0 + np.exp(-(_logits(one) + _logits(other)) / 2.0))
+    return mean
 
 
 def _chances(features: Features, coefficients: Coefficients) -> Matrix:
@@ -233,8 +231,7 @@ def probabilities(
 def _by_distance(nearness: Matrix | None, abroad: Matrix, chances: Matrix) -> Matrix:
     """Where not even the nearest text is near enough, all lose: the question is about something else."""
     if nearness is None:
-        sure = [_logit(chance) - _logit(SURE) for chance in chances.tolist()]
-        return _raised(chances, UNKNOWN * np.minimum(0.0, sure))
+        return _raised(chances, UNKNOWN * np.minimum(0.0, _logits(chances) - _logit(SURE)))
     enough = NEAR_ENOUGH + (NEAR_ENOUGH_ABROAD - NEAR_ENOUGH) * abroad
     return _raised(chances, FAR * np.minimum(0.0, (nearness - enough).max()))
 
@@ -437,9 +434,14 @@ def verdicts(chances: Iterable[float], threshold: float) -> Verdicts:
     return Verdicts(**counts)
 
 
+def _logits(chances: Matrix) -> Matrix:
+    bounded = np.clip(chances, SURELY, 1.0 - SURELY)
+    logits: Matrix = np.log(bounded / (1.0 - bounded))
+    return logits
+
+
 def _logit(chance: float) -> float:
-    bounded = min(max(chance, SURELY), 1.0 - SURELY)
-    return math.log(bounded / (1.0 - bounded))
+    return float(_logits(np.array(chance)))
 
 
 def _chance(logit: float) -> float:

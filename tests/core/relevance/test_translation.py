@@ -1,10 +1,13 @@
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from core.relevance.probability import judge
 from core.relevance.translation import MOST_MEANINGS, TextWords, Translated, coverage, translated
 from scripts.training.translations import pairs, write
+from tests.core.relevance.test_probability import E5, ask, candidate, signs_of, with_tokens
 
 
 def meanings(question: str) -> list[set[str]]:
@@ -77,3 +80,44 @@ def test_the_dictionary_is_read_both_ways(tmp_path: Path) -> None:
         "SELECT other FROM translation WHERE term = '年假'"
     )
     assert rows.fetchall() == [("annual leav",), ("new year holiday",)]
+
+
+# Of probabilities.
+
+
+@pytest.mark.parametrize("question", ["保修几年?", "How long is the warranty?"])
+def test_a_text_in_another_language_is_known_by_words_that_a_dictionary_has_in_both(question: str) -> None:
+    """Discriminates: by its cosine alone every text of the other language is as good as the next."""
+    english = ("The warranty is two years.", "The pump has 15 bar.", "Rinse the tank before the first use.")
+    chinese = ("整机保修两年。", "水泵压力为十五巴。", "首次使用前冲洗水箱。")
+    texts = english if question == "保修几年?" else chinese
+    judged = [each.probability for each in judge(ask(question), [candidate(text, 9) for text in texts], E5)]
+    assert judged[0] > 2 * max(judged[1:])
+
+
+def test_a_name_that_is_the_same_in_every_language_brings_no_translation_ahead() -> None:
+    """Discriminates: tokens of a text that has the question's words by the level of texts that cannot."""
+    query, tokens = with_tokens(ask("How do I point Open WebUI at it?"))
+    own = candidate("Give Open WebUI the address of the server.", 1, 0.87)
+    named = candidate("在 Open WebUI 里填服务器的地址。", 2, 0.835)
+    signed = [replace(each, signs=signs_of(tokens, 0.7)) for each in (own, named)]
+    first, second = judge(query, signed, E5)
+    assert first.probability > second.probability
+
+
+@pytest.mark.parametrize(("own_share", "by_tokens"), [(0.1, True), (1.0, False)])
+def test_texts_in_another_language_are_compared_by_tokens_that_are_nearer_than_any_in_the_questions(
+    own_share: float, by_tokens: bool
+) -> None:
+    """Discriminates: the one vector and the words alone, which put a neighbour of the answer first; tokens
+    alone, by which a translation passes its twin."""
+    query, tokens = with_tokens(ask("新工牌要多少钱？"))
+    beside, answers = candidate("Badges are checked at the gate.", 1, 0.8), candidate("It is 20.", 2, 0.77)
+    own = candidate("食堂在二楼。", 3, 0.81)
+    shares = (0.5, 0.6, own_share)
+    listed = [
+        replace(each, signs=signs_of(tokens, share))
+        for each, share in zip((beside, answers, own), shares, strict=True)
+    ]
+    before, after, _ = judge(query, listed, E5)
+    assert (after.probability > before.probability) is by_tokens
