@@ -158,7 +158,7 @@ def read_levels(read: Mapping[str, Mapping[str, float]]) -> Levels:
 
 
 def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficients) -> list[Candidate]:
-    """The candidates with their probability, in the order given; about 2 ms for 20 of them, twice that for a
+    """The candidates with their probability, in the order given; about 2 ms for 20 of them, more for a
     question that may lean on the one before: it is judged both ways, both count the same, and a text that has
     less of the last answer falls behind.
 
