@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.suite.files import remove_leftovers
 from tests.support.suite.order import MARKS
 from tests.support.suite.parts import PARTS
 
@@ -82,3 +83,13 @@ def test_a_part_is_looked_for_in_the_files_that_name_its_mark() -> None:
     others = [file for file in (ROOT / "tests").rglob("*.py") if not file.name.startswith("test_")]
     naming = [file.stem for file in others if any(mark in file.read_text("utf-8") for mark in MARKS.values())]
     assert naming == ["order"]
+
+
+def test_the_files_of_a_killed_run_are_removed_and_no_living_one_s(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    living = f"wenmai-tests-{os.getpid()}-a"
+    for name in (living, f"wenmai-tests-{ended.pid}-b", "wenmai-tests-c", "another"):
+        (tmp_path / name / "pytest").mkdir(parents=True)
+    remove_leftovers(tmp_path)
+    assert {folder.name for folder in tmp_path.iterdir()} == {living, "another"}

@@ -25,6 +25,7 @@ from services.store.durable import store_id
 from services.store.pages import scroll_all
 from tests.support.servers.app import HASHING, make_settings, open_app
 from tests.support.servers.server import RunningServer, running_server
+from tests.support.stores.copies import copied
 from tests.support.wire.exports import chatgpt
 
 CLOSED = "http://127.0.0.1:9"
@@ -96,7 +97,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
     sessions = asyncio.run(fill())
     for name in ("served", "named"):
-        shutil.copytree(folder / "here", folder / name)
+        copied(folder / "here", folder / name)
     environment = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
     with (
         running_server(folder / "served", **environment) as served,

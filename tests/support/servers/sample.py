@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from core.formats import supported_files
 from tests.support.servers.server import running_server
+from tests.support.stores.copies import copied
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guide"
 PAGES = ("zh/introduction.md", "zh/conversations.md", "zh/models.md", "en/introduction.md")
@@ -64,4 +64,4 @@ def _read_once(
             with running_server(shared / f"{name}-first", **environment) as server:
                 fill(server.url)
             (shared / f"{name}-first").rename(filled)
-    return Path(shutil.copytree(filled, factory.mktemp("served") / "data"))
+    return copied(filled, factory.mktemp("served") / "data")

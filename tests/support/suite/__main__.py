@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.suite.files import fast_files
 from tests.support.suite.judged import passes
 from tests.support.suite.parts import PARTS, Command, Part
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENT = 5  # of `nice`: the type checker leaves the cores to the tests
-MEMORY = Path("/dev/shm")
-ROOM_BYTES = 11 << 30  # what the stores of one run come to, and then some
 
 
 def main() -> int:
@@ -31,25 +27,11 @@ def main() -> int:
     print(f"This takes about {part.minutes} minutes on two quiet cores.", flush=True)
     begun = time.monotonic()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else hundreds of processes compile anew
-    with _fast_files():
+    with fast_files():
         green = _is_green(part, tuple(parsed.rest))
     minutes, seconds = divmod(round(time.monotonic() - begun), 60)
     print(f"{'green' if green else 'RED'} after {minutes} min {seconds} s", flush=True)
     return 0 if green else 1
-
-
-@contextmanager
-def _fast_files() -> Iterator[None]:
-    """Temporary files in memory, where there is room: most of the time of a test that opens a store on a disk
-    is waiting for the disk to say that it has written, and no test takes the power away."""
-    if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ROOM_BYTES:
-        yield
-        return
-    with tempfile.TemporaryDirectory(
-        prefix="wenmai-tests-", dir=MEMORY, ignore_cleanup_errors=True
-    ) as folder:
-        os.environ["TMPDIR"] = folder
-        yield
 
 
 def _is_green(part: Part, rest: Command) -> bool:

@@ -16,6 +16,7 @@ from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.journal import FILE, Journal
 from services.store.dialect import StoreRequestError
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing
+from tests.support.stores.copies import copied
 from tests.support.waiting import until
 
 RED = models.Filter(must=[models.FieldCondition(key="colour", match=models.MatchValue(value="red"))])
@@ -57,7 +58,7 @@ async def test_what_the_engine_had_not_flushed_comes_back(tmp_path: Path) -> Non
     """As after a cut of power: the engine's files of before, and the journal. Discriminates: an
     acknowledgement before the flush; a filter that is replayed."""
     await flushed_store(tmp_path / "store")
-    shutil.copytree(tmp_path / "store", tmp_path / "cut")
+    copied(tmp_path / "store", tmp_path / "cut")
     stored = await change_and_die(tmp_path / "store")
     for path in (tmp_path / "store").glob(f"{FILE}*"):
         shutil.copy(path, tmp_path / "cut")
@@ -72,7 +73,7 @@ async def test_a_change_comes_back_where_a_flush_was_cut_before_the_engines_log(
     deleted later take no number again. Discriminates: a replay that the engine passes over in silence."""
     await flushed_store(tmp_path / "before")
     for name in ("store", "flushed"):
-        shutil.copytree(tmp_path / "before", tmp_path / name)
+        copied(tmp_path / "before", tmp_path / name)
         async with open_edge_client(tmp_path / name) as client:
             for _ in range(3):
                 await paint(client, "green", 5)
@@ -87,7 +88,7 @@ async def test_a_change_comes_back_where_a_flush_was_cut_before_the_engines_log(
         shutil.copy(path, tmp_path / "flushed")
     log = Path(COLLECTION) / "shard" / "wal"
     shutil.rmtree(tmp_path / "flushed" / log)
-    shutil.copytree(tmp_path / "before" / log, tmp_path / "flushed" / log)
+    copied(tmp_path / "before" / log, tmp_path / "flushed" / log)
     async with open_edge_client(tmp_path / "flushed") as client:
         assert (await read(client))[7] == "blue"
 
@@ -146,13 +147,13 @@ async def test_what_the_journal_holds_of_a_lost_collection_comes_back(tmp_path: 
 async def test_points_that_are_missing_after_a_kill_are_named(tmp_path: Path) -> None:
     """The engine's files of before. Discriminates: a start that takes them for all there is."""
     await flushed_store(tmp_path / "store")
-    shutil.copytree(tmp_path / "store", tmp_path / "before")
+    copied(tmp_path / "store", tmp_path / "before")
     async with open_edge_client(tmp_path / "store") as client:
         await client.upsert(COLLECTION, [thing(n) for n in range(10, 15)])
         await until(lambda: _rows(tmp_path / "store") == 0)
         os.kill(client.process_id, signal.SIGKILL)
     shutil.rmtree(tmp_path / "store" / COLLECTION)
-    shutil.copytree(tmp_path / "before" / COLLECTION, tmp_path / "store" / COLLECTION)
+    copied(tmp_path / "before" / COLLECTION, tmp_path / "store" / COLLECTION)
     (tmp_path / "store" / COLLECTION / "closed.json").unlink()
     async with open_edge_client(tmp_path / "store") as client:
         (line,) = (await client.condition()).damage

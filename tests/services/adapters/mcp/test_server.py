@@ -32,8 +32,9 @@ async def opened(**table: Any) -> AsyncIterator[ToolServer]:
 
 
 def children() -> set[int]:
-    """A test's own are those that were not there before it: others' may be ending still."""
-    return {child.pid for child in psutil.Process().children(recursive=True)}
+    """A test's own are those that were not there before it: others' may be ending still. Not theirs in turn:
+    a browser that stands since an earlier test starts and ends its own as it likes."""
+    return {child.pid for child in psutil.Process().children()}
 
 
 async def names(server: ToolServer) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from tests.services.adapters.edge.stores import nth_id
 from tests.support.models.hashing_embedding import DIMENSION
 from tests.support.models.wider_embedding import WIDER, WIDER_DIMENSION
 from tests.support.servers.app import HASHING
+from tests.support.stores.copies import copied
 from tests.support.stores.reembedding import open_beside, opened_embedding, switch
 
 NAMES = StoreSettings()
@@ -99,7 +99,7 @@ async def test_a_copy_for_a_third_model_is_not_lost_by_going_back(tmp_path: Path
     async with opened_embedding(ModelSettings(embedding=WIDER)) as wider:
         await prepare(tmp_path, wider)
     folders = StoreFolders(tmp_path / "store")
-    shutil.copytree(folders.store, tmp_path / "store.before-20260101T000000000Z")
+    copied(folders.store, tmp_path / "store.before-20260101T000000000Z")
     folders.take_over(tmp_path / "store.before-20260101T000000000Z")
     (folder,) = folders.replaced()
     in_store = stored_as(folder, "conversations")
