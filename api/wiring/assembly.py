@@ -37,31 +37,7 @@ from api.turn.gathering import Pipeline
 from api.turn.prompt import PromptBuilder
 from api.turn.running import RunningTurns, StreamSeats
 from api.turn.tools import ToolBox
-from api.wiring.parts import (
-    PARSING_S_PER_HOUR,
-    SAMPLE_FOLDER,
-    LLMOpener,
-    WrapEmbedding,
-    check_schedule,
-    configured_llms,
-    folders_of,
-    make_parser,
-    make_question_images,
-    mark_sample_loaded,
-    now_in,
-    open_embedding,
-    open_library,
-    open_prompts,
-    open_reranker,
-    open_snapshots,
-    open_store,
-    open_tools,
-    refuse_foreign,
-    sample_is_pending,
-    scheduled_cleanup,
-    scheduled_sync,
-    today_in,
-)
+from api.wiring import parts
 from config.secrets import mask_of
 from config.settings import ServerSettings, Settings, StoreSettings
 from core.conversation.sessions import PersonaDraft, PersonaRules
@@ -143,7 +119,7 @@ class History:
         """Without these two: for a command, beside which no server has the store open."""
         names = self.settings.store
         store_folder = None if names.qdrant_url else names.embedded
-        parts = ErasureParts(
+        erased = ErasureParts(
             store=self.store,
             names=names,
             turns=self.conversations.turns,
@@ -157,7 +133,7 @@ class History:
             answers=running,
             halt=halting(running) if running is not None else nothing_runs,
         )
-        return Erasure(parts)
+        return Erasure(erased)
 
     async def accept_loss(self) -> list[str]:
         """What is left of a damaged store is all there is from now on. Returns what was lost, a line each."""
@@ -173,35 +149,37 @@ class History:
 
 
 @asynccontextmanager
-async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) -> AsyncIterator[Container]:
+async def open_container(
+    settings: Settings, wrap: parts.WrapEmbedding | None = None
+) -> AsyncIterator[Container]:
     """`wrap` stands between the configured embedding model and all that use it, such as a cache.
 
     Raises StartRefusedError (one plain line) when the configuration or the data does not allow a start.
     """
     _refuse_unusable(settings)
-    prompts = open_prompts(settings.conversation)
+    prompts = parts.open_prompts(settings.conversation)
     async with AsyncExitStack() as stack:
-        embedding = await stack.enter_async_context(open_embedding(settings.models, wrap))
-        opener = LLMOpener(settings, stack)
-        tables = configured_llms(settings.models)
+        embedding = await stack.enter_async_context(parts.open_embedding(settings.models, wrap))
+        opener = parts.LLMOpener(settings, stack)
+        tables = parts.configured_llms(settings.models)
         llms = LLMService({name: await opener.entry(name, table) for name, table in tables.items()})
         _check_named_model(settings, llms)
-        reranker = open_reranker(settings, embedding.name, stack)
-        tools = await stack.enter_async_context(open_tools(settings.tools))
-        await _settle_folders(settings, embedding, partial(open_store, settings.store))
-        store = await stack.enter_async_context(open_store(settings.store))
-        snapshots = await stack.enter_async_context(open_snapshots(settings.store))
-        cpu = CpuHours(PARSING_S_PER_HOUR if settings.server.api_keys else None)
-        knowledge = KnowledgeBase(store, embedding, make_parser(settings, cpu), settings.store, cpu=cpu)
+        reranker = parts.open_reranker(settings, embedding.name, stack)
+        tools = await stack.enter_async_context(parts.open_tools(settings.tools))
+        await _settle_folders(settings, embedding, partial(parts.open_store, settings.store))
+        store = await stack.enter_async_context(parts.open_store(settings.store))
+        snapshots = await stack.enter_async_context(parts.open_snapshots(settings.store))
+        cpu = CpuHours(parts.PARSING_S_PER_HOUR if settings.server.api_keys else None)
+        knowledge = KnowledgeBase(store, embedding, parts.make_parser(settings, cpu), settings.store, cpu=cpu)
         running = RunningTurns(_seats(settings.server), activity := Activity())
         history = make_history(settings, store, embedding, llms, activity, snapshots, prompts)
         stack.push_async_callback(history.close)
         await stack.enter_async_context(knowledge)
         clean_up = partial(history.conversations.cleanup_expired_conversations, unattended=True)
-        schedule = await stack.enter_async_context(scheduled_cleanup(clean_up, settings, store))
+        schedule = await stack.enter_async_context(parts.scheduled_cleanup(clean_up, settings, store))
         reembedding = StoreReembedding(
-            settings.store, settings.models, store, activity, open_embedding,
-            partial(open_store, settings.store), settings.store.embedded,
+            settings.store, settings.models, store, activity, parts.open_embedding,
+            partial(parts.open_store, settings.store), settings.store.embedded,
         )  # fmt: skip
         stack.push_async_callback(reembedding.close)
         models = ModelsHandler(
@@ -217,7 +195,7 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
             await stack.enter_async_context(_opened_task(work))
         stack.push_async_callback(container.close_background)
         if settings.knowledge.sources:
-            await stack.enter_async_context(scheduled_sync(container.sync.run, settings))
+            await stack.enter_async_context(parts.scheduled_sync(container.sync.run, settings))
         stack.push_async_callback(container.sessions.erasure.close)
         stack.push_async_callback(running.close, 0)
         yield container
@@ -230,10 +208,10 @@ async def open_maintenance(settings: Settings, *, existing: bool = False) -> Asy
     Raises StoreLockedError when a server has it; with `existing` none is made, but StartRefusedError raised.
     """
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(open_store(settings.store))
+        store = await stack.enter_async_context(parts.open_store(settings.store))
         if existing:
-            await refuse_foreign(store, settings.store)
-        embedding = await stack.enter_async_context(open_embedding(settings.models))
+            await parts.refuse_foreign(store, settings.store)
+        embedding = await stack.enter_async_context(parts.open_embedding(settings.models))
         await ensure_collections(
             store,
             settings.store,
@@ -241,7 +219,7 @@ async def open_maintenance(settings: Settings, *, existing: bool = False) -> Asy
             dimension=embedding.dimension,
             accept_unnamed=True,
         )
-        snapshots = await stack.enter_async_context(open_snapshots(settings.store))
+        snapshots = await stack.enter_async_context(parts.open_snapshots(settings.store))
         history = make_history(settings, store, embedding, LLMService({}), snapshots=snapshots)
         stack.push_async_callback(history.close)
         yield history
@@ -332,7 +310,7 @@ def _put_together(
     pipeline = _pipeline(
         history, knowledge, reranker, prompts, personas, metrics, memories, tools, failure_text
     )
-    images = make_question_images(settings, history.conversations.turns)
+    images = parts.make_question_images(settings, history.conversations.turns)
     search, chat = _search(history, knowledge, pipeline), _chat(history, pipeline, running, images)
     disk, readiness = DiskWatch(store, names.low_disk_mb << 20), Readiness(store, names, history.embedding)
     sync = _folder_sync(history, knowledge)
@@ -359,13 +337,13 @@ def _put_together(
         memories=memories,
         tools=tools,
         models=models,
-        library=open_library(settings.store), prompts=history.prompts,
+        library=parts.open_library(settings.store), prompts=history.prompts,
     )  # fmt: skip
 
 
 def _prompts(history: History) -> tuple[PromptBuilder, PersonaRules]:
     settings = history.settings.conversation
-    prompts = PromptBuilder(history.prompts, settings, now_in(settings))
+    prompts = PromptBuilder(history.prompts, settings, parts.now_in(settings))
     return prompts, PersonaRules(lambda text: prompts.check_persona(text, history.llms.get(DEFAULT_MODEL_ID)))
 
 
@@ -381,8 +359,8 @@ def _chat(
 
 
 def _sample(history: History, knowledge: KnowledgeBase, sessions: SessionsHandler) -> SampleHandler:
-    loaded = partial(mark_sample_loaded, history.settings.store.data_dir)
-    return SampleHandler(knowledge, sessions.erasure, SAMPLE_FOLDER, loaded)
+    loaded = partial(parts.mark_sample_loaded, history.settings.store.data_dir)
+    return SampleHandler(knowledge, sessions.erasure, parts.SAMPLE_FOLDER, loaded)
 
 
 def _sessions(
@@ -485,7 +463,7 @@ def _pipeline(
     return Pipeline(
         conversations=history.conversations,
         summaries=history.summaries,
-        queries=QueryBuilder(history.embedding, today_in(conversation)),
+        queries=QueryBuilder(history.embedding, parts.today_in(conversation)),
         retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
         reranking=RerankService(
             reranker, settings.retrieval, history.embedding.name, history.calibrations.current
@@ -506,12 +484,12 @@ def _pipeline(
         knowledge=settings.retrieval.knowledge,
         talk_model=load_talk_model(history.embedding.name),
         shared_owner=SHARED_OWNER,
-        is_reading=lambda owners: sample_is_pending(settings) or knowledge.is_reading(owners),
+        is_reading=lambda owners: parts.sample_is_pending(settings) or knowledge.is_reading(owners),
         find_documents=knowledge.find_documents,
         precedence=knowledge.precedence,
         failure_text=failure_text,
         memories=history.recall,
-        episodes=Episodes(turns, recall, now_in(conversation)),
+        episodes=Episodes(turns, recall, parts.now_in(conversation)),
         learning=memories.learning,
         tools=ToolBox(tools, settings.tools, history.conversations.save_tool_calls),
         widener=Widener(neighbours, widen_tokens) if widen_tokens else None,
@@ -524,7 +502,7 @@ def _pipeline(
 def _refuse_unusable(settings: Settings) -> None:
     """What can be known before anything is opened. Raises StartRefusedError."""
     conversation = settings.conversation
-    check_schedule(conversation, settings.knowledge.sync_cron)
+    parts.check_schedule(conversation, settings.knowledge.sync_cron)
     load_question_filters(conversation.question_filters, conversation.blocked_words)
     load_answer_filters(conversation.answer_filters, conversation.blocked_words)
     refuse_unusable(settings.store.data_dir)
@@ -550,7 +528,7 @@ def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
         container.llms.keep_windows(),
         container.knowledge.fill_languages(),
     ]
-    if sample_is_pending(settings):
+    if parts.sample_is_pending(settings):
         later.append(container.sample.load())
     return later
 
@@ -567,7 +545,7 @@ async def _settle_folders(settings: Settings, embedding: EmbeddingService, open_
     that one takes its place. Raises StartRefusedError also when a restore into it was interrupted."""
     names = settings.store
     if not names.qdrant_url:
-        folders_of(names).refuse_interrupted()
+        parts.folders_of(names).refuse_interrupted()
         await switch_if_prepared(names.embedded, names, embedding, open_folder)
 
 

@@ -14,7 +14,6 @@ from core.errors import WenmaiError
 from core.memory.record import Memory, MemoryType
 from core.memory.relevance import THRESHOLD, MemoryRelevance
 from core.relevance.query import Query
-from core.relevance.sparse import SparseTerms
 from services.memory.records import MemoryRecords
 from services.store.clock import Clock, utc_now_us
 
@@ -24,7 +23,6 @@ DEPTH = 24  # of each list, what no longer holds among it
 MOST_TOLD = 5  # by one prompt
 MOST_INSTRUCTIONS = 2  # of the places: they hold whatever is asked
 CLOSE_S = 2.0
-NO_WORDS = SparseTerms([], [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +68,10 @@ class MemoryRecall:
         self._noting: set[asyncio.Task[None]] = set()
 
     async def has_any(self, owner: str) -> bool:
-        """Whether it is worth looking: without a memory, a turn costs nothing. Raises "
-        "StoreUnavailableError."""
+        """Whether it is worth looking: without a memory, a turn costs nothing.
+
+        Raises StoreUnavailableError.
+        """
         return self._when != "off" and await self.records.is_used_by(owner)
 
     async def is_wanted_by(self, owner: str) -> bool:

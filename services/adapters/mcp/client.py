@@ -139,6 +139,8 @@ def reason_of(error: BaseException) -> str:
             return "Its program is not installed."
         case PermissionError():
             return "Its program may not be run."
+        case httpx2.HTTPStatusError():
+            return f"It refused the request (HTTP {error.response.status_code}): are its headers right?"
         case httpx2.HTTPError() | OSError():
             return f"It cannot be reached ({type(error).__name__})."
         case MCPError():

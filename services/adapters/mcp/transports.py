@@ -171,10 +171,14 @@ async def open_address(
 
 
 class BoundedTransport(httpx2.AsyncHTTPTransport):
-    """No response has more bytes than a message may have."""
+    """No response has more bytes than a message may have; one that lets nobody in ends the connection, since
+    the SDK's own error for it says that the server is broken."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await super().handle_async_request(request)
+        if response.status_code in (401, 403):
+            await response.aclose()
+            raise httpx2.HTTPStatusError("It refused the client.", request=request, response=response)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _Bounded(response.stream)
         return response

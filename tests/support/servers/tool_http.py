@@ -58,6 +58,8 @@ async def _flood() -> AsyncIterator[str]:
 
 def http_app(folder: Path) -> Starlette:
     async def answer(request: Request) -> Response:
+        if request.headers.get("authorization") == "wrong":
+            return Response(status_code=401)
         message = await request.json()
         if "id" not in message:
             return Response(status_code=202)

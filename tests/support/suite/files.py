@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 
 MEMORY = Path("/dev/shm")
-FILES_BYTES = 4 << 30  # what the files of one run come to, and then some
-PROCESSES_BYTES = 6 << 30  # and its processes
+FILES_BYTES = 8 << 30  # what the files of one run come to, and then some
+PROCESSES_BYTES = 7 << 30  # and its processes
 _PREFIX = "wenmai-tests-"
 
 

@@ -134,6 +134,15 @@ async def test_a_server_over_http_that_floods_is_left_at_once(tmp_path: Path) ->
             assert (await server.call("t__echo", {"text": "a"})).text == "a"
 
 
+async def test_one_that_refuses_the_key_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discriminates: the SDK's code for it, which says that the server is broken."""
+    monkeypatch.setenv("TOOLS_TOKEN", "wrong")
+    with tools_over_http("tool_http", str(tmp_path)) as url:
+        async with opened(command=(), url=url, headers={"Authorization": "TOOLS_TOKEN"}) as server:
+            assert await server.listed() == ()
+            assert server.problem == "It refused the request (HTTP 401): are its headers right?"
+
+
 @pytest.mark.parametrize(
     ("table", "reason"),
     [
