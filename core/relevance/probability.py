@@ -33,6 +33,7 @@ from core.relevance.features import (
     Matrix,
 )
 from core.relevance.query import Query, clauses, identifiers, parts_of, shares
+from core.relevance.translation import with_twins
 
 ANY_EMBEDDING = "any"
 SCORED = ("score", *TOKEN_FEATURES)
@@ -54,12 +55,10 @@ UNKNOWN = 0.37  # of how far a text is from sure, in logits: lost where no token
 # .5…3 the higher the more right texts first, but 1 loses some of MTRAG-UN's, 1.5 of those that change topic.
 ANSWERED = 0.5
 PART_GAIN = 0.8  # of a score, for each deviation by which a part of a text is nearer than the whole
-TWIN_SPARSE_RANK = 3
 IDENTIFIER_LOGIT = 3.0
 # Of the best of few passages that have every code a question names: what is E02? says nothing else to go by.
 NAMED = 0.2
 FEW_NAMED = 3
-TWIN_LEAD = 0.02  # of cosine; among E5's texts on one subject the second is .01 behind, a twin's rival .03
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +202,8 @@ def _chances(features: Features, coefficients: Coefficients) -> Matrix:
     chances = probabilities(features.rows, features.question, coefficients, tokens, gains)
     chances = _by_distance(None if tokens is None else tokens[:, 0], features.abroad, chances)
     chances = _by_translation(features.translated, chances)
-    chances = _with_twin(features.candidates, chances, features.foreign)
+    if features.foreign.any():
+        chances = with_twins(features.candidates, chances, features.foreign, features.query.tokens)
     return _by_identifiers(features.query.question, features.candidates, chances)
 
 
@@ -317,25 +317,6 @@ def _tokens(read: Mapping[str, Any]) -> TokenCoefficients:
 
 def _linear(read: Mapping[str, Any]) -> Linear:
     return Linear(float(read["intercept"]), tuple(Feature(**feature) for feature in read["features"]))
-
-
-def _with_twin(candidates: Sequence[Candidate], chances: Matrix, foreign: Matrix) -> Matrix:
-    """In a collection of parallel documents both twins are found; the reader's language goes first.
-
-    A text in another language is judged by its cosine alone, so it can pass its own twin, whose words do
-    not all match. The one that leads its language clearly by meaning and is among the first by words
-    therefore gets no less than any other language brings; ties keep the fused order.
-    """
-    lifted = chances.copy()
-    own = sorted(
-        (c.dense or 0.0 for c, other in zip(candidates, foreign, strict=True) if not other), reverse=True
-    )
-    for at, candidate in enumerate(candidates):
-        by_words = candidate.sparse_rank is not None and candidate.sparse_rank <= TWIN_SPARSE_RANK
-        leads = candidate.dense_rank == 1 and (candidate.dense or 0.0) - [*own, 0.0, 0.0][1] >= TWIN_LEAD
-        if leads and by_words and not foreign[at]:
-            lifted[at] = max(chances[at], chances[foreign == 1].max(initial=0.0))
-    return lifted
 
 
 # A store's own calibration: a slope and a shift of the logits.

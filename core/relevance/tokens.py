@@ -103,12 +103,33 @@ def nearest_tokens(question: QuestionTokens, packed: Sequence[bytes]) -> Floats:
     """[passages, the question's tokens]: the cosine of each token's nearest. `packed` are the passages'
     signs, none of them empty."""
     dimensions = question.states.shape[1]
-    counts = [8 * len(each) // dimensions for each in packed]
-    bits = np.unpackbits(np.frombuffer(b"".join(packed), np.uint8)).reshape(-1, dimensions)
+    bits, starts = _bits(packed, dimensions)
     products = bits.astype(np.float32) @ question.states.T
-    nearest = np.maximum.reduceat(products, np.cumsum([0, *counts[:-1]]), axis=0)
+    nearest = np.maximum.reduceat(products, starts, axis=0)
     # a sign of ±1 is twice the bit, less one
     return np.asarray((2 * nearest - question.states.sum(axis=1)) / np.sqrt(np.float32(dimensions)))
+
+
+def likeness(question: QuestionTokens | None, signs: Sequence[str]) -> Floats:
+    """The cosine of the mean of the first text's signs with that of each other one: about .3…0.7 between
+    translations, less between others in two languages. Empty where the signs of any are not known,
+    and for a question without tokens."""
+    dimensions = question.states.shape[1] if question else 0
+    packed = [unpacked(each, dimensions) for each in signs] if question else [b""]
+    if not all(packed):
+        return np.zeros(0, np.float32)
+    bits, starts = _bits(packed, dimensions)
+    counts = np.diff([*starts, len(bits)]).astype(np.float32)
+    sums: Floats = np.add.reduceat(bits, starts, axis=0, dtype=np.float32)
+    means = _unit(sums - np.float32(0.5) * counts[:, None])
+    return np.asarray(means[1:] @ means[0])
+
+
+def _bits(packed: Sequence[bytes], dimensions: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """[tokens of all texts, dimensions], and where each text begins."""
+    counts = [8 * len(each) // dimensions for each in packed]
+    bits = np.unpackbits(np.frombuffer(b"".join(packed), np.uint8)).reshape(-1, dimensions)
+    return bits, np.cumsum([0, *counts[:-1]])
 
 
 def nearness(question: QuestionTokens, nearest: Floats) -> npt.NDArray[np.float64]:

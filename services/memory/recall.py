@@ -68,10 +68,7 @@ class MemoryRecall:
         self._noting: set[asyncio.Task[None]] = set()
 
     async def has_any(self, owner: str) -> bool:
-        """Whether it is worth looking: without a memory, a turn costs nothing.
-
-        Raises StoreUnavailableError.
-        """
+        """Whether looking is worth it: without a memory, turns cost nothing. Raises StoreUnavailableError."""
         return self._when != "off" and await self.records.is_used_by(owner)
 
     async def is_wanted_by(self, owner: str) -> bool:

@@ -17,29 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 import qdrant_edge as edge
 
+from services.adapters.edge import collection as on_disk
 from services.adapters.edge import engine, wire
-from services.adapters.edge.collection import (
-    OLD,
-    Collection,
-    Left,
-    Refusal,
-    Unreadable,
-    adopt,
-    check_room,
-    check_vectors,
-    close_collection,
-    create_collection,
-    doubt_of_points,
-    fingerprint,
-    is_readable,
-    left_by_close,
-    load_collection,
-    note_opened,
-    number_on,
-    open_collection,
-    put_back,
-    refusal_from,
-)
 from services.adapters.edge.integrity import Integrity, unreadable_unless_done
 from services.adapters.edge.journal import FILE, MOST_BYTES, Journal, put_aside
 from services.adapters.edge.points import Feeds, Points
@@ -82,9 +61,9 @@ class Shards:
         self._journal: Journal | None = None
         self._reserve_bytes = reserve_bytes
         self._for_deletions = ReserveFile(folder / wire.DELETIONS_FILE, wire.DELETIONS_BYTES)
-        self._collections: dict[str, Collection] = {}
-        self._unreadable: dict[str, Unreadable] = {}
-        self._left: dict[str, Left] = {}
+        self._collections: dict[str, on_disk.Collection] = {}
+        self._unreadable: dict[str, on_disk.Unreadable] = {}
+        self._left: dict[str, on_disk.Left] = {}
         self._stand_ins: set[str] = set()
         self._integrity = Integrity(self._collections)
         self._feeds = Feeds()
@@ -116,7 +95,7 @@ class Shards:
         self._check_writable(request)
         self._points.collection(request.collection)
         if isinstance(request, wire.Upsert | wire.UpdateVectors):
-            check_vectors(self._points.collection(request.collection).spec, request.points)
+            on_disk.check_vectors(self._points.collection(request.collection).spec, request.points)
         change = self._points.by_ids(request)
         if self._journal is None or self._integrity.lost:
             return Noted(change)
@@ -128,7 +107,7 @@ class Shards:
         try:
             return self._answers[type(change)](change)
         except Exception as error:  # the engine raises bare Exception
-            partly = isinstance(error, Refusal) and error.verdict is wire.Verdict.UNKNOWN_POINT
+            partly = isinstance(error, on_disk.Refusal) and error.verdict is wire.Verdict.UNKNOWN_POINT
             if self._journal is not None and number is not None and not partly:
                 self._journal.take_back(number)
                 self._integrity.expected.unsure(change.collection, _ids_of(change))
@@ -137,7 +116,7 @@ class Shards:
     def _check_writable(self, request: wire.Request) -> None:
         if self._integrity.lost and not isinstance(request, wire.CreateIndex):
             sentence = f"the store can only be read, since a part of it is lost: {self._integrity.line}"
-            raise Refusal(wire.Verdict.READ_ONLY, sentence)
+            raise on_disk.Refusal(wire.Verdict.READ_ONLY, sentence)
         self._make_room(request)
 
     def _make_room(self, request: wire.Request) -> None:
@@ -147,7 +126,7 @@ class Shards:
             self._for_deletions.give()
         if isinstance(request, _GROWING):
             least = min(_LEAST_BYTES, self._reserve_bytes) if deletes else self._reserve_bytes
-            check_room(self._folder, least)
+            on_disk.check_room(self._folder, least)
 
     @property
     def unflushed(self) -> bool:
@@ -167,7 +146,7 @@ class Shards:
         if self._journal is not None:
             self._for_deletions.hold(self._reserve_bytes)
 
-    def without_path(self, refusal: Refusal) -> str:
+    def without_path(self, refusal: on_disk.Refusal) -> str:
         """A request's answer may reach a person elsewhere, whom the folder's place does not concern."""
         return str(refusal).replace(str(self._folder), "the data folder")
 
@@ -179,30 +158,30 @@ class Shards:
         remove_copies(self._folder)
         if free_bytes(self._folder) < _LEAST_BYTES:  # a start writes a little, too
             self._for_deletions.give()
-        for entry in sorted(self._folder.glob(f"*{OLD}")):
-            put_back(entry)
+        for entry in sorted(self._folder.glob(f"*{on_disk.OLD}")):
+            on_disk.put_back(entry)
         for entry in sorted(self._folder.iterdir()):
             if entry.suffix in {_NEW, _DELETED, _STAND_IN}:
                 shutil.rmtree(entry)
             elif entry.is_dir() and _NAME.fullmatch(entry.name):
-                self._left[entry.name] = left_by_close(entry)
+                self._left[entry.name] = on_disk.left_by_close(entry)
         # before the engine has a thread, which no fork would have
         doubtful = [name for name, left in self._left.items() if probing or left.doubt]
-        ends_reader = {name for name in doubtful if not is_readable(self._folder / name)}
+        ends_reader = {name for name in doubtful if not on_disk.is_readable(self._folder / name)}
         for name, left in self._left.items():
             self._open(name, left, ends_reader=name in ends_reader)
 
-    def _open(self, name: str, left: Left, *, ends_reader: bool) -> None:
+    def _open(self, name: str, left: on_disk.Left, *, ends_reader: bool) -> None:
         place = self._folder / name
         if ends_reader:
-            self._unreadable[name] = Unreadable(f"{place} cannot be read to its end ({left.doubt})")
+            self._unreadable[name] = on_disk.Unreadable(f"{place} cannot be read to its end ({left.doubt})")
             return
         try:
-            self._collections[name] = collection = load_collection(place)
-        except Unreadable as error:
+            self._collections[name] = collection = on_disk.load_collection(place)
+        except on_disk.Unreadable as error:
             self._unreadable[name] = error
             return
-        if doubt := left.doubt or doubt_of_points(collection, left):
+        if doubt := left.doubt or on_disk.doubt_of_points(collection, left):
             self._integrity.lost[name] = doubt
 
     def is_journal_whole(self) -> bool:
@@ -213,7 +192,7 @@ class Shards:
             return False
         if not left or not all(each.sealed for each in left):
             return True  # it is all that is known
-        return {each.journal for each in left} == {fingerprint(self._folder / FILE)}
+        return {each.journal for each in left} == {on_disk.fingerprint(self._folder / FILE)}
 
     def begin(self, journal: Journal | None, why_not: str = "") -> None:
         """Bring back what was accepted and is in the journal only; from now on changes are noted there.
@@ -232,7 +211,7 @@ class Shards:
             self._replay(journal, members)
         if not self._integrity.lost:
             for name in self._collections:
-                note_opened(self._folder / name)
+                on_disk.note_opened(self._folder / name)
         self._journal = journal
         self.flush()
 
@@ -243,8 +222,8 @@ class Shards:
             assert unreadable is not None
             raise unreadable
         place = self._folder / (name + _STAND_IN)
-        create_collection(place, msgspec.msgpack.decode(spec, type=wire.CollectionSpec))
-        self._collections[name] = load_collection(place)
+        on_disk.create_collection(place, msgspec.msgpack.decode(spec, type=wire.CollectionSpec))
+        self._collections[name] = on_disk.load_collection(place)
         self._stand_ins.add(name)
         self._integrity.lost[name] = self.without_path(unreadable) if unreadable else "its folder is missing"
 
@@ -269,7 +248,7 @@ class Shards:
         for name, collection in self._collections.items():
             if name not in self._left or not self._left[name].sealed:
                 with unreadable_unless_done(name):
-                    doubt = number_on(self._folder / name, collection.shard)
+                    doubt = on_disk.number_on(self._folder / name, collection.shard)
                 if doubt:
                     self._integrity.lost[name] = doubt
 
@@ -278,7 +257,7 @@ class Shards:
         try:
             self._answers[type(change)](change)
         except Exception as error:
-            refusal = error if isinstance(error, Refusal) else refusal_from(error)
+            refusal = error if isinstance(error, on_disk.Refusal) else on_disk.refusal_from(error)
             if refusal.verdict is wire.Verdict.UNKNOWN_POINT:  # it was deleted later
                 return
             if refusal.verdict is not wire.Verdict.REFUSED:
@@ -332,13 +311,13 @@ class Shards:
         if self._journal is not None:
             self._flush_last()
             self._journal.close()
-        left = fingerprint(self._folder / FILE) if self._journal is not None else None
+        left = on_disk.fingerprint(self._folder / FILE) if self._journal is not None else None
         while self._collections:
             name, collection = self._collections.popitem()
             if self._integrity.lost:  # as it was found, to be found again
                 collection.shard.close()
             else:
-                close_collection(self._folder / name, collection, left)
+                on_disk.close_collection(self._folder / name, collection, left)
 
     def _flush_last(self) -> None:
         """What cannot be flushed is in the journal, and comes back at the next start."""
@@ -352,17 +331,17 @@ class Shards:
     def _create(self, request: wire.CreateCollection) -> bool:
         name = request.collection
         if not _NAME.fullmatch(name):
-            raise Refusal(wire.Verdict.REFUSED, f"Collection name {name!r} is not allowed")
+            raise on_disk.Refusal(wire.Verdict.REFUSED, f"Collection name {name!r} is not allowed")
         if name in self._collections:
-            raise Refusal(wire.Verdict.REFUSED, f"Collection {name} already exists")
+            raise on_disk.Refusal(wire.Verdict.REFUSED, f"Collection {name} already exists")
         target = self._folder / name
         fresh = self._folder / (name + _NEW)
         shutil.rmtree(fresh, ignore_errors=True)
-        create_collection(fresh, request.spec)
+        on_disk.create_collection(fresh, request.spec)
         sync_tree(fresh)
         fresh.rename(target)
         sync_folder(self._folder)
-        self._collections[name] = open_collection(target)
+        self._collections[name] = on_disk.open_collection(target)
         self._feeds.made_or_dropped(name)
         if self._journal is not None:
             self._journal.expect(name, wire.encode(request.spec), {})
@@ -386,7 +365,7 @@ class Shards:
     def _release(self, request: wire.Release) -> None:
         collection = self._points.collection(request.collection)
         del self._collections[request.collection]
-        close_collection(self._folder / request.collection, collection)
+        on_disk.close_collection(self._folder / request.collection, collection)
         sync_tree(self._folder / request.collection)
 
     def _adopt(self, request: wire.Adopt) -> bool:
@@ -402,9 +381,9 @@ class Shards:
         if self._journal is not None:
             self._journal.forget_all_vectors(name)  # the copy's are rounded once more
         try:
-            self._collections[name] = adopt(place, old, copy, changed)
-        except Refusal:
-            self._collections[name] = open_collection(place)
+            self._collections[name] = on_disk.adopt(place, old, copy, changed)
+        except on_disk.Refusal:
+            self._collections[name] = on_disk.open_collection(place)
             raise
         self.flush()  # the journal knows nothing of what was written to the copy
         return True
@@ -433,15 +412,15 @@ class Shards:
         if not lost:
             return []
         for name in sorted(self._collections.keys() - self._stand_ins):
-            if doubt := number_on(self._folder / name, self._collections[name].shard):
-                raise Refusal(wire.Verdict.REFUSED, f"{name}: {doubt}: put it back from a backup")
+            if doubt := on_disk.number_on(self._folder / name, self._collections[name].shard):
+                raise on_disk.Refusal(wire.Verdict.REFUSED, f"{name}: {doubt}: put it back from a backup")
         for name in sorted(self._stand_ins):
             self._put_in_place(name)
         for name, ids in self._integrity.damaged_points():
             self._collections[name].shard.update(edge.UpdateOperation.delete_points(list(ids)))
         for name, collection in self._collections.items():
             collection.shard.flush()
-            note_opened(self._folder / name)
+            on_disk.note_opened(self._folder / name)
         if self._journal is None and FILE in self._integrity.lost:
             put_aside(self._folder)
             self._journal = Journal(self._folder)
@@ -464,4 +443,4 @@ class Shards:
         sync_tree(stand_in)
         stand_in.rename(place)
         sync_folder(self._folder)
-        self._collections[name] = load_collection(place)
+        self._collections[name] = on_disk.load_collection(place)

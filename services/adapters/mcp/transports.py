@@ -158,8 +158,8 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 async def open_address(
     url: str, headers: Mapping[str, str], timeout_s: float
 ) -> AsyncGenerator[TransportStreams, None]:
-    """A server over streamable HTTP. What waits for it has a deadline of its own, `timeout_s`; a read that
-    ended with it would take the connection, and the calls beside it, along."""
+    """A server over streamable HTTP. What waits for it has a deadline of its own, `timeout_s`; the request of
+    a call that was given up stays open for a while longer."""
     timeout = httpx2.Timeout(timeout_s + CONNECT_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
     async with (
         httpx2.AsyncClient(
@@ -175,7 +175,10 @@ class BoundedTransport(httpx2.AsyncHTTPTransport):
     the SDK's own error for it says that the server is broken."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await super().handle_async_request(request)
+        try:
+            response = await super().handle_async_request(request)
+        except httpx2.ReadTimeout:  # it was given up; an error would take the calls beside it along
+            return httpx2.Response(504, request=request)
         if response.status_code in (401, 403):
             await response.aclose()
             raise httpx2.HTTPStatusError("It refused the client.", request=request, response=response)
@@ -190,11 +193,12 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = MAX_MESSAGE_BYTES
-        async for piece in self._stream:
-            left -= len(piece)
-            if left < 0:
-                raise httpx2.ReadError("The server sent more than a message may have.")
-            yield piece
+        with suppress(httpx2.ReadTimeout):
+            async for piece in self._stream:
+                left -= len(piece)
+                if left < 0:
+                    raise httpx2.ReadError("The server sent more than a message may have.")
+                yield piece
 
     async def aclose(self) -> None:
         await self._stream.aclose()

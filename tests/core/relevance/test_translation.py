@@ -2,10 +2,19 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from core.relevance.probability import judge
-from core.relevance.translation import MOST_MEANINGS, TextWords, Translated, coverage, translated
+from core.relevance.tokens import QuestionTokens, TokenMeans, TokenStates
+from core.relevance.translation import (
+    MOST_MEANINGS,
+    TextWords,
+    Translated,
+    coverage,
+    translated,
+    with_twins,
+)
 from scripts.training.translations import pairs, write
 from tests.core.relevance.test_probability import E5, ask, candidate, signs_of, with_tokens
 
@@ -121,3 +130,37 @@ def test_texts_in_another_language_are_compared_by_tokens_that_are_nearer_than_a
     ]
     before, after, _ = judge(query, listed, E5)
     assert (after.probability > before.probability) is by_tokens
+
+
+def saying(*subjects: int) -> str:
+    """The signs of a text of 200 tokens, each near one of its subjects."""
+    random = np.random.default_rng(sum(subjects))
+    bent = np.array([np.random.default_rng(each).normal(size=64) for each in subjects])
+    states = bent[random.integers(len(subjects), size=200)] + random.normal(size=(200, 64))
+    means = TokenMeans(np.zeros(64, np.float32), np.zeros(64, np.float32))
+    return means.signs(TokenStates(states.astype(np.float32), np.full(200, 10.0, np.float32)))
+
+
+ASKED = QuestionTokens(np.ones((1, 64), np.float32), np.ones(1, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("asked", "twin_chance", "lifted"),
+    [(ASKED, 0.3, 0.6), (ASKED, 0.1, 0.1), (None, 0.3, 0.3)],
+    ids=["near", "far behind", "no tokens"],
+)
+def test_a_text_gets_no_less_than_its_translation_and_others_of_its_language_as_before(
+    asked: QuestionTokens | None, twin_chance: float, lifted: float
+) -> None:
+    """Discriminates: the translation first; any text of the question's language in its place."""
+    signs = (saying(1, 2), saying(1, 2, 3), saying(4, 5))
+    listed = [replace(candidate("x", at, 0.8), signs=each) for at, each in enumerate(signs, 2)]
+    chances = with_twins(listed, np.array([0.6, twin_chance, 0.35]), np.array([1.0, 0.0, 0.0]), asked)
+    assert chances.tolist() == [0.6, lifted, 0.35]
+
+
+def test_a_text_without_a_translation_lifts_nothing() -> None:
+    """Discriminates: the most alike, however little it is."""
+    listed = [replace(candidate("x", 2, 0.8), signs=saying(*each)) for each in ((1, 2), (4, 5), (6, 7))]
+    chances = with_twins(listed, np.array([0.6, 0.4, 0.35]), np.array([1.0, 0.0, 0.0]), ASKED)
+    assert chances.tolist() == [0.6, 0.4, 0.35]

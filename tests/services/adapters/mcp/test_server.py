@@ -134,6 +134,20 @@ async def test_a_server_over_http_that_floods_is_left_at_once(tmp_path: Path) ->
             assert (await server.call("t__echo", {"text": "a"})).text == "a"
 
 
+async def test_a_call_that_was_given_up_takes_no_other_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discriminates: its request, which is open still and meets the limit of a read. In real time."""
+    monkeypatch.setattr("services.adapters.mcp.transports.CONNECT_TIMEOUT_S", 0.2)
+    with tools_over_http("tool_http", str(tmp_path)) as url:
+        async with opened(command=(), url=url, timeout_s=1) as server:
+            await server.listed()
+            first = asyncio.create_task(failure(server, "t__wait"))
+            await asyncio.sleep(0.8)
+            assert await failure(server, "t__wait") == await first == "The tool did not answer within 1 s."
+            assert (await server.call("t__echo", {"text": "a"})).text == "a"
+
+
 async def test_one_that_refuses_the_key_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Discriminates: the SDK's code for it, which says that the server is broken."""
     monkeypatch.setenv("TOOLS_TOKEN", "wrong")
