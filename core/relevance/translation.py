@@ -119,7 +119,7 @@ def with_twins(
     keep the fused order. Tokens say which text that is; without them it is the one that leads its language
     clearly by meaning and is among the first by words."""
     lifted, own = chances.copy(), foreign == 0
-    passing = ~own & (chances > chances[own].max(initial=0.0))
+    passing = own.any() & ~own & (chances > chances[own].max(initial=0.0))
     for at in np.flatnonzero(passing).tolist():
         least = chances[at] / (chances[at] + TWIN_ODDS * (1.0 - chances[at]))
         near = np.flatnonzero(own & (chances >= least)).tolist()
