@@ -116,8 +116,8 @@ def with_twins(
     candidates: Sequence[Candidate], chances: Matrix, foreign: Matrix, tokens: QuestionTokens | None
 ) -> Matrix:
     """A text in the question's language gets no less than its translation, which other features judge; ties
-    keep the fused order. Tokens say which text that is; without them it is the one that leads its language
-    clearly by meaning and is among the first by words."""
+    keep the fused order. Tokens say which text that is; so does leading its language clearly by meaning,
+    among the first by words, which is all that an embedding without tokens shows."""
     lifted, own = chances.copy(), foreign == 0
     passing = own.any() & ~own & (chances > chances[own].max(initial=0.0))
     for at in np.flatnonzero(passing).tolist():
