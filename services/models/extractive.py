@@ -28,6 +28,7 @@ PIECE_CHARS = 24
 
 _INTRO = {True: "资料中的相关内容：", False: "From the documents:"}
 _CLOSEST = {True: "最接近的内容：", False: "The closest passage I found:"}
+_READING = {True: "文档还在读入。", False: "Documents are still being read in. "}
 _MISSING = {True: "没有找到提到这一点的内容：{}", False: "Found nothing that mentions this: {}"}
 _NOTHING = {
     True: "资料中没有找到能回答这个问题的内容。可以换一种说法，或先添加相关文档。",
@@ -109,7 +110,8 @@ def answer(
     wordings = [(asked, 1.0), *joined_wordings(asked, before)]
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
     is_sure = max(passage.relevance for passage in passages) >= SURE
-    intro = (_INTRO if is_sure else _CLOSEST)[chinese]
+    reading = _READING[chinese] if still_reading else ""
+    intro = _INTRO[chinese] if is_sure else reading + _CLOSEST[chinese]
     by_number = dict(enumerate(nearest_parts, 1))
     parts = [by_number.get(passage.index, "") for passage in passages]
     return "\n\n".join([intro, *_answered(Query(asked, forms), passages, parts, chinese)])
@@ -143,15 +145,14 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
     return holds_chinese(f"{passage.heading} {passage.text}") == chinese
 
 
-Blocks = dict[tuple[int, str], str]  # of the answer, in its order: by number of passage and what is quoted
+Quoted = tuple[int, str]  # the number of a passage, from 0, and what is quoted of it
 
 
 def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str], chinese: bool) -> list[str]:
-    """The quotes for each part of the question, each once, a passage's first under its heading, the best's
-    before others where none comes near it; and which part has none, where words can say so. Whatever words
-    they have, the best passage of all and that in the reader's language come before them, those about as
-    probable and the best in the other language after them; `nearest` parts, where no quote has most of the
-    words."""
+    """The quotes for each part of the question, each once, the best passage's before others where none comes
+    near it; and which part has none, where words can say so. Whatever words they have, the best passage of
+    all and that in the reader's language come before them, those about as probable and the best in the other
+    language after them; `nearest` parts, where no quote has most of the words."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages])
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
     most = max(map(_covered, by_part.values()))
@@ -159,7 +160,7 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
     least = NEARLY * passages[0].relevance
     near = [at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= least]
     by_words = chain.from_iterable(best for part, best in by_part.items() if part not in blank)
-    blocks = _by_words(sorted(by_words, key=lambda quote: near == [0] and quote.passage != 0), passages)
+    blocks = _by_words(sorted(by_words, key=lambda quote: near == [0] and quote.passage != 0))
     readable = [_is_readable(each, chinese) for each in passages]
     quoted = {at for at, _ in blocks}
     sides = sorted({readable.index(side) for side in readable} - quoted)
@@ -168,32 +169,40 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
     for at, part in enumerate(nearest[:MOST_NEAR] if most < CLEAR else ()):
         text = "" if at in (*first, *last) else quotables.around(at, part)
         if text and not _stands_in(blocks, at, text):
-            blocks[at, text] = _block(text, passages[at], titled=at not in quoted)
+            blocks.append((at, text))
     missing = [_MISSING[chinese].format(part) for part in blank if not points_back(part) and all(readable)]
-    return [*_whole(first, passages), *blocks.values(), *_whole(last, passages), *missing]
+    shown = [*_beginnings(first, passages), *blocks, *_beginnings(last, passages)]
+    return [*_under_headings(shown, passages), *missing]
 
 
 def _covered(best: Sequence[Quote]) -> float:
     return max((quote.covers for quote in best), default=0.0)
 
 
-def _by_words(quotes: Iterable[Quote], passages: Sequence[Passage]) -> Blocks:
-    blocks: Blocks = {}
+def _by_words(quotes: Iterable[Quote]) -> list[Quoted]:
+    blocks: list[Quoted] = []
     for quote in quotes:
-        titled = quote.passage not in {at for at, _ in blocks}
-        text = _block(quote.text, passages[quote.passage], titled=titled)
         if not _stands_in(blocks, quote.passage, quote.text):
-            blocks[quote.passage, quote.text] = text
+            blocks.append((quote.passage, quote.text))
     return blocks
 
 
-def _stands_in(blocks: Blocks, passage: int, text: str) -> bool:
+def _stands_in(blocks: Iterable[Quoted], passage: int, text: str) -> bool:
     return any(at == passage and text in quote for at, quote in blocks)
 
 
-def _whole(numbers: Iterable[int], passages: Sequence[Passage]) -> list[str]:
-    chosen = [passages[at] for at in numbers]
-    return [_block(beginning(each.text, LONGEST_BEGINNING), each, titled=True) for each in chosen]
+def _beginnings(numbers: Iterable[int], passages: Sequence[Passage]) -> list[Quoted]:
+    return [(at, beginning(passages[at].text, LONGEST_BEGINNING)) for at in numbers]
+
+
+def _under_headings(shown: Sequence[Quoted], passages: Sequence[Passage]) -> list[str]:
+    """Each with its heading, unless it follows another one of the same section."""
+    sections = [(passages[at].file_name, passages[at].heading) for at, _ in shown]
+    above = [("", ""), *sections]
+    return [
+        _block(quote, passages[at], titled=section != before)
+        for (at, quote), section, before in zip(shown, sections, above, strict=False)
+    ]
 
 
 def _parts(query: Query) -> list[str]:

@@ -14,6 +14,7 @@ from tests.support.servers.app import CHAT, App, make_settings, open_app, script
 
 HANDBOOK = "# 手册\n\n## 休假\n\n年假每年十五天。\n\n## 报销\n\n住宿每晚不超过四百元。\n"
 STRICT = {"rerank_score_threshold": 1.0}  # nothing ever reaches it
+LOOSE = {"rerank_score_threshold": 0.01}
 
 
 async def strict_ask(folder: Path, question: str) -> tuple[str, str]:
@@ -87,17 +88,21 @@ async def settled(app: App) -> None:
     raise AssertionError("a document was not read in")
 
 
-def with_sample(folder: Path, **sections: dict[str, Any]) -> tuple[Settings, Path]:
+def with_sample(
+    folder: Path, retrieval: dict[str, float] = STRICT, **sections: dict[str, Any]
+) -> tuple[Settings, Path]:
     """Settings under which the guide that comes with Wenmai is on its way as soon as the mark is gone."""
-    settings = make_settings(folder, retrieval=STRICT, knowledge={"load_sample": True}, **sections)
+    settings = make_settings(folder, retrieval=retrieval, knowledge={"load_sample": True}, **sections)
     settings.store.data_dir.mkdir(parents=True, exist_ok=True)
     mark = settings.store.data_dir / SAMPLE_MARKER
     mark.touch()  # so that it is not read in, and nobody need wait for it
     return settings, mark
 
 
-async def answer_meanwhile(folder: Path, question: str, *, stream: bool = True) -> str:
-    settings, mark = with_sample(folder)
+async def answer_meanwhile(
+    folder: Path, question: str, retrieval: dict[str, float] = STRICT, *, stream: bool = True
+) -> str:
+    settings, mark = with_sample(folder, retrieval)
     async with open_app(settings) as app:
         mark.unlink()
         await app.add_text("handbook.md", HANDBOOK)
@@ -119,13 +124,27 @@ async def test_while_documents_are_read_in_no_answer_says_that_they_hold_nothing
     )
 
 
+async def test_while_documents_are_read_in_the_closest_passage_is_said_to_be_of_a_part_of_them(
+    tmp_path: Path,
+) -> None:
+    """Discriminates: a passage that is not sure, quoted as if all documents had been searched; and a sure one
+    with an excuse before it."""
+    closest = await answer_meanwhile(tmp_path / "zh", "出差时年轻人有什么可以报？", LOOSE)
+    assert closest.startswith("文档还在读入。最接近的内容：")
+    sure = await answer_meanwhile(tmp_path / "sure", "年假每年有几天？", LOOSE)
+    assert sure.startswith("资料中的相关内容：")
+
+
 async def test_a_model_is_told_that_documents_are_still_being_read_in(tmp_path: Path) -> None:
     llms = {"default": scripted("稍后再问。", record_as="reading")}
-    settings, mark = with_sample(tmp_path, models={"llms": llms})
+    settings, mark = with_sample(tmp_path, LOOSE, models={"llms": llms})
     async with open_app(settings) as app:
         await app.ask("年假有几天？")
         mark.unlink()
         await app.ask("年假有几天？")
-    before, meanwhile = ("\n".join(text for _, text in prompt) for prompt in RECORDED["reading"][-2:])
-    assert "还有文档正在读入" not in before
-    assert "还有文档正在读入" in meanwhile
+        await app.add_text("handbook.md", HANDBOOK)
+        await app.ask("出差时年轻人有什么可以报？")
+        await app.ask("年假每年有几天？")
+    prompts = ["\n".join(text for _, text in prompt) for prompt in RECORDED["reading"][-4:]]
+    assert ["还有文档正在读入" in prompt for prompt in prompts] == [False, True, True, False]
+    assert ["每年十五天" in prompt for prompt in prompts] == [False, False, True, True]

@@ -15,16 +15,24 @@ PASSAGE = f'<passage id="1" file="fees.md" heading="Fees" relevance="{{:.2f}}">\
 
 
 @pytest.mark.parametrize(
-    ("question", "sure", "closest"),
+    ("question", "sure", "closest", "reading"),
     [
-        ("What is the yearly fee?", "From the documents:", "The closest passage I found:"),
-        ("每年的费用 fee 是多少？", "资料中的相关内容：", "最接近的内容："),
+        (
+            "What is the yearly fee?", "From the documents:", "The closest passage I found:",
+            "Documents are still being read in. ",
+        ),
+        ("每年的费用 fee 是多少？", "资料中的相关内容：", "最接近的内容：", "文档还在读入。"),
     ],
-)
-def test_an_answer_that_is_not_sure_says_so(question: str, sure: str, closest: str) -> None:
-    """Discriminates: the same tone at .21 and .90."""
-    for chance, begins in ((SURE, sure), (SURE - 0.01, closest)):
-        said = answer(ReadBack(PASSAGE.format(chance), question, ()))
+)  # fmt: skip
+def test_an_answer_that_is_not_sure_says_so(question: str, sure: str, closest: str, reading: str) -> None:
+    """Discriminates: the same tone at .21 and .90; and silence about documents that are on their way."""
+    for chance, still_reading, begins in (
+        (SURE, False, sure),
+        (SURE, True, sure),
+        (SURE - 0.01, False, closest),
+        (SURE - 0.01, True, f"{reading}{closest}"),
+    ):
+        said = answer(ReadBack(PASSAGE.format(chance), question, ()), still_reading=still_reading)
         assert said.startswith(begins)
         assert "90 dollars" in said
 
@@ -35,6 +43,19 @@ def test_the_first_quote_of_a_passage_stands_under_its_innermost_heading() -> No
     passage = f'<passage id="1" file="a.md" heading="Rules > 2026" relevance="0.90">\n{text}\n</passage>'
     quotes = answer(ReadBack(passage, "How much leave is there?", ())).split("\n\n")[1:]
     assert quotes == ["> **2026**\n> Leave in days: 15. [1]", "> Leave in hours: 120. [1]"]
+
+
+@pytest.mark.parametrize(("file", "titles"), [("a.md", 1), ("b.md", 2)])
+def test_two_passages_of_a_section_stand_under_its_heading_once(file: str, titles: int) -> None:
+    """Discriminates: a heading over each passage; and none over that of another file."""
+    blocks = "\n\n".join(
+        f'<passage id="{at}" file="{name}" heading="Travel" relevance="0.90">\n{text}\n</passage>'
+        for at, name, text in ((1, "a.md", "Hotels cost 90 a night."), (2, file, "A hotel may cost 120."))
+    )
+    said = answer(ReadBack(blocks, "What may a hotel cost?", ()))
+    assert said.count("**Travel**") == titles
+    assert "[1]" in said
+    assert "[2]" in said
 
 
 def test_the_passage_that_the_search_found_best_is_quoted_whatever_words_it_has() -> None:
