@@ -198,10 +198,9 @@ def _beginnings(numbers: Iterable[int], passages: Sequence[Passage]) -> list[Quo
 def _under_headings(shown: Sequence[Quoted], passages: Sequence[Passage]) -> list[str]:
     """Each with its heading, unless it follows another one of the same section."""
     sections = [(passages[at].file_name, passages[at].heading) for at, _ in shown]
-    above = [("", ""), *sections]
     return [
         _block(quote, passages[at], titled=section != before)
-        for (at, quote), section, before in zip(shown, sections, above, strict=False)
+        for (at, quote), section, before in zip(shown, sections, [("", ""), *sections], strict=False)
     ]
 
 

@@ -171,6 +171,10 @@ async def test_nothing_jumps_while_the_page_comes_in(page: Page, server_url: str
     jumps = await page.evaluate("window.jumps")
     assert [jump for jump in jumps if "sidebar" in str(jump)] == []
     assert sum(jump[0] for jump in jumps) < 0.02, jumps
+    logo = page.locator(".brand img")
+    place = await logo.bounding_box()
+    await page.evaluate("document.querySelectorAll('.brand > :not(img)').forEach((each) => each.remove())")
+    assert await logo.bounding_box() == place  # where it is drawn before the rest of its row has come
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
