@@ -19,7 +19,7 @@ from core.errors import WenmaiError
 from core.images import ONLY_IMAGE
 from core.knowledge import Candidate
 from core.memory.requests import EpisodeAsked, episode_asked
-from core.relevance.probability import SURE, apply_threshold
+from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
 from core.relevance.talk import Talk, TalkModel, is_about_languages, talk_of
 from core.tools import SEARCH_TOOL
@@ -174,8 +174,7 @@ class Gathering:
         expanded = await self._pipeline.widened(chosen, self._owners)
         gathered = Gathered(
             tuple(recent), tuple(relevant), summary, ranked, chosen, expanded, judgement, rewritten,
-            still_reading=not any(each.probability >= SURE for each in chosen)
-            and self._pipeline.is_reading(self._owners),
+            still_reading=self._pipeline.is_reading(self._owners),
         )  # fmt: skip
         return self._remembering(gathered, memories)
 

@@ -111,7 +111,7 @@ def answer(
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
     is_sure = max(passage.relevance for passage in passages) >= SURE
     reading = _READING[chinese] if still_reading else ""
-    intro = _INTRO[chinese] if is_sure else reading + _CLOSEST[chinese]
+    intro = reading + (_INTRO if is_sure else _CLOSEST)[chinese]
     by_number = dict(enumerate(nearest_parts, 1))
     parts = [by_number.get(passage.index, "") for passage in passages]
     return "\n\n".join([intro, *_answered(Query(asked, forms), passages, parts, chinese)])

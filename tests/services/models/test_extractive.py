@@ -28,7 +28,7 @@ def test_an_answer_that_is_not_sure_says_so(question: str, sure: str, closest: s
     """Discriminates: the same tone at .21 and .90; and silence about documents that are on their way."""
     for chance, still_reading, begins in (
         (SURE, False, sure),
-        (SURE, True, sure),
+        (SURE, True, f"{reading}{sure}"),
         (SURE - 0.01, False, closest),
         (SURE - 0.01, True, f"{reading}{closest}"),
     ):
