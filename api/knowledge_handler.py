@@ -310,10 +310,11 @@ class KnowledgeHandler:
             await self._images.files.keep(turn.turn_id, request.images)
         if is_retry:  # what was summed up of its first run is no longer what it says
             await self._pipeline.summaries.forget(turn.session_id, turn.owner, [turn.turn_id])
+        is_new = request.session_id is None and not is_retry
         recent, *failures = await asyncio.gather(  # the changes share a flush
             self._pipeline.conversations.get_recent_history(branch),
             self._pipeline.conversations.add_conversation_turn(turn),
-            self._sessions.touch(session, request.question, turn.turn_id),
+            self._sessions.touch(session, request.question, turn.turn_id, is_new=is_new),
             return_exceptions=True,
         )
         if failures[0] is None and turn.images:
@@ -359,6 +360,7 @@ class KnowledgeHandler:
 
     async def _session(self, request: TurnRequest, session_id: str, stored: Turn | None) -> Session:
         if request.session_id is None and stored is None:
+            self._pipeline.conversations.turns.expect_new(session_id, request.owner)
             return await self._sessions.new(session_id, request.owner)
         begins = request.begins_session and request.parent_turn_id in (UNSET, None)
         if stored is not None or (begins and self._conversation.client_session_ids):

@@ -34,21 +34,7 @@ from routes.dependencies import (
 from routes.knowledge.replies import chunk_reply, document_reply, job_reply, source_reply, surroundings_reply
 from routes.openapi import JOB_STREAM, WireRoute, errors
 from routes.stream import EventStreamResponse, unless_left
-from routes.wire.documents import (
-    AddedDocument,
-    ChunkInPlace,
-    ChunkPage,
-    Document,
-    DocumentPage,
-    DocumentPatch,
-    ErasedDocument,
-    Job,
-    JobList,
-    RemovedSample,
-    SourceList,
-    TagCount,
-    TagList,
-)
+from routes.wire import documents as wire
 
 router = APIRouter(tags=["documents"], responses=errors(401, 404, 422, 503), route_class=WireRoute)
 beside = APIRouter(tags=["documents"], route_class=WireRoute)  # jobs and sources, which answer other errors
@@ -73,13 +59,13 @@ Cursor = Annotated[str | None, Query(max_length=200, description="`next` of the 
     status_code=201,
     openapi_extra=UPLOAD_SCHEMA,
     responses={
-        200: {"description": "The same content is stored already.", "model": AddedDocument},
+        200: {"description": "The same content is stored already.", "model": wire.AddedDocument},
         **errors(413, 415, 429, 507),
     },
 )
 async def add_document(
     request: Request, response: Response, container: ContainerDep, owner: Owner
-) -> AddedDocument:
+) -> wire.AddedDocument:
     """Add one document, or a new version of the one with this `external_id`.
 
     It is checked and parsed at once; embedding goes on as a job, also after a restart. Five seconds after
@@ -92,7 +78,7 @@ async def add_document(
         addition = await unless_left(request.receive, _added(container, form, file, owner))
     if addition.existing:
         response.status_code = 200
-    return AddedDocument(
+    return wire.AddedDocument(
         document=document_reply(addition.document), job_id=addition.job_id, existing=addition.existing
     )
 
@@ -106,31 +92,31 @@ async def list_documents(
     status: Annotated[DocumentStatus | None, Query(description="Those with this status.")] = None,
     source: Annotated[str | None, Query(max_length=200, description="Those of this followed folder.")] = None,
     tag: Annotated[str | None, Query(max_length=MAX_TAG_CHARS, description="Those with this tag.")] = None,
-) -> DocumentPage:
+) -> wire.DocumentPage:
     """Newest first, paged; all of them, or those with this status, source and tag."""
     narrowed = Narrowed(status, source, tag)
     page = await container.knowledge.list_documents(readable(owner), limit, cursor, narrowed)
     listed = [document_reply(document) for document in page.documents]
-    return DocumentPage(documents=listed, next=page.next_cursor)
+    return wire.DocumentPage(documents=listed, next=page.next_cursor)
 
 
 @router.get("/tags")
-async def list_tags(container: ContainerDep, owner: Owner) -> TagList:
+async def list_tags(container: ContainerDep, owner: Owner) -> wire.TagList:
     """How many documents carry each tag: the 200 that most do, the most first."""
     tags = await container.knowledge.tags(readable(owner), TAGS_LISTED)
-    return TagList(tags=[TagCount.model_validate(each) for each in tags])
+    return wire.TagList(tags=[wire.TagCount.model_validate(each) for each in tags])
 
 
 @router.get("/documents/{document_id}")
-async def get_document(document_id: UUID, container: ContainerDep, owner: Owner) -> Document:
+async def get_document(document_id: UUID, container: ContainerDep, owner: Owner) -> wire.Document:
     """One document."""
     return document_reply(await container.knowledge.get_document(str(document_id), readable(owner)))
 
 
 @router.patch("/documents/{document_id}", responses=errors(409, 413))
 async def change_document(
-    document_id: UUID, body: DocumentPatch, container: ContainerDep, owner: Owner
-) -> Document:
+    document_id: UUID, body: wire.DocumentPatch, container: ContainerDep, owner: Owner
+) -> wire.Document:
     """Change its tags or its date; nothing is read in again. Of a followed file only the date."""
     changed = await container.knowledge.change(str(document_id), erasable(owner), _changes(body))
     return document_reply(changed)
@@ -139,10 +125,10 @@ async def change_document(
 @router.get("/documents/{document_id}/chunks")
 async def list_chunks(
     document_id: UUID, container: ContainerDep, owner: Owner, limit: Limit = 100, cursor: Cursor = None
-) -> ChunkPage:
+) -> wire.ChunkPage:
     """Its chunks, in document order."""
     page = await container.knowledge.chunks(str(document_id), readable(owner), limit, cursor)
-    return ChunkPage(chunks=[chunk_reply(chunk) for chunk in page.chunks], next=page.next_cursor)
+    return wire.ChunkPage(chunks=[chunk_reply(chunk) for chunk in page.chunks], next=page.next_cursor)
 
 
 @router.get("/documents/{document_id}/chunks/{chunk_id}")
@@ -154,7 +140,7 @@ async def get_chunk(
     before: Beside = 1,
     after: Beside = 1,
     section: Annotated[bool, Query(description="Whether to answer with its section.")] = True,
-) -> ChunkInPlace:
+) -> wire.ChunkInPlace:
     """A chunk, its neighbours, and the section it is of: the chunks under the same heading, in order."""
     around = await container.search.chunk_in_place(
         str(document_id), str(chunk_id), readable(owner), before=before, after=after, section=section
@@ -163,12 +149,12 @@ async def get_chunk(
 
 
 @router.delete("/documents/sample", responses=errors(403))
-async def remove_sample(container: ContainerDep, admin: Admin) -> RemovedSample:
+async def remove_sample(container: ContainerDep, admin: Admin) -> wire.RemovedSample:
     """Erase the guide that came with Wenmai, with what earlier turns cite of it; no start reads it in again.
 
     With keys configured it takes one of ADMIN_API_KEYS. While the guide is being read in, that ends.
     """
-    return RemovedSample.model_validate(await container.sample.remove())
+    return wire.RemovedSample.model_validate(await container.sample.remove())
 
 
 @router.delete("/documents/{document_id}")
@@ -178,7 +164,7 @@ async def delete_document(
     owner: Owner,
     proof: Thorough = None,
     with_answers: WithAnswers = False,
-) -> ErasedDocument:
+) -> wire.ErasedDocument:
     """Erase a document with its chunks and what earlier turns cite of it, and prove it.
 
     `source` names the followed folder that brings it back while its file is there; null for an upload.
@@ -186,7 +172,7 @@ async def delete_document(
     options = asked(ErasedKind.DOCUMENT, proof, with_answers=with_answers)
     document = await container.knowledge.get_document(str(document_id), erasable(owner))
     erased = await container.sessions.erasure.document(str(document_id), erasable(owner), options)
-    return ErasedDocument(
+    return wire.ErasedDocument(
         document_id=str(document_id),
         deleted=True,
         source=document.source or None,
@@ -271,20 +257,20 @@ def _field(form: FormData, name: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _changes(body: DocumentPatch) -> Changes:
+def _changes(body: wire.DocumentPatch) -> Changes:
     tags = None if body.tags is None else tuple(body.tags)
     return Changes(tags, body.date, changes_date="date" in body.model_fields_set)
 
 
 @beside.get("/jobs", responses=errors(401, 404, 422))
-async def list_jobs(container: ContainerDep, owner: Owner) -> JobList:
+async def list_jobs(container: ContainerDep, owner: Owner) -> wire.JobList:
     """The jobs that wait, run, or ended lately; the newest first."""
     jobs = container.knowledge.list_jobs(readable(owner))
-    return JobList(jobs=[job_reply(job) for job in jobs])
+    return wire.JobList(jobs=[job_reply(job) for job in jobs])
 
 
 @beside.get("/jobs/{job_id}", responses=errors(401, 404, 422))
-async def get_job(job_id: UUID, container: ContainerDep, owner: Owner) -> Job:
+async def get_job(job_id: UUID, container: ContainerDep, owner: Owner) -> wire.Job:
     """How far a job is: stage, attempt, done, total, error."""
     return job_reply(container.knowledge.job(str(job_id), readable(owner)))
 
@@ -308,7 +294,7 @@ async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> Eve
 
 
 @beside.get("/sources", responses=errors(401, 503))
-async def list_sources(container: ContainerDep, owner: Owner) -> SourceList:
+async def list_sources(container: ContainerDep, owner: Owner) -> wire.SourceList:
     """The folders that are followed, whose documents you may read. A question can be limited to them."""
     summaries = await container.sync.summaries(readable(owner))
-    return SourceList(sources=[source_reply(summary) for summary in summaries])
+    return wire.SourceList(sources=[source_reply(summary) for summary in summaries])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -213,21 +214,22 @@ class SessionStore:
         """
         return await self._find(session_id, owner) or await self.new(session_id, owner)
 
-    async def touch(self, session: Session, question: str, turn_id: str | None = None) -> None:
+    async def touch(
+        self, session: Session, question: str, turn_id: str | None = None, *, is_new: bool = False
+    ) -> None:
         """A turn begins: the session is the newest now, and takes its title from its first question.
 
-        A session that has no record yet is made.
+        A session that has no record yet is made; one that `is_new` is known to have none.
         """
-        title = title_from(question)
-        now = self._clock()
-        try:
-            await self._set(session.session_id, {"updated_us": now})
-        except UnknownPointError:
-            named_by = turn_id if title and not session.title else None
-            await self.put(replace(session, title=session.title or title, updated_us=now), named_by)
-            return
-        if title and not session.title:
-            await self._name_unnamed(session.session_id, title, turn_id)
+        title, now = title_from(question), self._clock()
+        with suppress(UnknownPointError):
+            if not is_new:
+                await self._set(session.session_id, {"updated_us": now})
+                if title and not session.title:
+                    await self._name_unnamed(session.session_id, title, turn_id)
+                return
+        named_by = turn_id if title and not session.title else None
+        await self.put(replace(session, title=session.title or title, updated_us=now), named_by)
 
     async def unname(self, session_id: str, turn_ids: Collection[str]) -> None:
         """Take the title away if it is the question of one of these turns; the next question gives another.

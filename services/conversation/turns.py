@@ -371,6 +371,10 @@ class TurnStore:
             self._cache.keep(reading, tree)
         return tree
 
+    def expect_new(self, session_id: str, owner: str) -> None:
+        """Nothing can be stored of this session: its id was made a moment ago."""
+        self._cache.keep(Reading((session_id, owner)), SessionTree(session_id))
+
     def forget_trees(self) -> None:
         """To be called by whoever has written to the collection past this store."""
         self._cache.forget()

@@ -110,8 +110,7 @@ def answer(
     wordings = [(asked, 1.0), *joined_wordings(asked, before)]
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
     is_sure = max(passage.relevance for passage in passages) >= SURE
-    reading = _READING[chinese] if still_reading else ""
-    intro = reading + (_INTRO if is_sure else _CLOSEST)[chinese]
+    intro = (_READING[chinese] if still_reading else "") + (_INTRO if is_sure else _CLOSEST)[chinese]
     by_number = dict(enumerate(nearest_parts, 1))
     parts = [by_number.get(passage.index, "") for passage in passages]
     return "\n\n".join([intro, *_answered(Query(asked, forms), passages, parts, chinese)])

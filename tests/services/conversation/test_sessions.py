@@ -66,6 +66,18 @@ async def test_the_first_question_names_the_session_and_a_command_does_not(store
     assert (session.title, session.created_us) == ("What is this?", 5)
 
 
+async def test_a_new_session_has_its_record_from_its_first_turn_on(store: VectorStore) -> None:
+    """Discriminates: a record without the title, or without what the owner chose last."""
+    sessions = SessionStore(store, SESSIONS)
+    session = Session(ID, "local", "", 5, 5, temperature=0.5)
+    await sessions.touch(session, "What is this?", uid(10), is_new=True)
+    stored = await sessions.get(ID, "local")
+    assert (stored.title, stored.created_us, stored.temperature) == ("What is this?", 5, 0.5)
+    assert stored.updated_us > 5
+    await sessions.unname(ID, [uid(10)])
+    assert (await sessions.get(ID, "local")).title == ""
+
+
 async def test_a_replaced_persona_keeps_its_id_and_a_new_one_after_clearing_has_another(
     store: VectorStore,
 ) -> None:

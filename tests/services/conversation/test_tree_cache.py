@@ -87,6 +87,16 @@ async def test_a_session_is_read_once_and_follows_every_write(store: WatchedStor
     assert list(branch.nodes) == [stored[uid(number)] for number in (10, 11, 12, 13)]
 
 
+async def test_a_session_whose_id_was_just_made_is_not_read_at_all(store: WatchedStore) -> None:
+    """Discriminates: a search for turns that cannot be there; and a tree that misses its first write."""
+    turns = cached(store)
+    turns.expect_new(SESSION, "local")
+    assert not (await turns.tree(SESSION, "local")).nodes
+    await put(turns, turn(10))
+    assert (await turns.tree(SESSION, "local")).default_parent() == uid(10)
+    assert store.scrolls == 0
+
+
 @pytest.mark.parametrize("write", ["set_payload", "delete", "delete_matching", "past the store"])
 async def test_a_tree_is_read_again_after(store: WatchedStore, write: str) -> None:
     turns = cached(store)
