@@ -157,6 +157,12 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "say so when they hold nothing. No language model is configured, so I only quote: I do not rephrase, "
         "translate or chat.",
     ),
+    "talk_private": (
+        "对话存在这台服务器上，到期删除。用同一个密钥的人都看得到（没有设密钥时，是能打开这个网页的每个人），"
+        "管理这台服务器的人也看得到。",
+        "Conversations are stored on this server until they expire. Everybody with the same key can read "
+        "them (without keys, everybody who can open this page), and so can whoever runs the server.",
+    ),
     "talk_arithmetic": (
         "我只从文档里查找答案；没有配置语言模型，不会计算。",
         "I only look for answers in the documents; without a language model I do not calculate.",

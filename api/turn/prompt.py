@@ -89,7 +89,7 @@ class Gathered:
     `memories` are told, best first; `in_history` are memories whose turns stand in the history.
     `rewritten` is the wording that the question was searched with once more, or "". `searched` is False where
     nothing was looked for; `talk` is then what kind of talk it is, None for a question. `still_reading`:
-    nothing is sure, and documents are being read in that could not be searched yet.
+    documents are being read in that could not be searched yet.
     """
 
     recent: tuple[Turn, ...] = ()
@@ -248,7 +248,7 @@ class PromptBuilder:
         )
 
     def _with_nearest(self, texts: PromptTexts, request: TurnRequest, gathered: Gathered) -> PromptTexts:
-        """Whether more documents are on their way, where nothing is sure; the headings that came nearest,
+        """Whether more documents are on their way; the headings that came nearest,
         where nothing may be shown."""
         language = self.language(request.question)
         reading = STILL_READING[language] if gathered.still_reading else ""

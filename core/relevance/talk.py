@@ -36,6 +36,7 @@ class Talk(StrEnum):
     GREETING = "greeting"
     THANKS = "thanks"
     ASSISTANT = "assistant"
+    PRIVATE = "private"  # who sees what is said here, and whether it is kept
     TODAY = "today"
     REPEAT = "repeat"
     CERTAIN = "certain"

@@ -76,6 +76,18 @@ async def test_a_model_gets_the_conversation_and_no_word_of_an_empty_search(tmp_
     assert "<passage" not in sent
 
 
+async def test_who_sees_what_is_asked_is_told_by_a_sentence_and_by_the_prompt(tmp_path: Path) -> None:
+    """Discriminates: an assistant that introduces itself instead, and a model that has to guess."""
+    llms = {"default": {"provider": "extractive"}, "other": scripted("fine", record_as="private")}
+    async with open_app(make_settings(tmp_path, models={"llms": llms})) as app:
+        chinese = await app.ask("同事能看到我的问题吗？")
+        english = await app.ask("Do you store my chats?")
+        await app.ask("Do you store my chats?", model_id="other")
+    assert "用同一个密钥的人都看得到" in chinese.answer
+    assert "stored on this server until they expire" in english.answer
+    assert "stored on this server until it expires" in RECORDED["private"][-1][0][1]
+
+
 async def test_talk_that_a_phrase_knows_needs_no_embedding(app: App) -> None:
     """Discriminates: embedding before the phrases are looked at."""
     await app.add_text("handbook.md", HANDBOOK)
