@@ -4,8 +4,10 @@ from the knowledge base."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from api.messages import FailureTexts
 from api.turn.answer import FindDocuments
@@ -157,12 +159,14 @@ class Gathering:
         if use == "auto" and not self._episode and (talk := self._talk_by_vector(query, recent)):
             return await self._without_search(talk, recent, lap, remembers=remembers)
         self._report(TurnStage.RETRIEVING)
-        relevant, summary, candidates, memories = await asyncio.gather(
+        meanwhile = asyncio.gather(
             conversations.retrieve_relevant_history(query, self._branch, recent, self._turn.owner),
             self._pipeline.summaries.applicable(self._branch.nodes),
-            self._search(query),
             self._recall(remembers),
         )
+        async with ending(meanwhile):  # the search is no task: to begin and to end one costs three rounds
+            candidates = await self._search(query)
+            relevant, summary, memories = await meanwhile
         lap("retrieve")
         ranked = await self._rank(query, candidates)
         rewritten, ranked = await self._second_try(ranked, recent, models, lap)
@@ -347,6 +351,17 @@ class Gathering:
         if self._pipeline.is_reading(self._owners):
             return "nothing_found_yet"
         return "nothing_found" if self._turn.filters.limits_nothing else "nothing_found_within"
+
+
+@asynccontextmanager
+async def ending(work: asyncio.Future[Any]) -> AsyncGenerator[None, None]:
+    """Where the block fails or is cancelled, so is the work, and what it raises is heard."""
+    try:
+        yield
+    except BaseException:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        raise
 
 
 def asked_before(recent: Sequence[Turn]) -> tuple[tuple[str, ...], str]:

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import asyncio
+import gc
+from collections.abc import Coroutine
+from typing import Any
+
 import pytest
 
+from api.turn.gathering import ending
 from api.turn.running import RunningTurns, StreamSeats
-from core.errors import SessionBusyError, TooManyStreamsError
+from core.errors import SessionBusyError, StoreUnavailableError, TooManyStreamsError
 from services.store.clock import Activity
 
 
@@ -35,3 +41,34 @@ def test_beside_a_turn_of_its_session_another_begins_only_where_it_names_its_par
             pass
         with running.claim("session", "a", exclusive=False), running.claim("other", "a", exclusive=True):
             pass
+
+
+async def test_what_goes_on_beside_a_search_ends_with_it_and_its_own_failure_is_heard() -> None:
+    """Discriminates: a look into the history that goes on after its turn has failed; and a line of the loop
+    about an exception that nobody retrieved."""
+    unheard: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    ended: list[str] = []
+
+    async def waits() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("waiting")
+
+    async def fails() -> None:
+        raise StoreUnavailableError("The history cannot be read.")
+
+    async def search(*work: Coroutine[Any, Any, None]) -> None:
+        async with ending(asyncio.gather(*work)):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            raise StoreUnavailableError("The search failed.")
+
+    for work in (waits, fails):
+        outcomes = await asyncio.gather(search(work()), return_exceptions=True)
+        assert [str(each) for each in outcomes] == ["The search failed."]
+        assert ended == ["waiting"]
+        del outcomes
+        gc.collect()
+    assert unheard == []
