@@ -150,6 +150,7 @@ async def test_a_choice_is_the_conversations_on_every_device_and_the_next_one_be
         await other.wait_for_selector("#thinking[aria-pressed=true]")
         await other.goto(f"{desk.url}/#/")
         await other.wait_for_selector(".turn", state="detached")
+        await other.wait_for_selector("#thinking[aria-pressed=true]")  # once its list of conversations came
         body = await sent_by(other, REFUND)
         assert (body["thinking"], body.get("session_id")) == (True, None)
     finally:
