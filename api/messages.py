@@ -158,10 +158,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "translate or chat.",
     ),
     "talk_private": (
-        "对话存在这台服务器上，到期删除。用同一个密钥的人都看得到（没有设密钥时，是能打开这个网页的每个人），"
-        "管理这台服务器的人也看得到。",
-        "Conversations are stored on this server until they expire. Everybody with the same key can read "
-        "them (without keys, everybody who can open this page), and so can whoever runs the server.",
+        "对话存在这台服务器上，到期删除。管理服务器的人看得到，用同一个密钥的人也看得到（没有设密钥时，"
+        "是能打开这个网页的每个人；网站的访客只看得到自己的）。",
+        "Conversations are stored on this server until they expire. Whoever runs it can read them, and so "
+        "can all who have the same key (without keys, all who open the page; visitors of a site, their own).",
     ),
     "talk_arithmetic": (
         "我只从文档里查找答案；没有配置语言模型，不会计算。",

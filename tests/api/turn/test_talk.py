@@ -83,7 +83,7 @@ async def test_who_sees_what_is_asked_is_told_by_a_sentence_and_by_the_prompt(tm
         chinese = await app.ask("同事能看到我的问题吗？")
         english = await app.ask("Do you store my chats?")
         await app.ask("Do you store my chats?", model_id="other")
-    assert "用同一个密钥的人都看得到" in chinese.answer
+    assert "用同一个密钥的人也看得到" in chinese.answer
     assert "stored on this server until they expire" in english.answer
     assert "stored on this server until it expires" in RECORDED["private"][-1][0][1]
 
