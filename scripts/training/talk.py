@@ -104,12 +104,12 @@ def fit_talk(examples: Examples) -> Line:
 
 
 def fit_kinds(examples: Examples) -> Mapping[Talk, Line]:
-    """Which kind it is, each against all others; both sides count the same."""
+    """Which kind it is, each that has examples against all others; both sides count the same."""
     talk = examples.only(examples.kinds != DOCUMENTS)
     scale = np.full(talk.vectors.shape[1], SPREAD)
     ridge = np.array([0.0, *[KIND_RIDGE] * talk.vectors.shape[1]])
     lines = {}
-    for kind in Talk:
+    for kind in filter(set(talk.kinds).__contains__, Talk):
         labels = (talk.kinds == kind).astype(float)
         weights = np.where(labels > 0, 0.5 / labels.mean(), 0.5 / (1 - labels.mean()))
         lines[kind] = _line(talk.vectors, labels, weights, scale, ridge)

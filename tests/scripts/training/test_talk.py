@@ -10,8 +10,9 @@ import numpy as np
 from core.relevance.talk import FEATURES, Talk
 from scripts.training.talk import DOCUMENTS, Examples, figures, fit_kinds, fit_talk, phrases, write
 
-DIMENSION = 16
 NAMES = [DOCUMENTS, *Talk]
+DIMENSION = len(NAMES)
+BY_PHRASE = {Talk.TODAY, Talk.PRIVATE}  # known by their phrases alone
 
 
 def drawn(number: int) -> Examples:
@@ -38,6 +39,13 @@ def test_talk_and_its_kinds_are_learnt() -> None:
     assert (np.array([*lines])[best] == examples.kinds)[is_talk].mean() > 0.98
 
 
+def test_a_kind_without_examples_is_not_learnt() -> None:
+    """Discriminates: weights of a share of zero, which are no numbers."""
+    examples = drawn(20)
+    lines = fit_kinds(examples.only(~np.isin(examples.kinds, list(BY_PHRASE))))
+    assert set(lines) == set(Talk) - BY_PHRASE
+
+
 def test_figures_are_of_texts_that_were_not_learnt_from() -> None:
     held = figures(drawn(40))
     assert held["talk_known"] > 0.9
@@ -55,7 +63,7 @@ def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
 
 def test_the_phrases_are_of_known_kinds_and_each_is_written_once() -> None:
     written = list(phrases())
-    assert {kind for _, kind in written} == set(NAMES) - {Talk.TODAY}  # which is known by its phrases alone
+    assert {kind for _, kind in written} == set(NAMES) - BY_PHRASE
     texts = [text for text, _ in written]
     repeated = {text for text in texts if texts.count(text) > 1}
     assert repeated == set()
