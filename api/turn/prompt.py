@@ -248,8 +248,7 @@ class PromptBuilder:
         )
 
     def _with_nearest(self, texts: PromptTexts, request: TurnRequest, gathered: Gathered) -> PromptTexts:
-        """Whether more documents are on their way; the headings that came nearest,
-        where nothing may be shown."""
+        """Whether more documents are on their way; the nearest headings, where nothing may be shown."""
         language = self.language(request.question)
         reading = STILL_READING[language] if gathered.still_reading else ""
         near = nearest_text(gathered.ranked, language) if gathered.role == "general" else ""

@@ -109,7 +109,7 @@ def fit_kinds(examples: Examples) -> Mapping[Talk, Line]:
     scale = np.full(talk.vectors.shape[1], SPREAD)
     ridge = np.array([0.0, *[KIND_RIDGE] * talk.vectors.shape[1]])
     lines = {}
-    for kind in filter(set(talk.kinds).__contains__, Talk):
+    for kind in [each for each in Talk if each in talk.kinds]:
         labels = (talk.kinds == kind).astype(float)
         weights = np.where(labels > 0, 0.5 / labels.mean(), 0.5 / (1 - labels.mean()))
         lines[kind] = _line(talk.vectors, labels, weights, scale, ridge)
