@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import PurePath
 
 from api.container import Container
-from api.wiring.parts import sample_is_pending
 from core.errors import WenmaiError
 from core.knowledge import SHARED_OWNER, DocumentStatus, Narrowed
 from core.text import Language
@@ -83,7 +82,7 @@ def curl(url: str, question: str, *, with_key: bool) -> str:
 
 async def _question(container: Container, language: Language, owners: Sequence[str]) -> tuple[str, str]:
     """One that the store can answer, and what is to be known about it."""
-    if sample_is_pending(container.settings):
+    if container.knowledge.sample_pending:
         return tell("about_sample", language), tell("reading", language)
     with suppress(WenmaiError, TimeoutError):  # the log says when the store is away
         async with asyncio.timeout(LOOK_S):

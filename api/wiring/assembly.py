@@ -360,6 +360,7 @@ def _chat(
 
 def _sample(history: History, knowledge: KnowledgeBase, sessions: SessionsHandler) -> SampleHandler:
     loaded = partial(parts.mark_sample_loaded, history.settings.store.data_dir)
+    knowledge.sample_pending = parts.sample_is_pending(history.settings)
     return SampleHandler(knowledge, sessions.erasure, parts.SAMPLE_FOLDER, loaded)
 
 
@@ -484,7 +485,7 @@ def _pipeline(
         knowledge=settings.retrieval.knowledge,
         talk_model=load_talk_model(history.embedding.name),
         shared_owner=SHARED_OWNER,
-        is_reading=lambda owners: parts.sample_is_pending(settings) or knowledge.is_reading(owners),
+        is_reading=knowledge.is_reading,
         find_documents=knowledge.find_documents,
         precedence=knowledge.precedence,
         failure_text=failure_text,
@@ -518,7 +519,6 @@ def _check_named_model(settings: Settings, llms: LLMService) -> None:
 
 def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
     """What goes on beside the first questions."""
-    settings = container.settings
     later: list[Coroutine[Any, Any, object]] = [
         container.readiness.keep_trying(),
         _warm_up(QueryBuilder(container.embedding)),
@@ -528,7 +528,7 @@ def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
         container.llms.keep_windows(),
         container.knowledge.fill_languages(),
     ]
-    if parts.sample_is_pending(settings):
+    if container.knowledge.sample_pending:
         later.append(container.sample.load())
     return later
 

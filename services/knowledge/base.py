@@ -60,6 +60,7 @@ class KnowledgeBase:
         self.size = KnowledgeSize(store, store_settings)
         self._one_process = store_settings.qdrant_url is None
         self.precedence = SamplePrecedence(self._documents, one_process=self._one_process)
+        self.sample_pending = False  # whether this start reads it in, and has not done so yet
         self._jobs = Jobs(clock, retries)
         self._spool = Spool(store_settings.data_dir / FOLDER)
         self._locks = Locks()
@@ -122,7 +123,7 @@ class KnowledgeBase:
 
     def is_reading(self, owners: Sequence[str]) -> bool:
         """Whether documents of these owners are being read in, and can be found only when that is done."""
-        return any(not job.stage.is_final for job in self._jobs.list(owners))
+        return self.sample_pending or self._jobs.is_active(owners)
 
     def job_changes(self, job_id: str, owners: Sequence[str]) -> AsyncIterator[JobSnapshot]:
         """The state now and after every change; ends with the final one. Raises UnknownJobError at once."""

@@ -28,16 +28,20 @@ PIECE_CHARS = 24
 
 _INTRO = {True: "资料中的相关内容：", False: "From the documents:"}
 _CLOSEST = {True: "最接近的内容：", False: "The closest passage I found:"}
-_READING = {True: "文档还在读入。", False: "Documents are still being read in. "}
+_INTRO_YET = {
+    True: "文档还在读入。资料中的相关内容：",
+    False: "Documents are still being read in. From the documents:",
+}
+_CLOSEST_YET = {
+    True: "文档还在读入，请稍后再问一次。目前最接近的内容：",
+    False: "Documents are still being read in; ask again soon. The closest passage so far:",
+}
 _MISSING = {True: "没有找到提到这一点的内容：{}", False: "Found nothing that mentions this: {}"}
 _NOTHING = {
-    True: "资料中没有找到能回答这个问题的内容。可以换一种说法，或先添加相关文档。",
-    False: "The documents hold nothing that answers this. Try other words, or add documents about it.",
-}
-_NOTHING_NEAR = {
     True: "资料中没有找到能回答这个问题的内容。",
     False: "The documents hold nothing that answers this.",
 }
+_ADVICE = {True: "可以换一种说法，或先添加相关文档。", False: " Try other words, or add documents about it."}
 _NOTHING_YET = {
     True: "文档还在读入，暂时没有找到能回答这个问题的内容，请稍后再问一次。",
     False: "Documents are still being read in, and nothing that answers this was found yet. Ask again soon.",
@@ -110,7 +114,8 @@ def answer(
     wordings = [(asked, 1.0), *joined_wordings(asked, before)]
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
     is_sure = max(passage.relevance for passage in passages) >= SURE
-    intro = (_READING[chinese] if still_reading else "") + (_INTRO if is_sure else _CLOSEST)[chinese]
+    sure, closest = (_INTRO_YET, _CLOSEST_YET) if still_reading else (_INTRO, _CLOSEST)
+    intro = (sure if is_sure else closest)[chinese]
     by_number = dict(enumerate(nearest_parts, 1))
     parts = [by_number.get(passage.index, "") for passage in passages]
     return "\n\n".join([intro, *_answered(Query(asked, forms), passages, parts, chinese)])
@@ -131,7 +136,7 @@ def _nothing(scope: str, nearest: Sequence[Nearest], chinese: bool) -> str:
     if scope:
         text, headings = _NOTHING_WITHIN[chinese].format(scope), _headings(nearest, chinese).strip()
         return f"{text}\n\n{headings}" if headings else text
-    return _NOTHING_NEAR[chinese] + _headings(nearest, chinese) if nearest else _NOTHING[chinese]
+    return _NOTHING[chinese] + (_headings(nearest, chinese) or _ADVICE[chinese])
 
 
 def _headings(nearest: Sequence[Nearest], chinese: bool) -> str:

@@ -104,6 +104,10 @@ class Jobs:
         """The job that waits or runs for a document."""
         return self._by_document.get(document_id)
 
+    def is_active(self, owners: Sequence[str]) -> bool:
+        """Whether a job of theirs waits or runs."""
+        return any(job.document.owner in owners for job in self._by_document.values())
+
     def active_documents(self) -> tuple[str, ...]:
         return tuple(self._by_document)
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from typing import Any
 
-from api.wiring.parts import SAMPLE_MARKER
-from config.settings import Settings
 from tests.support.models.scripted_llm import RECORDED
 from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
 
@@ -88,23 +85,11 @@ async def settled(app: App) -> None:
     raise AssertionError("a document was not read in")
 
 
-def with_sample(
-    folder: Path, retrieval: dict[str, float] = STRICT, **sections: dict[str, Any]
-) -> tuple[Settings, Path]:
-    """Settings under which the guide that comes with Wenmai is on its way as soon as the mark is gone."""
-    settings = make_settings(folder, retrieval=retrieval, knowledge={"load_sample": True}, **sections)
-    settings.store.data_dir.mkdir(parents=True, exist_ok=True)
-    mark = settings.store.data_dir / SAMPLE_MARKER
-    mark.touch()  # so that it is not read in, and nobody need wait for it
-    return settings, mark
-
-
 async def answer_meanwhile(
     folder: Path, question: str, retrieval: dict[str, float] = STRICT, *, stream: bool = True
 ) -> str:
-    settings, mark = with_sample(folder, retrieval)
-    async with open_app(settings) as app:
-        mark.unlink()
+    async with open_app(make_settings(folder, retrieval=retrieval)) as app:
+        app.container.knowledge.sample_pending = True
         await app.add_text("handbook.md", HANDBOOK)
         if stream:
             return (await app.ask(question)).answer
@@ -130,17 +115,16 @@ async def test_while_documents_are_read_in_what_is_quoted_is_said_to_be_of_a_par
     """Discriminates: a passage quoted as if all documents had been searched, also where it looks sure: the
     section that answers may be among those to come."""
     closest = await answer_meanwhile(tmp_path / "zh", "出差时年轻人有什么可以报？", LOOSE)
-    assert closest.startswith("文档还在读入。最接近的内容：")
+    assert closest.startswith("文档还在读入，请稍后再问一次。目前最接近的内容：")
     sure = await answer_meanwhile(tmp_path / "sure", "年假每年有几天？", LOOSE)
     assert sure.startswith("文档还在读入。资料中的相关内容：")
 
 
 async def test_a_model_is_told_that_documents_are_still_being_read_in(tmp_path: Path) -> None:
     llms = {"default": scripted("稍后再问。", record_as="reading")}
-    settings, mark = with_sample(tmp_path, LOOSE, models={"llms": llms})
-    async with open_app(settings) as app:
+    async with open_app(make_settings(tmp_path, retrieval=LOOSE, models={"llms": llms})) as app:
         await app.ask("年假有几天？")
-        mark.unlink()
+        app.container.knowledge.sample_pending = True
         await app.ask("年假有几天？")
         await app.add_text("handbook.md", HANDBOOK)
         await app.ask("出差时年轻人有什么可以报？")

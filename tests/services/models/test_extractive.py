@@ -15,22 +15,28 @@ PASSAGE = f'<passage id="1" file="fees.md" heading="Fees" relevance="{{:.2f}}">\
 
 
 @pytest.mark.parametrize(
-    ("question", "sure", "closest", "reading"),
+    ("question", "sure", "closest", "sure_yet", "closest_yet"),
     [
         (
             "What is the yearly fee?", "From the documents:", "The closest passage I found:",
-            "Documents are still being read in. ",
+            "Documents are still being read in. From the documents:",
+            "Documents are still being read in; ask again soon. The closest passage so far:",
         ),
-        ("每年的费用 fee 是多少？", "资料中的相关内容：", "最接近的内容：", "文档还在读入。"),
+        (
+            "每年的费用 fee 是多少？", "资料中的相关内容：", "最接近的内容：",
+            "文档还在读入。资料中的相关内容：", "文档还在读入，请稍后再问一次。目前最接近的内容：",
+        ),
     ],
 )  # fmt: skip
-def test_an_answer_that_is_not_sure_says_so(question: str, sure: str, closest: str, reading: str) -> None:
+def test_an_answer_that_is_not_sure_says_so(
+    question: str, sure: str, closest: str, sure_yet: str, closest_yet: str
+) -> None:
     """Discriminates: the same tone at .21 and .90; and silence about documents that are on their way."""
     for chance, still_reading, begins in (
         (SURE, False, sure),
-        (SURE, True, f"{reading}{sure}"),
+        (SURE, True, sure_yet),
         (SURE - 0.01, False, closest),
-        (SURE - 0.01, True, f"{reading}{closest}"),
+        (SURE - 0.01, True, closest_yet),
     ):
         said = answer(ReadBack(PASSAGE.format(chance), question, ()), still_reading=still_reading)
         assert said.startswith(begins)

@@ -88,6 +88,18 @@ async def test_a_reader_sees_every_step_and_the_end(jobs: Jobs) -> None:
     assert 0 < (last.started_us or 0) < (last.ended_us or 0)
 
 
+async def test_whose_documents_are_being_read_in(jobs: Jobs) -> None:
+    """Discriminates: an ended job, and somebody else's, taken for one's own that goes on."""
+    work = Steps(1)
+    job = jobs.submit(document(), 1, work)
+    assert jobs.is_active(["shared", "ann"])
+    assert not jobs.is_active(["bob", "shared"])
+    work.let.release()
+    await finished(jobs, job.job_id)
+    assert jobs.list(ME)
+    assert not jobs.is_active(ME)
+
+
 async def test_a_reader_that_comes_late_gets_the_end_alone(jobs: Jobs) -> None:
     job = jobs.submit(document(), 0, at_once())
     await finished(jobs, job.job_id)
