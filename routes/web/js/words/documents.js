@@ -15,7 +15,7 @@ export const zh = {
   ingestingOf: "正在建立索引 {done}/{total}",
   docFailed: "未能读入",
   docReady: "已读入",
-  docReadable: "能读 PDF、Word、PowerPoint、Excel、Markdown、网页、EPUB、邮件、纯文本和代码；扫描件请先做文字识别。从最常被问到的那一份开始就好。",
+  docReadable: "能读 PDF、Word 等办公文档、网页、电子书、邮件、纯文本和代码；扫描件请先做文字识别。从最常被问到的那一份开始就好。",
   docAllFormats: "能读的全部扩展名",
   docReading: "正在读入 {n} 份文档",
   docReadingOf: "正在读入 {n} 份文档，片段 {done}/{total}",
@@ -88,7 +88,7 @@ export const en = {
   ingestingOf: "Indexing {done}/{total}",
   docFailed: "Could not be read",
   docReady: "Ready",
-  docReadable: "PDF, Word, PowerPoint, Excel, Markdown, web pages, EPUB, e-mail, plain text and source code can be read; run text recognition on scans first. Begin with the document people ask about most.",
+  docReadable: "PDF, office documents such as Word, web pages, e-books, e-mail, plain text and source code can be read; run text recognition on scans first. Begin with the document people ask about most.",
   docAllFormats: "All endings that can be read",
   docReading: { one: "Reading {n} document", other: "Reading {n} documents" },
   docReadingOf: {
