@@ -73,11 +73,13 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A unit of a passage, or one row of its table. `says` is its text, a row's with its columns' names."""
+    """A unit of a passage, or one row of its table. `says` is its text, a row's with its columns' names;
+    `above` what stands over it: the heading, and the line that leads in to its table."""
 
     passage: int
     unit: Unit
     says: str
+    above: str
 
     def cost(self, of_rank: float) -> float:
         return COST_OF_LENGTH * min(1.0, len(self.says) / LONGEST_UNIT) + of_rank * self.passage
@@ -169,14 +171,14 @@ class Quotables:
         return [at for at, codes in zip(chosen, own, strict=True) if not (some and _is_other(codes, names))]
 
     def _asked(self, asked: str, question: str) -> _Asked:
-        """The heading's words count for every unit below it."""
+        """The words of what stands above a unit count for it."""
         own = {term.text for term in question_terms(question[-MAX_QUESTION_CHARS:])}
         terms = question_terms(asked[-MAX_QUESTION_CHARS:])
-        above = [presence(terms, heading) for heading, _ in self._passages]
+        above = {each: presence(terms, each) for each in {one.above for one in self._candidates}}
         size = (len(self._candidates), len(terms))
         own_words = [has for one in self._candidates for has in presence(terms, one.says)]
         itself: Matrix = np.array(own_words, dtype=float).reshape(size)
-        below = np.array([above[one.passage] for one in self._candidates], dtype=float).reshape(size)
+        below = np.array([above[one.above] for one in self._candidates], dtype=float).reshape(size)
         held = np.maximum(itself, below)
         counts = held.sum(axis=0)
         weights = np.array([term.weight * (1.0 if term.text in own else EARLIER) for term in terms])
@@ -197,7 +199,7 @@ class Quotables:
             case UnitKind.CODE:
                 return beginning(whole, LONGEST_CODE)
             case _ if len(whole) <= LONGEST_UNIT:
-                return whole.strip()
+                return f"{whole.strip()}{_answer_below(query, text, one.unit)}"
             case _:
                 span = key_spans(query, [whole])[0]
                 return whole[span.start : span.end] if span else ""
@@ -237,6 +239,15 @@ def _kind(code: str) -> str:
     return code[:1] if code[0].isalpha() and code[1:2].isdigit() else code[:ALIKE]
 
 
+def _answer_below(query: Query, text: str, unit: Unit) -> str:
+    """The paragraph below a line that has no word but the question's own, such as a label over its value."""
+    asked = {term.text for form in query.forms for term in question_terms(form.text[-MAX_QUESTION_CHARS:])}
+    if not asked.issuperset(term.text for term in question_terms(text[unit.start : unit.end])):
+        return ""
+    below = text[unit.end :].lstrip().partition("\n\n")[0]
+    return f"\n\n{below}" if below and len(below) <= LONGEST_UNIT else ""
+
+
 def _with_what_follows(text: str, part: str) -> str:
     """`text` begins with `part`."""
     for line in text[len(part) :].splitlines(keepends=True):
@@ -251,11 +262,13 @@ def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
     spoken = (each for each in units if not _says_nothing(text, each))
     for unit in [*spoken] or units:
         if unit.kind is UnitKind.TABLE and unit.rows:
+            before = text[: unit.start].rstrip().rpartition("\n")[2]
+            above = f"{heading}\n{before}" if before.endswith(_COLONS) else heading
             for row in unit.rows:
                 cells = cells_of(text[row.start : row.end])
-                yield _Candidate(number, unit, _row(unit.columns, cells))
+                yield _Candidate(number, unit, _row(unit.columns, cells), above)
         else:
-            yield _Candidate(number, unit, text[unit.start : unit.end])
+            yield _Candidate(number, unit, text[unit.start : unit.end], heading)
 
 
 def _row(columns: Sequence[str], cells: Sequence[str]) -> str:
@@ -321,10 +334,13 @@ def nearest_part(query: Query, candidate: Candidate) -> str:
 def _says_nothing(text: str, unit: Unit) -> bool:
     if unit.kind is UnitKind.TEXT and is_answerless(text, Span(unit.start, unit.end)):
         return True
-    return _is_title(text, text[unit.start : unit.end].strip())
+    part = text[unit.start : unit.end].strip()
+    leads_in = part.endswith(_COLONS) and "\n" not in part and len(part) <= LONGEST_TITLE
+    return (leads_in and text[unit.end :].lstrip().startswith("|")) or _is_title(text, part)
 
 
-_ENDS = (".", "。", "!", "！", "?", "？", ";", "；", ":", "：")
+_COLONS = (":", "：")
+_ENDS = (".", "。", "!", "！", "?", "？", ";", "；", *_COLONS)
 _NUMBER = re.compile(r"\D{0,12}(\d+(?:\.\d+)*)")
 
 
@@ -383,7 +399,7 @@ def _begins(text: str, line: Line) -> UnitKind | None:
 
 
 def _joined(text: str, units: Sequence[Unit]) -> Iterator[Unit]:
-    """A question that stands alone takes what follows it, a line that leads in to code the code."""
+    """A question that stands alone takes what follows it, a line that leads in to code or a list that one."""
     waiting: Unit | None = None
     for unit in units:
         kind = _together(text, waiting, unit) if waiting else None
@@ -401,8 +417,10 @@ def _together(text: str, one: Unit, following: Unit) -> UnitKind | None:
     says = text[one.start : one.end].strip()
     if one.kind is UnitKind.PAIR and "\n" not in says:
         return UnitKind.PAIR if following.kind in (UnitKind.TEXT, UnitKind.ARTICLE) else None
-    leads_in = one.kind is UnitKind.TEXT and says.endswith((":", "："))
-    return UnitKind.CODE if leads_in and following.kind is UnitKind.CODE else None
+    if one.kind is not UnitKind.TEXT or not says.endswith(_COLONS):
+        return None
+    is_list = following.kind is UnitKind.TEXT and "\n" not in says and _ITEM.match(text, following.start)
+    return following.kind if is_list or following.kind is UnitKind.CODE else None
 
 
 def _table(text: str, block: Block) -> Unit:

@@ -241,3 +241,33 @@ def test_rows_of_another_code_of_the_same_letters_are_no_answer() -> None:
     rows = "| S20 | upload what the page shows |\n| S40 | accept or object |\n"
     table = f"| Code | What to do |\n| --- | --- |\n{rows}"
     assert quoted("the page shows S40, what do I do", table) == ["- Code: S40; What to do: accept or object"]
+
+
+FILLER = "Everything about the works council stands in its own rules, which are on the notice board. " * 8
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "quote"),
+    [
+        (
+            "Who is the plant manager?", "Plant manager\n\nRolf Adler, hall 2\n\nSafety officer\n\nAnn",
+            "Plant manager\n\nRolf Adler, hall 2",
+        ),
+        (
+            "杭州的住宿标准是多少？",
+            "住宿标准如下（单位：元/晚）：\n\n| 城市 | 上限 |\n|---|---|\n| 杭州 | 450 |\n",
+            "- 城市: 杭州; 上限: 450",
+        ),
+        (
+            "Which costs of travel are not paid?",
+            "These costs of travel are not paid:\n\n- minibar\n- fines\n\nReceipts go to the desk.",
+            "These costs of travel are not paid:\n\n- minibar\n- fines",
+        ),
+    ],
+    ids=["a label over its value", "a table that a line leads in to", "a list that a line leads in to"],
+)  # fmt: skip
+def test_a_line_that_only_repeats_the_question_comes_with_what_follows_it(
+    question: str, text: str, quote: str
+) -> None:
+    """Discriminates: the line alone, which has the most words of the question and answers nothing."""
+    assert quoted(question, f"{FILLER}\n\n{text}")[0] == quote
