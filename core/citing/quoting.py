@@ -19,7 +19,7 @@ from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.query import Query, asks_for_step, identifiers
 from core.relevance.sparse import question_terms
 from core.relevance.tokens import parts_in
-from core.text import Block, BlockKind, Line, blocks_of, lines_of, open_fence
+from core.text import Block, BlockKind, Line, blocks_of, holds_chinese, lines_of, open_fence
 
 MOST_ROWS = 5
 LONGEST_CODE = 1_500  # characters that are quoted of a block
@@ -264,16 +264,17 @@ def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
         if unit.kind is UnitKind.TABLE and unit.rows:
             before = text[: unit.start].rstrip().rpartition("\n")[2]
             above = f"{heading}\n{before}" if before.endswith(_COLONS) else heading
+            marks = ("；", "：") if holds_chinese("".join(unit.columns)) else ("; ", ": ")
             for row in unit.rows:
                 cells = cells_of(text[row.start : row.end])
-                yield _Candidate(number, unit, _row(unit.columns, cells), above)
+                yield _Candidate(number, unit, _row(unit.columns, cells, *marks), above)
         else:
             yield _Candidate(number, unit, text[unit.start : unit.end], heading)
 
 
-def _row(columns: Sequence[str], cells: Sequence[str]) -> str:
+def _row(columns: Sequence[str], cells: Sequence[str], between: str, colon: str) -> str:
     named = [(columns[at] if at < len(columns) else "", cell) for at, cell in enumerate(cells) if cell]
-    return "; ".join(f"{name}: {cell}" if name else cell for name, cell in named)
+    return between.join(f"{name}{colon}{cell}" if name else cell for name, cell in named)
 
 
 def beginning(text: str, longest: int) -> str:
@@ -312,6 +313,7 @@ def units_of(text: str) -> list[Unit]:
 
 
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)、])\s")
+_LED_IN = re.compile(rf"{_ITEM.pattern}|[ \t]*(?:\$\$|\\\[)")  # a list, or a formula
 
 
 def indexed_parts(chunk: Chunk) -> list[str]:
@@ -399,7 +401,7 @@ def _begins(text: str, line: Line) -> UnitKind | None:
 
 
 def _joined(text: str, units: Sequence[Unit]) -> Iterator[Unit]:
-    """A question that stands alone takes what follows it, a line that leads in to code or a list that one."""
+    """A question that stands alone takes what follows it, a line the code, list or formula it leads in to."""
     waiting: Unit | None = None
     for unit in units:
         kind = _together(text, waiting, unit) if waiting else None
@@ -419,8 +421,9 @@ def _together(text: str, one: Unit, following: Unit) -> UnitKind | None:
         return UnitKind.PAIR if following.kind in (UnitKind.TEXT, UnitKind.ARTICLE) else None
     if one.kind is not UnitKind.TEXT or not says.endswith(_COLONS):
         return None
-    is_list = following.kind is UnitKind.TEXT and "\n" not in says and _ITEM.match(text, following.start)
-    return following.kind if is_list or following.kind is UnitKind.CODE else None
+    is_led_in = "\n" not in says and _LED_IN.match(text, following.start)
+    goes_on = following.kind is UnitKind.CODE or (following.kind is UnitKind.TEXT and is_led_in)
+    return following.kind if goes_on else None
 
 
 def _table(text: str, block: Block) -> Unit:

@@ -1,4 +1,4 @@
-"""An export of another product: its plan, and only then its conversations."""
+"""An export of another product, or of our own: its plan, and only then its conversations."""
 
 from __future__ import annotations
 
@@ -45,3 +45,26 @@ async def test_the_plan_is_shown_before_anything_is_brought_in(
     await page.set_input_files(CHOOSER, export)
     await expect(page.locator(NOTICE)).to_have_text("ChatGPT：里面的问答都已经有了。")
     await expect(page.locator("dialog.small-dialog .button.primary")).to_be_hidden()
+
+
+async def test_an_export_of_our_own_comes_back(page: Page, stubbed: Stubbed, tmp_path: Path) -> None:
+    """Discriminates: a page that refuses the file which it has made itself."""
+    path = tmp_path / "导出.json"
+    async with httpx.AsyncClient(base_url=stubbed.url, timeout=60) as client:
+        turns = [
+            {"question": "咖啡机在哪里？", "answer": "在三楼。"},
+            {"question": "谁管？", "answer": "行政。"},
+        ]
+        made = await client.post("/sessions/import", json={"title": "咖啡机", "turns": turns})
+        session = f"/sessions/{made.json()['session_id']}"
+        path.write_bytes((await client.get(f"{session}/export?format=json")).content)
+        await client.delete(session)
+    await page.goto(stubbed.url)
+    await page.click("#open-import")
+    await page.set_input_files(CHOOSER, path)
+    await expect(page.locator(NOTICE)).to_have_text("Wenmai：会导入 2 轮问答。")
+    await page.click("dialog.small-dialog .button.primary")
+    await expect(page.locator(NOTICE)).to_have_text("已导入 2 轮问答。")
+    await page.click("dialog.small-dialog .dialog-actions .button >> nth=0")
+    await page.click(".session-title >> text=咖啡机")
+    await expect(page.locator(".turn")).to_have_count(2)

@@ -40,7 +40,7 @@ def quoted(question: str, *texts: str, heading: str = "") -> list[str]:
 
 def test_a_row_comes_with_the_names_of_its_columns() -> None:
     """Discriminates: the header without the row, and the row without its header."""
-    assert quoted("AX-221 多少钱", PRICES) == ["- 型号: AX-221; 名称: 泵（不锈钢）; 价格（元）: 450"]
+    assert quoted("AX-221 多少钱", PRICES) == ["- 型号：AX-221；名称：泵（不锈钢）；价格（元）：450"]
 
 
 def test_all_rows_that_match_up_to_five_and_how_many_more() -> None:
@@ -106,7 +106,7 @@ def test_without_a_word_of_the_question_the_first_passage_is_quoted_as_far_as_it
 
 def test_of_rows_that_differ_by_a_code_only_those_that_are_named_are_quoted() -> None:
     """Discriminates: the row of AX-221 beside that of AX-220, for letters they share; nothing of AX-999."""
-    row = "- 型号: AX-220; 名称: 泵; 价格（元）: 300"
+    row = "- 型号：AX-220；名称：泵；价格（元）：300"
     assert quoted("AX-220 泵 价格", PRICES) == [row]
     assert "AX-221" in quoted("AX-999 泵 价格", PRICES)[0]
 
@@ -114,7 +114,7 @@ def test_of_rows_that_differ_by_a_code_only_those_that_are_named_are_quoted() ->
 def test_rows_of_two_things_that_are_compared_stand_in_one_table() -> None:
     """Discriminates: one row of two, or two tables of one row."""
     assert quoted("AX-220 and BX-1", PRICES) == [
-        "- 型号: AX-220; 名称: 泵; 价格（元）: 300\n- 型号: BX-1; 名称: 阀; 价格（元）: 20"
+        "- 型号：AX-220；名称：泵；价格（元）：300\n- 型号：BX-1；名称：阀；价格（元）：20"
     ]
 
 
@@ -256,15 +256,20 @@ FILLER = "Everything about the works council stands in its own rules, which are 
         (
             "杭州的住宿标准是多少？",
             "住宿标准如下（单位：元/晚）：\n\n| 城市 | 上限 |\n|---|---|\n| 杭州 | 450 |\n",
-            "- 城市: 杭州; 上限: 450",
+            "- 城市：杭州；上限：450",
         ),
         (
             "Which costs of travel are not paid?",
             "These costs of travel are not paid:\n\n- minibar\n- fines\n\nReceipts go to the desk.",
             "These costs of travel are not paid:\n\n- minibar\n- fines",
         ),
+        (
+            "月度总额的计算公式是什么？",
+            "每餐的价格按如下公式计算，月度总额：\n\n$$\nS = pn\n$$\n\n价格见上表。",
+            "每餐的价格按如下公式计算，月度总额：\n\n$$\nS = pn\n$$",
+        ),
     ],
-    ids=["a label over its value", "a table that a line leads in to", "a list that a line leads in to"],
+    ids=["a label over its value", "a table", "a list", "a formula"],
 )  # fmt: skip
 def test_a_line_that_only_repeats_the_question_comes_with_what_follows_it(
     question: str, text: str, quote: str

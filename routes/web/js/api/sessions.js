@@ -26,6 +26,8 @@ export const listShares = async (sessionId) => (await readJson(`/sessions/${id(s
 export const createShare = (sessionId, options) => readJson(`/sessions/${id(sessionId)}/shares`, withJson("POST", options));
 export const revokeShare = (sessionId, shareId) =>
   readJson(`/sessions/${id(sessionId)}/shares/${id(shareId)}`, { method: "DELETE" });
+/** A conversation in the form of our own export: all of it, or nothing. */
+export const importSession = (body) => readJson("/sessions/import", withJson("POST", body));
 /** An export of another product: what it would bring in, or, with `apply`, what it brought in. */
 export const importFile = (file, apply) => readJson(`/sessions/import/file?apply=${apply}`, { method: "POST", body: file });
 

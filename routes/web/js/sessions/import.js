@@ -1,7 +1,7 @@
-/** Conversations of another product: a file, then what it would bring in, and only then is it brought in. */
+/** Conversations of another product, or one of our own: a file, then what it would bring in, and only then is it brought in. */
 
 import { ApiError } from "../api/http.js";
-import { importFile } from "../api/sessions.js";
+import { importFile, importSession } from "../api/sessions.js";
 import { showDialog } from "../base/dialogs.js";
 import { el, setText } from "../base/dom.js";
 import { causeOf, t } from "../base/i18n.js";
@@ -19,10 +19,26 @@ const sum = (conversations, name) => conversations.reduce((total, each) => total
 /** What is wrong with a file, the server knows best. */
 function refusal(error) {
   if (!(error instanceof ApiError)) return ["unreachable"];
+  if (error.status === 409) return ["importNothing", { product: "Wenmai" }];
   return error.status === 422 ? ["importRefused", { why: error.message }] : [causeOf(error)];
 }
 
+/** One conversation in the form of our own export; null: the file is none, and the server knows the others. */
+async function ownExport(file) {
+  const session = file.name.endsWith(".json") && (await file.text().then(JSON.parse).catch(() => null));
+  return Array.isArray(session?.turns) && session.turns.length ? session : null;
+}
+
+/** As the server plans those of other products. */
+function planOf({ title, turns }) {
+  const parents = new Set(turns.map((turn) => turn.parent_turn_id));
+  const branches = turns.filter((turn) => !parents.has(turn.turn_id)).length;
+  const nothing = Object.fromEntries(COUNTED.map((name) => [name, 0]));
+  return { product: "Wenmai", conversations: [{ ...nothing, title, turns: turns.length, fresh: turns.length, branches }] };
+}
+
 class Import {
+  #own = null; // the conversation, where the file is an export of ours
   #file = el("input", { type: "file", accept: ".json,.jsonl,.zip", label: "importFile", on: { change: () => this.#plan() } });
   #shown = el("div", { class: "import-plan" });
   #notice = el("p", { role: "status", class: "faint" });
@@ -47,7 +63,8 @@ class Import {
     return this.#try("importReading", async (isStale) => {
       const [file] = this.#file.files;
       if (!file) return;
-      const { product, conversations } = await importFile(file, false);
+      this.#own = await ownExport(file);
+      const { product, conversations } = this.#own ? planOf(this.#own) : await importFile(file, false);
       if (isStale()) return; // another file was chosen since
       const fresh = sum(conversations, "fresh");
       setText(this.#notice, fresh ? "importPlan" : "importNothing", { product, n: fresh });
@@ -71,11 +88,13 @@ class Import {
   #bringIn() {
     this.#apply.hidden = true;
     return this.#try("importing", async (isStale) => {
-      const { conversations } = await importFile(this.#file.files[0], true);
+      const n = this.#own
+        ? (await importSession(this.#own)).turns.length
+        : sum((await importFile(this.#file.files[0], true)).conversations, "fresh");
       this.onDone();
       if (isStale()) return;
       this.#shown.replaceChildren();
-      setText(this.#notice, "imported", { n: sum(conversations, "fresh") });
+      setText(this.#notice, "imported", { n });
     });
   }
 
