@@ -38,6 +38,21 @@ _MATHS = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 PARAGRAPH, TABLE, ROW, CELL = qn("w:p"), qn("w:tbl"), qn("w:tr"), qn("w:tc")
 TEXT_BOX = qn("w:txbxContent")
 _WORDS = (qn("w:t"), f"{_MATHS}t")
+_SYMBOL, _CHECK_BOX = qn("w:sym"), qn("w:checkBox")
+# What the fonts of symbols show in place of a character: what is checked or not says something.
+_SYMBOLS = {
+    "wingdings": {
+        0x6C: "●", 0x6E: "■", 0x6F: "☐", 0x71: "☐", 0x72: "☐", 0x9E: "•", 0x9F: "•", 0xA1: "○", 0xA7: "▪",
+        0xA8: "☐", 0xD8: "➢", 0xDF: "←", 0xE0: "→", 0xE1: "↑", 0xE2: "↓", 0xE7: "←", 0xE8: "→", 0xE9: "↑",
+        0xEA: "↓", 0xEF: "←", 0xF0: "→", 0xF1: "↑", 0xF2: "↓", 0xF3: "↔", 0xFB: "✗", 0xFC: "✓", 0xFD: "☒",
+        0xFE: "☑",
+    },
+    "wingdings 2": {0x4F: "✗", 0x50: "✓", 0x51: "☒", 0x52: "☑", 0x53: "☒", 0x54: "☒", 0xA3: "☐"},
+    "symbol": {
+        0xA3: "≤", 0xAB: "↔", 0xAC: "←", 0xAD: "↑", 0xAE: "→", 0xAF: "↓", 0xB0: "°", 0xB1: "±", 0xB3: "≥",
+        0xB4: "×", 0xB7: "•", 0xD6: "√",
+    },
+}  # fmt: skip
 _BREAKS = {qn("w:tab"): "\t", qn("w:br"): "\n", qn("w:cr"): "\n", qn("w:noBreakHyphen"): "-"}
 # Deleted or moved away, said elsewhere, said twice (the fallback of a newer form), or not text at all.
 _UNREAD = frozenset(
@@ -80,7 +95,28 @@ def text_of(paragraph: _Element) -> str:
             words.append(element.text or "")
         elif element.tag in _BREAKS:
             words.append(_BREAKS[element.tag])
+        elif element.tag == _SYMBOL:
+            words.append(_symbol(element))
+        elif element.tag == _CHECK_BOX:
+            words.append("☑" if _is_checked(element) else "☐")
     return "".join(words).strip()
+
+
+def _symbol(element: _Element) -> str:
+    """The character that a `w:sym` shows; "" for a sign of a font of symbols that has none here."""
+    font, char = element.get(qn("w:font"), "").lower(), element.get(qn("w:char"), "")
+    code = int(char, 16) if re.fullmatch("[0-9A-Fa-f]{1,4}", char) else 0
+    if font in _SYMBOLS:
+        return _SYMBOLS[font].get(code & 0xFF, "")
+    return chr(code) if chr(code).isprintable() else ""
+
+
+def _is_checked(box: _Element) -> bool:
+    """Of a form's check box: as it was filled in, else as it was at first."""
+    for tag in ("w:checked", "w:default"):
+        if (state := box.find(tag, {"w": WORD})) is not None:
+            return state.get(qn("w:val"), "1").lower() in ("1", "true", "on")
+    return False
 
 
 def text_boxes(paragraph: _Element) -> Iterator[_Element]:

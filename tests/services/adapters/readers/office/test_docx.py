@@ -1,4 +1,4 @@
-"""Word files made here: automatic numbers, as Word shows them."""
+"""Word files made here: automatic numbers, check boxes and tables, as Word shows them."""
 
 from __future__ import annotations
 
@@ -150,3 +150,21 @@ def test_a_damaged_list_costs_no_text() -> None:
     listed(document, "kept, too")
     assert [line[-4:] for line in lines(document)] == ["kept", " too"]
     assert max(map(len, lines(document))) < 100
+
+
+def test_what_is_checked_and_what_is_not_differs() -> None:
+    """Symbols' fonts, a content control's character, and a form's box; unknown signs are left out."""
+    document = docx.Document()
+    paragraph = document.add_paragraph("验收方式：")._p
+    for font, char, after in (
+        ("Wingdings", "F0FE", "现场 "), ("Wingdings", "00A8", "远程 "), ("Wingdings 2", "F052", "书面 "),
+        ("Segoe UI Symbol", "2612", "电话 "), ("Wingdings", "F0E0", "财务"), ("Wingdings", "F04A", ""),
+        ("Webdings", "F061", ""), ("Wingdings", "zz", ""),
+    ):  # fmt: skip
+        paragraph.append(element(f'<w:r><w:sym w:font="{font}" w:char="{char}"/><w:t>{after}</w:t></w:r>'))
+    form = document.add_paragraph("")._p
+    for state in ("<w:default/>", '<w:default w:val="1"/><w:checked w:val="0"/>', ""):
+        box = f"<w:ffData><w:checkBox><w:sizeAuto/>{state}</w:checkBox></w:ffData>"
+        form.append(element(f'<w:r><w:fldChar w:fldCharType="begin">{box}</w:fldChar></w:r>'))
+        form.append(element("<w:r><w:instrText>FORMCHECKBOX</w:instrText><w:t>x</w:t></w:r>"))
+    assert lines(document) == ["验收方式：☑现场 ☐远程 ☑书面 ☒电话 →财务", "☑x☐x☐x"]
