@@ -137,12 +137,21 @@ def references(paragraph: _Element, kind: str) -> list[str]:
 
 
 def cell_text(cell: _Element, numbering: Numbering) -> str:
-    """Its paragraphs, and those of tables and boxes in it, as one line, with their numbers."""
-    paragraphs = [element for element in within(cell, boxes=True) if element.tag == PARAGRAPH]
-    texts = (
-        (numbering.label(element) or "").removeprefix(_BULLET) + text_of(element) for element in paragraphs
-    )
-    return " ".join(" ".join(text.split()) for text in texts if text)
+    """Its paragraphs, and those of tables and boxes in it, as one line, with their numbers. A table in it
+    reads "Name, Phone; Wu, 8101"."""
+    words, joint, is_first_row, is_first_cell = "", " ", False, False
+    for element in within(cell, boxes=True):
+        if element.tag == TABLE:
+            joint, is_first_row = " ", True
+        elif element.tag == ROW:
+            joint, is_first_row, is_first_cell = " " if is_first_row else "; ", False, True
+        elif element.tag == CELL:
+            joint, is_first_cell = joint if is_first_cell or joint == "; " else ", ", False
+        elif element.tag == PARAGRAPH:
+            label = (numbering.label(element) or "").removeprefix(_BULLET)
+            if text := " ".join(f"{label}{text_of(element)}".split()):
+                words, joint = f"{words}{joint}{text}", " "
+    return words.strip()
 
 
 def number_of(element: _Element, path: str, default: int) -> int:

@@ -168,3 +168,14 @@ def test_what_is_checked_and_what_is_not_differs() -> None:
         form.append(element(f'<w:r><w:fldChar w:fldCharType="begin">{box}</w:fldChar></w:r>'))
         form.append(element("<w:r><w:instrText>FORMCHECKBOX</w:instrText><w:t>x</w:t></w:r>"))
     assert lines(document) == ["验收方式：☑现场 ☐远程 ☑书面 ☒电话 →财务", "☑x☐x☐x"]
+
+
+def test_a_table_in_a_cell_keeps_its_rows_and_columns_apart() -> None:
+    document = docx.Document()
+    table = document.add_table(rows=2, cols=2)
+    for cell, text in zip(table._cells, ("部门", "分机", "行政部", "值班："), strict=True):
+        cell.text = text
+    nested = table.rows[1].cells[1].add_table(rows=3, cols=2)
+    for cell, text in zip(nested._cells, ("姓名", "分机", "吴倩", "8101", "", "8102"), strict=True):
+        cell.text = text
+    assert lines(document)[-1] == "| 行政部 | 值班： 姓名, 分机; 吴倩, 8101; 8102 |"

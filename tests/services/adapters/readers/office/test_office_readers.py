@@ -54,7 +54,7 @@ def test_a_footnote_stands_behind_the_paragraph_that_refers_to_it() -> None:
 def test_a_word_table_has_one_header_line_and_nested_tables_and_text_boxes_are_read() -> None:
     assert under(sections_of("handbook.docx"), "青禾员工手册", "年假", "天数") == (
         "| 部门 | 天数 / 初级 | 天数 / 高级 |\n| --- | --- | --- |\n"
-        "| 研发 | 12 | 18 |\n| 客服 | 10 | 夜班 20 |\n\n"
+        "| 研发 | 12 | 18 |\n| 客服 | 10 | 夜班, 20 |\n\n"
         "A boxed remark follows.\n\nQuestions go to desk 4417."
     )
 
