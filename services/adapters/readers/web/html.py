@@ -13,7 +13,14 @@ from llama_index.core.schema import Document
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from services.adapters.readers.decoding import decode
-from services.adapters.readers.outline import Outline, fenced, joined_header, markdown_table, with_dates
+from services.adapters.readers.outline import (
+    Outline,
+    fenced,
+    joined_header,
+    markdown_table,
+    title_rows,
+    with_dates,
+)
 from services.adapters.readers.web.tree import Step, Steps, is_unseen, parse_html, rest_of, text_of, visible
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
@@ -218,16 +225,18 @@ class _Parts:
 
 
 def read_table(steps: Steps) -> str:
-    """As rows of cells; a cell that spans several says its words where they are needed. `steps` are those
-    below the table."""
+    """As rows of cells; a cell that spans several says its words where they are needed. Rows at the top that
+    are one cell are a caption. `steps` are those below the table."""
     parts = _parts(steps)
     rows = [row for row in parts.rows if row]
-    heads = min(parts.header_rows or _leading_header_rows(rows), len(rows))
+    titles = _title_rows(rows)
+    caption = [" ".join(" ".join(parts.caption).split()), *(row[0].text for row in rows[:titles])]
+    rows = rows[titles:]
+    heads = min(max(0, parts.header_rows - titles) or _leading_header_rows(rows), len(rows))
     grid = _Grid(heads).lines(rows)
     if 1 < heads < len(grid):
         grid = [joined_header(grid[:heads]), *grid[heads:]]
-    caption = " ".join(" ".join(parts.caption).split())
-    return "\n\n".join(filter(None, (caption, markdown_table(grid))))
+    return "\n\n".join(filter(None, ("\n".join(filter(None, caption)), markdown_table(grid))))
 
 
 def _parts(steps: Steps) -> _Parts:
@@ -298,6 +307,13 @@ class _Grid:
                 self._above[len(line)] = (more - 1, text)
             self._room_chars -= len(text)
             line.append(text if self._room_chars > 0 else "")
+
+
+def _title_rows(rows: list[list[_Cell]]) -> int:
+    widths = [sum(cell.columns for cell in row) for row in rows]
+    spans = [row[0].columns if len(row) == 1 and row[0].rows == 1 else 1 for row in rows]
+    return title_rows(spans, max((width for width, span in zip(widths, spans, strict=True) if span < width),
+                                 default=0))  # fmt: skip
 
 
 def _leading_header_rows(rows: list[list[_Cell]]) -> int:

@@ -95,6 +95,18 @@ def test_cells_that_span_say_their_words_where_they_are_needed() -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["td", "th"])
+def test_a_title_over_all_columns_stands_above_its_table(kind: str) -> None:
+    title = f"<tr><{kind} colspan=3>Shift plan</{kind}></tr>"
+    head = "".join(f"<{kind}>{name}</{kind}>" for name in ("Day", "Early", "Late"))
+    row = "<tr><td>Monday</td><td>Ana</td><td>Bert</td></tr>"
+    text = "Shift plan\n\n| Day | Early | Late |\n| --- | --- | --- |\n| Monday | Ana | Bert |"
+    for begin, middle in (("", ""), ("<thead>", "</thead>"), ("<caption>Week 23</caption>", "")):
+        page = f"<table>{begin}{title}<tr>{head}</tr>{middle}{row}</table>"
+        above = "Week 23\n" if "caption" in begin else ""
+        assert sections("a.html", page) == [("", above + text)]
+
+
 def test_spans_cannot_make_a_small_page_huge() -> None:
     """Discriminates: believing colspan and rowspan."""
     bomb = (

@@ -179,3 +179,25 @@ def test_a_table_in_a_cell_keeps_its_rows_and_columns_apart() -> None:
     for cell, text in zip(nested._cells, ("姓名", "分机", "吴倩", "8101", "", "8102"), strict=True):
         cell.text = text
     assert lines(document)[-1] == "| 行政部 | 值班： 姓名, 分机; 吴倩, 8101; 8102 |"
+
+
+def test_a_title_over_all_columns_stands_above_its_table_and_the_next_row_is_the_header() -> None:
+    document = docx.Document()
+    table = document.add_table(rows=4, cols=3)
+    words = ("国庆值班表", "", "", "日期", "早班", "晚班", "10月1日", "杜", "孔", "10月2日", "史", "包")
+    for cell, text in zip(table._cells, words, strict=True):
+        cell.text = text
+    table.rows[0].cells[0].merge(table.rows[0].cells[2])
+    assert lines(document) == [
+        "国庆值班表", "| 日期 | 早班 | 晚班 |", "| --- | --- | --- |", "| 10月1日 | 杜 | 孔 |",
+        "| 10月2日 | 史 | 包 |",
+    ]  # fmt: skip
+
+
+def test_a_table_of_a_title_and_one_row_keeps_the_row_in_the_table() -> None:
+    document = docx.Document()
+    table = document.add_table(rows=2, cols=2)
+    for cell, text in zip(table._cells, ("Contact", "", "Ana", "4417"), strict=True):
+        cell.text = text
+    table.rows[0].cells[0].merge(table.rows[0].cells[1])
+    assert lines(document) == ["| Contact |  |", "| --- | --- |", "| Ana | 4417 |"]
