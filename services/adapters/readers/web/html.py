@@ -27,6 +27,8 @@ _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]{1,40})""", 
 _SPACES = re.compile(r"\s+")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _WHOLE = frozenset(("table", "pre", *_HEADINGS))
+_DEFINED = ("dt", "dd")
+_IN_BLOCKS = ("ul", "ol", "dl", "blockquote", "table")  # in a definition they are read as anywhere else
 _BLOCKS = frozenset(
     ("address", "article", "aside", "blockquote", "body", "caption", "dd", "details", "div", "dl", "dt",
      "fieldset", "figcaption", "figure", "footer", "header", "hr", "html", "li", "main", "ol", "p",
@@ -68,6 +70,7 @@ class _Page:
         self._words: list[str] = []
         self._bullet = ""
         self._layouts: frozenset[int] = frozenset()
+        self._definition = _Definition()
 
     def read(self, page: LexborHTMLParser) -> list[Document]:
         self._layouts = _layouts(page)
@@ -81,15 +84,21 @@ class _Page:
                 self._leave(tag)
             elif tag in _WHOLE and not (tag == "table" and node.mem_id in self._layouts):
                 self._flush()
+                self._end_definition()
                 self._read_whole(tag, rest_of(node, steps))
             else:
                 self._enter(tag)
         self._flush()
+        self._end_definition()
         return self._outline.finish()
 
     def _enter(self, tag: str) -> None:
         if tag in _BLOCKS:
             self._flush()
+            if tag in _IN_BLOCKS or (tag == "dt" and self._definition.texts):
+                self._end_definition()
+            if tag in _DEFINED:
+                self._definition.part = tag
             self._bullet = "- " if tag == "li" else self._bullet
         elif tag == "br":
             self._words.append("\n")
@@ -97,6 +106,10 @@ class _Page:
     def _leave(self, tag: str) -> None:
         if tag in _BLOCKS:
             self._flush()
+            if tag == "dl":
+                self._end_definition()
+            if tag in _DEFINED:
+                self._definition.part = ""
             self._bullet = "" if tag == "li" else self._bullet
 
     def _read_whole(self, tag: str, steps: Steps) -> None:
@@ -113,9 +126,44 @@ class _Page:
         lines = [line.strip() for line in "".join(self._words).split("\n")]
         text = "\n".join(line for line in lines if line)
         self._words = []
-        if text:
-            self._outline.block(self._bullet + text)
-            self._bullet = ""
+        if text and not self._definition.take(text):
+            self._end_definition()
+            self._say(text)
+
+    def _end_definition(self) -> None:
+        definition, self._definition = self._definition, _Definition()
+        if line := definition.line():
+            self._say(line)
+
+    def _say(self, text: str) -> None:
+        self._outline.block(self._bullet + text)
+        self._bullet = ""
+
+
+@dataclass(slots=True)
+class _Definition:
+    """Terms and what is said of them, read in one line: apart, neither would say anything."""
+
+    part: str = ""  # dt or dd, while in one
+    terms: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+
+    def take(self, text: str) -> bool:
+        """Whether it belongs to the line: a term, or the first paragraph of what is said of it."""
+        part = self.part
+        if part == "dd":
+            self.part = ""  # the paragraphs that follow stand for themselves
+        if part:
+            (self.terms if part == "dt" else self.texts).append(text)
+        return bool(part)
+
+    def line(self) -> str:
+        term, text = ", ".join(self.terms), "; ".join(self.texts)
+        if not term or not text:
+            return term or text
+        if term.endswith(("?", "？")):
+            return f"{term}\n{text}"
+        return f"{term}{'' if term.endswith('：') else ' ' if term.endswith(':') else ': '}{text}"
 
 
 def _layouts(page: LexborHTMLParser) -> frozenset[int]:

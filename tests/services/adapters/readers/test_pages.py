@@ -107,6 +107,33 @@ def test_a_title_over_all_columns_stands_above_its_table(kind: str) -> None:
         assert sections("a.html", page) == [("", above + text)]
 
 
+@pytest.mark.parametrize(
+    ("inner", "lines"),
+    [
+        ("<dt>Owner<dd>Ana<dt>Hours:<dd>7–19", ["Owner: Ana", "Hours: 7–19"]),
+        ("<div><dt>Owner</dt><dd>Ana</dd></div><div><dt>热线：</dt><dd>4477</dd></div>",
+         ["Owner: Ana", "热线：4477"]),
+        ("<dt>Owner</dt><dd>Ana</dd><dd><p>Bert</p></dd>", ["Owner: Ana; Bert"]),
+        ("<dt>A</dt><dt>B</dt><dd>both</dd><dt>C</dt>", ["A, B: both", "C"]),
+        ("<dt>Is it free?</dt><dd>Yes.</dd>", ["Is it free?\nYes."]),
+        ("<dt>A</dt><dd><p>one</p><p>two</p></dd><dt>B</dt><dd>x</dd>", ["A: one", "two", "B: x"]),
+        ("<dt>A</dt><dd>one<ul><li>two</ul></dd><dt>B</dt><dd><dl><dt>C<dd>x</dl>y</dd>",
+         ["A: one", "- two", "B", "C: x", "y"]),
+        ("<dt><h2>A</h2></dt><dd><pre>x</pre></dd>", ["```\nx\n```"]),
+    ],
+)  # fmt: skip
+def test_a_term_and_its_definition_are_one_line(inner: str, lines: list[str]) -> None:
+    """Discriminates: terms and texts as paragraphs, which are cut apart."""
+    texts = sections("a.html", f"<p>before</p><dl>{inner}</dl><p>after</p>")
+    assert "\n\n".join(text for _, text in texts) == "\n\n".join(["before", *lines, "after"])
+
+
+def test_a_definition_outside_of_a_list_keeps_its_place() -> None:
+    assert sections("a.html", "<ul><li><dl><dt>A<dd>x</dl></ul><dd>one</dd><p>two</p>") == [
+        ("", "- A: x\n\none\n\ntwo")
+    ]
+
+
 def test_spans_cannot_make_a_small_page_huge() -> None:
     """Discriminates: believing colspan and rowspan."""
     bomb = (
