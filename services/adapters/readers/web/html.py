@@ -1,4 +1,5 @@
-"""HTML: what a reader of the page would read, in sections by heading; tables and code stay recognisable."""
+"""HTML: what a reader of the page would read, without menus and banners, in sections by heading; tables and
+code stay recognisable."""
 
 from __future__ import annotations
 
@@ -21,7 +22,16 @@ from services.adapters.readers.outline import (
     title_rows,
     with_dates,
 )
-from services.adapters.readers.web.tree import Step, Steps, is_unseen, parse_html, rest_of, text_of, visible
+from services.adapters.readers.web.tree import (
+    Step,
+    Steps,
+    is_unseen,
+    leave_out_clutter,
+    parse_html,
+    rest_of,
+    text_of,
+    visible,
+)
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
 _SPACES = re.compile(r"\s+")
@@ -38,8 +48,17 @@ _BLOCKS = frozenset(
 
 class HtmlReader(BaseReader):
     def load_data(self, content: bytes) -> list[Document]:
-        page = parse_html(decode_html(content))
+        text = decode_html(content)
+        page = parse_html(text)
+        leave_out_clutter(page)
+        if not _says_something(page):
+            page = parse_html(text)
         return with_dates(_Page(_title(page)).read(page), declared_dates(page))
+
+
+def _says_something(page: LexborHTMLParser) -> bool:
+    steps = visible(page.root) if page.root is not None else iter(())
+    return any(step is Step.TEXT and (node.text_content or "").strip() for step, node in steps)
 
 
 def decode_html(content: bytes) -> str:

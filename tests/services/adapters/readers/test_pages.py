@@ -107,6 +107,68 @@ def test_a_title_over_all_columns_stands_above_its_table(kind: str) -> None:
         assert sections("a.html", page) == [("", above + text)]
 
 
+LONG = "The gateway asks for the staff number. " * 6
+
+
+@pytest.mark.parametrize(
+    "clutter",
+    [
+        "<header>x-menu</header>",
+        "<header role=banner><h1>x-menu</h1></header>",
+        "<div><footer><p>x-menu</p></footer></div>",
+        "<aside>x-menu</aside>",
+        "<button>x-menu</button>",
+        "<p>seen <button>x-menu</button></p>",
+        '<div role="dialog">x-menu</div>',
+        '<div role=" Navigation ">x-menu</div>',
+        "<form role=search>x-menu</form>",
+        f"<main>{LONG}</main><div class=sidebar><h3>x-menu</h3></div>",
+        f"<div><div>x-menu</div><div role=main>{LONG}</div></div><p>x-menu</p>",
+        f"<article>{LONG}</article><h2>x-menu</h2>",
+    ],
+)
+def test_what_stands_around_the_text_of_a_saved_page_is_not_read(clutter: str) -> None:
+    text = str(sections("a.html", f"<main hidden>x</main><h1>VPN</h1>{clutter}"))
+    assert "x-menu" not in text
+    assert "VPN" in text
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<header>x-text</header>",
+        "<div role=dialog>x-text</div><footer>x-text</footer>",
+        "<header><h1>x-text</h1></header><p>seen</p>",
+        "<header><h1>Title</h1><p>x-text, author</p></header><h1>One</h1><p>seen</p>",
+        "<article><header>x-text</header>seen</article>",
+        "<section><footer>x-text</footer>seen</section>",
+        "<blockquote>seen<footer>x-text</footer></blockquote>",
+        "<p>seen</p><aside role=doc-endnotes>x-text</aside>",
+        f"<main><aside>x-text</aside>{LONG}</main>",
+        "<h2><button>x-text</button></h2><p>seen</p>",
+        "<button aria-expanded=true>x-text</button><p>seen</p>",
+        "<main>seen</main><p>x-text</p>",
+        f"<article>{LONG}</article><article>x-text</article>",
+        f"<div><h1>x-text</h1></div><main>{LONG}</main>",
+    ],
+)
+def test_what_is_text_of_a_page_is_kept(page: str) -> None:
+    """Discriminates: leaving out all that has one of these names, or everything."""
+    assert "x-text" in str(sections("a.html", page))
+
+
+def test_a_page_in_a_mail_keeps_its_head_and_foot() -> None:
+    mail = "Subject: a\nContent-Type: text/html\n\n<header>head</header><p>text</p><footer>foot</footer>"
+    assert [text for _, text in sections("a.eml", mail)] == ["head\n\ntext\n\nfoot"]
+
+
+def test_a_page_of_nested_heads_takes_time_by_its_length_only() -> None:
+    begin = time.process_time()
+    for tag in ("header", "article", "div role=x", "main", "button aria-controls=x"):
+        parse_document("a.html", (f"<{tag}>" * 8_000 + "<h1>x</h1>").encode())
+    assert time.process_time() - begin < 8
+
+
 @pytest.mark.parametrize(
     ("inner", "lines"),
     [
