@@ -303,7 +303,8 @@ class Numbering:
         definition = self._definitions.get(abstract_id)
         if num is None or definition is None:
             return None
-        if linked := self._styles.get(_value(definition, "w:numStyleLink")):
+        linked = self._styles.get(_value(definition, "w:numStyleLink"))
+        if linked is not None:
             num_of_style = self._nums.get(_value(linked, "w:pPr/w:numPr/w:numId"))
             abstract_id = _value(num_of_style, "w:abstractNumId") if num_of_style is not None else abstract_id
             definition = self._definitions.get(abstract_id, definition)

@@ -99,6 +99,18 @@ def test_a_heading_numbered_by_its_style_has_its_number_in_the_path() -> None:
     assert parse_document("a.docx", docx_bytes(document)).sections[-1].heading == ("第一章 总则", "1.2 总则")
 
 
+def test_a_list_that_is_defined_by_a_style_has_the_numbers_of_that_style() -> None:
+    document = with_lists([("decimal", "§%1")], '<w:num w:numId="71"><w:abstractNumId w:val="71"/></w:num>')
+    linked = '<w:abstractNum w:abstractNumId="71"><w:numStyleLink w:val="Articles"/></w:abstractNum>'
+    document.part.numbering_part.element.insert(0, element(linked))
+    numbered = '<w:pPr><w:numPr><w:numId w:val="70"/></w:numPr></w:pPr>'
+    style = f'<w:style w:type="numbering" w:styleId="Articles">{numbered}</w:style>'
+    document.styles.element.append(element(style))
+    listed(document, "x", 0, 71)
+    listed(document, "y")
+    assert lines(document) == ["§1 x", "§2 y"]
+
+
 def test_numbers_of_a_table_are_read_and_bullets_stay_dashes() -> None:
     document = with_lists([("decimal", "%1"), ("bullet", "\uf0b7"), ("none", "")])
     table = document.add_table(rows=3, cols=2)
