@@ -67,12 +67,23 @@ def spread(row: Sequence[str], spans: Sequence[int]) -> list[str]:
 
 def spanned_table(rows: Rows, spans: Sequence[Sequence[int]], most_header_rows: int) -> str:
     """`spans` says for each cell over how many columns it goes. A header goes on below a row of it in which a
-    cell spans columns, though not all of them."""
+    cell spans columns, though not all of them. Rows above it that are one cell are the table's caption."""
     width, count = max(map(len, rows), default=0), 1
+    titles = title_rows([row[0] if row else 1 for row in spans], width)
+    caption = "\n".join(row[0] for row in rows[:titles] if row[0])
+    rows, spans = rows[titles:], spans[titles:]
     while count < min(most_header_rows, len(rows) - 1) and 1 < max(spans[count - 1], default=1) < width:
         count += 1
     header = joined_header([spread(*row) for row in zip(rows[:count], spans, strict=False)])
-    return markdown_table([header, *rows[count:]])
+    return "\n\n".join(filter(None, (caption, markdown_table([header, *rows[count:]]))))
+
+
+def title_rows(first_spans: Sequence[int], width: int) -> int:
+    """How many rows at the top are one cell over all columns, as long as a header and a row follow them."""
+    count = 0
+    while width > 1 and count < len(first_spans) - 2 and first_spans[count] >= width:
+        count += 1
+    return count
 
 
 def _under(head: str, lines: Sequence[str]) -> list[str]:

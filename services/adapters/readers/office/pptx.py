@@ -30,12 +30,14 @@ from services.adapters.readers.outline import markdown_table, section_document, 
 
 
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
 _DIAGRAM = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
 _DIAGRAM_IDS = f"{{{_DIAGRAM}}}relIds"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _MARGINS = (PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.SLIDE_NUMBER, PP_PLACEHOLDER.HEADER)
 _BODIES = (PP_PLACEHOLDER.BODY, PP_PLACEHOLDER.OBJECT, PP_PLACEHOLDER.VERTICAL_BODY,
            PP_PLACEHOLDER.VERTICAL_OBJECT)  # fmt: skip
+_LITERAL = re.compile(r'"[^"]*"|\\.')  # of a number format: words that stand as they are
 _SAME_LINE_EMU = 300_000  # a third of an inch
 _MAX_DEPTH = 20
 _MAX_HEADER_ROWS = 2
@@ -114,7 +116,10 @@ def _chart(chart: Any) -> str:
     )
     tables = []
     for plot in chart.plots:
-        series = [(clean(str(line.name)), [_figure(value) for value in line.values]) for line in plot.series]
+        series = []
+        for line in plot.series:
+            percent = _is_percent(line._element, plot._element)
+            series.append((clean(str(line.name)), [_figure(value, percent) for value in line.values]))
         rows = [["", *(name for name, _ in series)]]
         for index, category in enumerate(plot.categories):
             rows.append(
@@ -127,8 +132,22 @@ def _chart(chart: Any) -> str:
     return "\n\n".join(filter(None, [title, *tables]))
 
 
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:.15g}"
+def _is_percent(series: etree._Element, plot: etree._Element) -> bool:
+    """Whether its figures are shown as a percentage: by their own format, or that of the labels on them."""
+    values = [child for child in series if child.tag in (f"{_CHART}val", f"{_CHART}yVal")]
+    codes = [code.text for child in values for code in child.iter(f"{_CHART}formatCode")]
+    for owner in (series, plot):
+        shown = owner.find(f"{_CHART}dLbls/{_CHART}showVal")  # labels can show a share of the whole instead
+        form = owner.find(f"{_CHART}dLbls/{_CHART}numFmt")
+        if shown is not None and form is not None and shown.get("val", "1") in ("1", "true"):
+            codes.append(form.get("formatCode"))
+    return any("%" in _LITERAL.sub("", code or "") for code in codes)
+
+
+def _figure(value: float | None, percent: bool) -> str:
+    if value is None:
+        return ""
+    return f"{value * 100:.6g}%" if percent else f"{value:.15g}"
 
 
 def _diagram(shape: BaseShape) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""HTML: what a reader of the page would read, in sections by heading; tables and code stay recognisable."""
+"""HTML: what a reader of the page would read, without menus and banners, in sections by heading; tables and
+code stay recognisable."""
 
 from __future__ import annotations
 
@@ -13,13 +14,31 @@ from llama_index.core.schema import Document
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from services.adapters.readers.decoding import decode
-from services.adapters.readers.outline import Outline, fenced, joined_header, markdown_table, with_dates
-from services.adapters.readers.web.tree import Step, Steps, is_unseen, parse_html, rest_of, text_of, visible
+from services.adapters.readers.outline import (
+    Outline,
+    fenced,
+    joined_header,
+    markdown_table,
+    title_rows,
+    with_dates,
+)
+from services.adapters.readers.web.tree import (
+    Step,
+    Steps,
+    is_unseen,
+    leave_out_clutter,
+    parse_html,
+    rest_of,
+    text_of,
+    visible,
+)
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
 _SPACES = re.compile(r"\s+")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _WHOLE = frozenset(("table", "pre", *_HEADINGS))
+_DEFINED = ("dt", "dd")
+_IN_BLOCKS = ("ul", "ol", "dl", "blockquote", "table")  # in a definition they are read as anywhere else
 _BLOCKS = frozenset(
     ("address", "article", "aside", "blockquote", "body", "caption", "dd", "details", "div", "dl", "dt",
      "fieldset", "figcaption", "figure", "footer", "header", "hr", "html", "li", "main", "ol", "p",
@@ -29,8 +48,17 @@ _BLOCKS = frozenset(
 
 class HtmlReader(BaseReader):
     def load_data(self, content: bytes) -> list[Document]:
-        page = parse_html(decode_html(content))
+        text = decode_html(content)
+        page = parse_html(text)
+        leave_out_clutter(page)
+        if not _says_something(page):
+            page = parse_html(text)
         return with_dates(_Page(_title(page)).read(page), declared_dates(page))
+
+
+def _says_something(page: LexborHTMLParser) -> bool:
+    steps = visible(page.root) if page.root is not None else iter(())
+    return any(step is Step.TEXT and (node.text_content or "").strip() for step, node in steps)
 
 
 def decode_html(content: bytes) -> str:
@@ -61,6 +89,7 @@ class _Page:
         self._words: list[str] = []
         self._bullet = ""
         self._layouts: frozenset[int] = frozenset()
+        self._definition = _Definition()
 
     def read(self, page: LexborHTMLParser) -> list[Document]:
         self._layouts = _layouts(page)
@@ -74,15 +103,21 @@ class _Page:
                 self._leave(tag)
             elif tag in _WHOLE and not (tag == "table" and node.mem_id in self._layouts):
                 self._flush()
+                self._end_definition()
                 self._read_whole(tag, rest_of(node, steps))
             else:
                 self._enter(tag)
         self._flush()
+        self._end_definition()
         return self._outline.finish()
 
     def _enter(self, tag: str) -> None:
         if tag in _BLOCKS:
             self._flush()
+            if tag in _IN_BLOCKS or (tag == "dt" and self._definition.texts):
+                self._end_definition()
+            if tag in _DEFINED:
+                self._definition.part = tag
             self._bullet = "- " if tag == "li" else self._bullet
         elif tag == "br":
             self._words.append("\n")
@@ -90,6 +125,10 @@ class _Page:
     def _leave(self, tag: str) -> None:
         if tag in _BLOCKS:
             self._flush()
+            if tag == "dl":
+                self._end_definition()
+            if tag in _DEFINED:
+                self._definition.part = ""
             self._bullet = "" if tag == "li" else self._bullet
 
     def _read_whole(self, tag: str, steps: Steps) -> None:
@@ -106,9 +145,44 @@ class _Page:
         lines = [line.strip() for line in "".join(self._words).split("\n")]
         text = "\n".join(line for line in lines if line)
         self._words = []
-        if text:
-            self._outline.block(self._bullet + text)
-            self._bullet = ""
+        if text and not self._definition.take(text):
+            self._end_definition()
+            self._say(text)
+
+    def _end_definition(self) -> None:
+        definition, self._definition = self._definition, _Definition()
+        if line := definition.line():
+            self._say(line)
+
+    def _say(self, text: str) -> None:
+        self._outline.block(self._bullet + text)
+        self._bullet = ""
+
+
+@dataclass(slots=True)
+class _Definition:
+    """Terms and what is said of them, read in one line: apart, neither would say anything."""
+
+    part: str = ""  # dt or dd, while in one
+    terms: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+
+    def take(self, text: str) -> bool:
+        """Whether it belongs to the line: a term, or the first paragraph of what is said of it."""
+        part = self.part
+        if part == "dd":
+            self.part = ""  # the paragraphs that follow stand for themselves
+        if part:
+            (self.terms if part == "dt" else self.texts).append(text)
+        return bool(part)
+
+    def line(self) -> str:
+        term, text = ", ".join(self.terms), "; ".join(self.texts)
+        if not term or not text:
+            return term or text
+        if term.endswith(("?", "？")):
+            return f"{term}\n{text}"
+        return f"{term}{'' if term.endswith('：') else ' ' if term.endswith(':') else ': '}{text}"
 
 
 def _layouts(page: LexborHTMLParser) -> frozenset[int]:
@@ -218,16 +292,18 @@ class _Parts:
 
 
 def read_table(steps: Steps) -> str:
-    """As rows of cells; a cell that spans several says its words where they are needed. `steps` are those
-    below the table."""
+    """As rows of cells; a cell that spans several says its words where they are needed. Rows at the top that
+    are one cell are a caption. `steps` are those below the table."""
     parts = _parts(steps)
     rows = [row for row in parts.rows if row]
-    heads = min(parts.header_rows or _leading_header_rows(rows), len(rows))
+    titles = _title_rows(rows)
+    caption = [" ".join(" ".join(parts.caption).split()), *(row[0].text for row in rows[:titles])]
+    rows = rows[titles:]
+    heads = min(max(0, parts.header_rows - titles) or _leading_header_rows(rows), len(rows))
     grid = _Grid(heads).lines(rows)
     if 1 < heads < len(grid):
         grid = [joined_header(grid[:heads]), *grid[heads:]]
-    caption = " ".join(" ".join(parts.caption).split())
-    return "\n\n".join(filter(None, (caption, markdown_table(grid))))
+    return "\n\n".join(filter(None, ("\n".join(filter(None, caption)), markdown_table(grid))))
 
 
 def _parts(steps: Steps) -> _Parts:
@@ -298,6 +374,13 @@ class _Grid:
                 self._above[len(line)] = (more - 1, text)
             self._room_chars -= len(text)
             line.append(text if self._room_chars > 0 else "")
+
+
+def _title_rows(rows: list[list[_Cell]]) -> int:
+    widths = [sum(cell.columns for cell in row) for row in rows]
+    spans = [row[0].columns if len(row) == 1 and row[0].rows == 1 else 1 for row in rows]
+    return title_rows(spans, max((width for width, span in zip(widths, spans, strict=True) if span < width),
+                                 default=0))  # fmt: skip
 
 
 def _leading_header_rows(rows: list[list[_Cell]]) -> int:

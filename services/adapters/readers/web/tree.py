@@ -79,6 +79,85 @@ def text_of(steps: Steps) -> str:
     return "".join(node.text_content or "" for step, node in steps if step is Step.TEXT)
 
 
+_CLUTTER_ROLES = frozenset(("navigation", "banner", "contentinfo", "search", "dialog", "alertdialog"))
+# A header, footer or aside in one of these is a part of the text.
+_SECTIONS = frozenset(
+    ("main", "article", "section", "header", "blockquote", "details", "fieldset", "figure", "td")
+)
+_LABELS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "dt", "summary"))  # a button in one opens its text
+_LEAST_MAIN_CHARS = 200
+
+
+def leave_out_clutter(page: LexborHTMLParser) -> None:
+    """Gives `hidden` to what stands around the text of a saved page: its head and foot, banners, buttons, and
+    all outside of its `main` (or only article). What holds the only h1 is kept. Linear time."""
+    if page.root is None:
+        return
+    titles = sum(1 for title in page.css("h1") if not is_unseen(title))
+    for node in [*_clutter(page.root)]:
+        if not titles or len(node.css("h1")) < titles:
+            node.attrs["hidden"] = ""
+    main = _main(page)
+    if main is not None:
+        _leave_out_around(main, keeps_title=titles > 0 and main.css_first("h1") is None)
+
+
+def _clutter(root: LexborNode) -> Iterator[LexborNode]:
+    """The outermost of them only: together they are no larger than the page."""
+    sections = labels = 0
+    steps = visible(root)
+    for step, node in steps:
+        tag, change = node.tag or "", 1 if step is Step.ENTER else -1
+        if step is Step.ENTER and _is_clutter(node, in_section=sections > 0, in_label=labels > 0):
+            yield node
+            for _ in rest_of(node, steps):
+                pass
+        elif step is not Step.TEXT:
+            sections += change * (tag in _SECTIONS)
+            labels += change * (tag in _LABELS)
+
+
+def _is_clutter(node: LexborNode, *, in_section: bool, in_label: bool) -> bool:
+    tag, attributes = node.tag or "", node.attributes
+    role = (attributes.get("role") or "").strip().lower()
+    if role in _CLUTTER_ROLES and tag not in _ALWAYS_SHOWN:
+        return True
+    if tag == "button":
+        return not in_label and "aria-expanded" not in attributes and "aria-controls" not in attributes
+    if in_section or role not in ("", "complementary"):
+        return False
+    return tag in ("footer", "aside") or (tag == "header" and node.css_first("h1") is None)
+
+
+def _main(page: LexborHTMLParser) -> LexborNode | None:
+    """What the page itself says is its text, if there is enough of it."""
+    mains = [node for node in page.css("main, [role=main]") if not is_unseen(node)] or page.css("article")
+    if len(mains) != 1:
+        return None
+    chars = 0
+    for step, node in visible(mains[0]):
+        chars += len((node.text_content or "").strip()) if step is Step.TEXT else 0
+        if chars >= _LEAST_MAIN_CHARS:
+            return mains[0]
+    return None
+
+
+def _leave_out_around(main: LexborNode, *, keeps_title: bool) -> None:
+    node: LexborNode | None = main
+    while node is not None and node.tag not in _ALWAYS_SHOWN:
+        for other in (*_siblings(node, "prev"), *_siblings(node, "next")):
+            if other.is_element_node and not (keeps_title and (other.tag == "h1" or other.css_first("h1"))):
+                other.attrs["hidden"] = ""
+        node = node.parent
+
+
+def _siblings(node: LexborNode, direction: str) -> Iterator[LexborNode]:
+    other: LexborNode | None = getattr(node, direction)
+    while other is not None:
+        yield other
+        other = getattr(other, direction)
+
+
 _HIDING = re.compile(
     r"(?<![\w-])(?:display\s{0,4}:\s{0,4}none|visibility\s{0,4}:\s{0,4}hidden"
     r"|font-size\s{0,4}:\s{0,4}0(?![.\d]*[1-9])|opacity\s{0,4}:\s{0,4}0(?![.\d]*[1-9]))",

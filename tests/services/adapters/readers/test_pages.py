@@ -95,6 +95,107 @@ def test_cells_that_span_say_their_words_where_they_are_needed() -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["td", "th"])
+def test_a_title_over_all_columns_stands_above_its_table(kind: str) -> None:
+    title = f"<tr><{kind} colspan=3>Shift plan</{kind}></tr>"
+    head = "".join(f"<{kind}>{name}</{kind}>" for name in ("Day", "Early", "Late"))
+    row = "<tr><td>Monday</td><td>Ana</td><td>Bert</td></tr>"
+    text = "Shift plan\n\n| Day | Early | Late |\n| --- | --- | --- |\n| Monday | Ana | Bert |"
+    for begin, middle in (("", ""), ("<thead>", "</thead>"), ("<caption>Week 23</caption>", "")):
+        page = f"<table>{begin}{title}<tr>{head}</tr>{middle}{row}</table>"
+        above = "Week 23\n" if "caption" in begin else ""
+        assert sections("a.html", page) == [("", above + text)]
+
+
+LONG = "The gateway asks for the staff number. " * 6
+
+
+@pytest.mark.parametrize(
+    "clutter",
+    [
+        "<header>x-menu</header>",
+        "<header role=banner><h1>x-menu</h1></header>",
+        "<div><footer><p>x-menu</p></footer></div>",
+        "<aside>x-menu</aside>",
+        "<button>x-menu</button>",
+        "<p>seen <button>x-menu</button></p>",
+        '<div role="dialog">x-menu</div>',
+        '<div role=" Navigation ">x-menu</div>',
+        "<form role=search>x-menu</form>",
+        f"<main>{LONG}</main><div class=sidebar><h3>x-menu</h3></div>",
+        f"<div><div>x-menu</div><div role=main>{LONG}</div></div><p>x-menu</p>",
+        f"<article>{LONG}</article><h2>x-menu</h2>",
+    ],
+)
+def test_what_stands_around_the_text_of_a_saved_page_is_not_read(clutter: str) -> None:
+    text = str(sections("a.html", f"<main hidden>x</main><h1>VPN</h1>{clutter}"))
+    assert "x-menu" not in text
+    assert "VPN" in text
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<header>x-text</header>",
+        "<div role=dialog>x-text</div><footer>x-text</footer>",
+        "<header><h1>x-text</h1></header><p>seen</p>",
+        "<header><h1>Title</h1><p>x-text, author</p></header><h1>One</h1><p>seen</p>",
+        "<article><header>x-text</header>seen</article>",
+        "<section><footer>x-text</footer>seen</section>",
+        "<blockquote>seen<footer>x-text</footer></blockquote>",
+        "<p>seen</p><aside role=doc-endnotes>x-text</aside>",
+        f"<main><aside>x-text</aside>{LONG}</main>",
+        "<h2><button>x-text</button></h2><p>seen</p>",
+        "<button aria-expanded=true>x-text</button><p>seen</p>",
+        "<main>seen</main><p>x-text</p>",
+        f"<article>{LONG}</article><article>x-text</article>",
+        f"<div><h1>x-text</h1></div><main>{LONG}</main>",
+    ],
+)
+def test_what_is_text_of_a_page_is_kept(page: str) -> None:
+    """Discriminates: leaving out all that has one of these names, or everything."""
+    assert "x-text" in str(sections("a.html", page))
+
+
+def test_a_page_in_a_mail_keeps_its_head_and_foot() -> None:
+    mail = "Subject: a\nContent-Type: text/html\n\n<header>head</header><p>text</p><footer>foot</footer>"
+    assert [text for _, text in sections("a.eml", mail)] == ["head\n\ntext\n\nfoot"]
+
+
+def test_a_page_of_nested_heads_takes_time_by_its_length_only() -> None:
+    begin = time.process_time()
+    for tag in ("header", "article", "div role=x", "main", "button aria-controls=x"):
+        parse_document("a.html", (f"<{tag}>" * 8_000 + "<h1>x</h1>").encode())
+    assert time.process_time() - begin < 8
+
+
+@pytest.mark.parametrize(
+    ("inner", "lines"),
+    [
+        ("<dt>Owner<dd>Ana<dt>Hours:<dd>7–19", ["Owner: Ana", "Hours: 7–19"]),
+        ("<div><dt>Owner</dt><dd>Ana</dd></div><div><dt>热线：</dt><dd>4477</dd></div>",
+         ["Owner: Ana", "热线：4477"]),
+        ("<dt>Owner</dt><dd>Ana</dd><dd><p>Bert</p></dd>", ["Owner: Ana; Bert"]),
+        ("<dt>A</dt><dt>B</dt><dd>both</dd><dt>C</dt>", ["A, B: both", "C"]),
+        ("<dt>Is it free?</dt><dd>Yes.</dd>", ["Is it free?\nYes."]),
+        ("<dt>A</dt><dd><p>one</p><p>two</p></dd><dt>B</dt><dd>x</dd>", ["A: one", "two", "B: x"]),
+        ("<dt>A</dt><dd>one<ul><li>two</ul></dd><dt>B</dt><dd><dl><dt>C<dd>x</dl>y</dd>",
+         ["A: one", "- two", "B", "C: x", "y"]),
+        ("<dt><h2>A</h2></dt><dd><pre>x</pre></dd>", ["```\nx\n```"]),
+    ],
+)  # fmt: skip
+def test_a_term_and_its_definition_are_one_line(inner: str, lines: list[str]) -> None:
+    """Discriminates: terms and texts as paragraphs, which are cut apart."""
+    texts = sections("a.html", f"<p>before</p><dl>{inner}</dl><p>after</p>")
+    assert "\n\n".join(text for _, text in texts) == "\n\n".join(["before", *lines, "after"])
+
+
+def test_a_definition_outside_of_a_list_keeps_its_place() -> None:
+    assert sections("a.html", "<ul><li><dl><dt>A<dd>x</dl></ul><dd>one</dd><p>two</p>") == [
+        ("", "- A: x\n\none\n\ntwo")
+    ]
+
+
 def test_spans_cannot_make_a_small_page_huge() -> None:
     """Discriminates: believing colspan and rowspan."""
     bomb = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
+from typing import Any
 
 import docx
 import pptx
@@ -11,6 +12,8 @@ from docx.enum.style import WD_STYLE_TYPE
 from docx.oxml.ns import nsmap
 from docx.oxml.parser import parse_xml
 from PIL import Image
+from pptx.chart.data import CategoryChartData
+from pptx.enum.chart import XL_CHART_TYPE
 
 from core.errors import UnreadableDocumentError
 from services.adapters.readers.documents import parse_document
@@ -54,7 +57,7 @@ def test_a_footnote_stands_behind_the_paragraph_that_refers_to_it() -> None:
 def test_a_word_table_has_one_header_line_and_nested_tables_and_text_boxes_are_read() -> None:
     assert under(sections_of("handbook.docx"), "青禾员工手册", "年假", "天数") == (
         "| 部门 | 天数 / 初级 | 天数 / 高级 |\n| --- | --- | --- |\n"
-        "| 研发 | 12 | 18 |\n| 客服 | 10 | 夜班 20 |\n\n"
+        "| 研发 | 12 | 18 |\n| 客服 | 10 | 夜班, 20 |\n\n"
         "A boxed remark follows.\n\nQuestions go to desk 4417."
     )
 
@@ -132,6 +135,45 @@ def test_a_charts_figures_are_a_table() -> None:
     assert under(sections_of("launch.pptx"), "Forecast").endswith(
         "|  | Units |\n| --- | --- |\n| 2024 | 410 |\n| 2025 | 655 |"
     )
+
+
+def test_a_charts_percentages_are_read_as_they_are_shown() -> None:
+    """By the figures' own format or their labels'; a pie's labels show shares of other figures."""
+    assert chart_rows("0%") == ["| July | 32% |", "| August | 36.5% |"]
+    assert chart_rows("0.0%;-0.0%") == ["| July | 32% |", "| August | 36.5% |"]
+    assert chart_rows("General", labels="0%") == ["| July | 32% |", "| August | 36.5% |"]
+    assert chart_rows('0.0" of 100 %"') == ["| July | 0.32 |", "| August | 0.365 |"]
+    assert chart_rows("General", labels="0%", shares=True) == ["| July | 0.32 |", "| August | 0.365 |"]
+
+
+def chart_rows(number_format: str, labels: str = "", shares: bool = False) -> list[str]:
+    untyped: Any = CategoryChartData
+    slides, data = pptx.Presentation(), untyped(number_format)
+    data.categories = ["July", "August"]
+    data.add_series("Online", (0.32, 0.365))
+    slide = slides.slides.add_slide(slides.slide_layouts[6])
+    frame: Any = slide.shapes.add_chart(XL_CHART_TYPE.PIE, 0, 0, 1_000_000, 1_000_000, data)
+    plot = frame.chart.plots[0]
+    if labels:
+        plot.has_data_labels = True
+        plot.data_labels.number_format = labels
+        plot.data_labels.show_value, plot.data_labels.show_percentage = not shares, shares
+    saved = BytesIO()
+    slides.save(saved)
+    return parse_document("a.pptx", saved.getvalue()).sections[0].text.split("\n")[-2:]
+
+
+def test_a_title_over_all_columns_of_a_slides_table_stands_above_it() -> None:
+    slides = pptx.Presentation()
+    slide = slides.slides.add_slide(slides.slide_layouts[6])
+    frame: Any = slide.shapes.add_table(3, 2, 0, 0, 1_000_000, 1_000_000)
+    for cell, text in zip(frame.table.iter_cells(), ("Duty", "", "Day", "Desk", "Mon", "Ulla"), strict=True):
+        cell.text = text
+    frame.table.cell(0, 0).merge(frame.table.cell(0, 1))
+    saved = BytesIO()
+    slides.save(saved)
+    text = parse_document("a.pptx", saved.getvalue()).sections[0].text
+    assert text == "Duty\n\n| Day | Desk |\n| --- | --- |\n| Mon | Ulla |"
 
 
 def test_a_presentation_of_pictures_only_says_that_pictures_are_not_read() -> None:
