@@ -28,6 +28,7 @@ from llama_index.core.schema import Document
 from lxml.etree import XMLSyntaxError, _Element
 
 from core.errors import UnreadableDocumentError
+from services.adapters.readers.office.numbering import BULLET, MAX_STYLE_STEPS, Numbering, number_of
 from services.adapters.readers.outline import Outline, spanned_table
 
 # The words of Word's XML: what a reader of the page sees, tracked insertions made and deletions left out.
@@ -148,200 +149,16 @@ def cell_text(cell: _Element, numbering: Numbering) -> str:
         elif element.tag == CELL:
             joint, is_first_cell = joint if is_first_cell or joint == "; " else ", ", False
         elif element.tag == PARAGRAPH:
-            label = (numbering.label(element) or "").removeprefix(_BULLET)
+            label = (_label(element, numbering) or "").removeprefix(BULLET)
             if text := " ".join(f"{label}{text_of(element)}".split()):
                 words, joint = f"{words}{joint}{text}", " "
     return words.strip()
 
 
-def number_of(element: _Element, path: str, default: int) -> int:
-    """The `w:val` of the first element at this path (w: names); the default when there is none."""
-    node = element.find(path, {"w": WORD})
-    value = node.get(qn("w:val"), "") if node is not None else ""
-    return int(value[:9]) if value.isascii() and value.isdigit() else default
-
-
-# Automatic numbers: shown before a paragraph, but no part of its text; "Article 2" elsewhere refers to them.
-
-
-_BULLET = "- "
-_MAX_LABEL_CHARS = 60  # repeated for every paragraph: a small file must not become a huge one
-_MAX_STYLE_STEPS = 10  # a damaged file's styles can be based on each other
-_PLACEHOLDER = re.compile("%([1-9])")
-_DIGITS = "零一二三四五六七八九"
-_ROMAN = (
-    (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"),
-    (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
-)  # fmt: skip
-
-
-def figure_in(number_format: str, value: int) -> str:
-    """A number in one of Word's formats; decimal where the format is another or does not reach that far."""
-    match number_format:
-        case "none":
-            return ""
-        case "decimalZero":
-            return f"{value:02}"
-        case "lowerLetter" | "upperLetter" if 0 < value <= 26 * 5:
-            letters = chr(ord("a") + (value - 1) % 26) * ((value - 1) // 26 + 1)
-            return letters.upper() if number_format == "upperLetter" else letters
-        case "lowerRoman" | "upperRoman" if 0 < value < 4000:
-            return _roman(value).upper() if number_format == "upperRoman" else _roman(value)
-        case "chineseCounting" | "chineseCountingThousand" if value < 10_000:
-            return re.sub("^一十", "十", _counted(value, "零"))
-        case "japaneseCounting" if value < 10_000:
-            return re.sub("一(?=[十百千])", "", _counted(value, ""))
-        case "ideographDigital":
-            return "".join(_DIGITS[int(digit)] for digit in str(value)).replace("零", "〇")
-        case _:
-            return str(value)
-
-
-def _roman(value: int) -> str:
-    letters = ""
-    for worth, letter in _ROMAN:
-        letters += letter * (value // worth)
-        value %= worth
-    return letters
-
-
-def _counted(value: int, zero: str) -> str:
-    """一百二十三; `zero` stands for the places between that are empty."""
-    digits = zip(f"{value:04}", "千百十 ", strict=True)
-    text = "".join(_DIGITS[int(digit)] + unit if digit != "0" else "零" for digit, unit in digits)
-    return re.sub("零+", zero, text.replace(" ", "").strip("零")) or _DIGITS[0]
-
-
-@dataclass(frozen=True, slots=True)
-class _List:
-    """A `w:num`. `counts` by level belong to its definition: all lists of that one go on counting."""
-
-    levels: dict[int, _Element]
-    counts: dict[int, int]
-    starts: dict[int, int]  # of this list alone, from its first paragraph of that level on
-    begun: set[int]
-
-    def label(self, level: int) -> str:
-        """Counts a paragraph; what is shown before it, the space included."""
-        definition = self.levels.get(level)
-        if definition is None:
-            return _BULLET
-        self._count(level)
-        if self._format(level) == "bullet":
-            return _BULLET
-        pattern = definition.find("w:lvlText", {"w": WORD})
-        text = pattern.get(qn("w:val"), "") if pattern is not None else ""
-        is_legal = definition.find("w:isLgl", {"w": WORD}) is not None
-        shown = _PLACEHOLDER.sub(
-            lambda match: self._figure(int(match[1]) - 1, is_legal), text[:_MAX_LABEL_CHARS]
-        )
-        return f"{shown.strip()} ".lstrip()
-
-    def _count(self, level: int) -> None:
-        is_restart = level in self.starts and level not in self.begun
-        self.begun.add(level)
-        going_on = level in self.counts and not is_restart
-        self.counts[level] = self.counts[level] + 1 if going_on else self._start(level)
-        for deeper in [other for other in self.counts if other > level]:
-            if level < number_of(self.levels.get(deeper, self.levels[level]), "w:lvlRestart", deeper):
-                del self.counts[deeper]
-
-    def _start(self, level: int) -> int:
-        definition = self.levels.get(level)
-        default = number_of(definition, "w:start", 0) if definition is not None else 1
-        return self.starts.get(level, default)
-
-    def _format(self, level: int) -> str:
-        node = self.levels[level].find("w:numFmt", {"w": WORD}) if level in self.levels else None
-        return node.get(qn("w:val"), "decimal") if node is not None else "decimal"
-
-    def _figure(self, level: int, is_legal: bool) -> str:
-        number_format = self._format(level)
-        value = self.counts.get(level, self._start(level))
-        return figure_in("decimal" if is_legal and number_format != "none" else number_format, value)
-
-
-class Numbering:
-    """The document's lists. Ask for each paragraph once, in document order: asking counts it."""
-
-    def __init__(self, document: DocxDocument) -> None:
-        parts = _related(document, [RELATIONSHIP_TYPE.NUMBERING])
-        roots = [parse_xml(part.blob) for part in parts]
-        self._nums = {node.get(qn("w:numId")): node for root in roots for node in root.iter(qn("w:num"))}
-        self._definitions = {
-            node.get(qn("w:abstractNumId")): node for root in roots for node in root.iter(qn("w:abstractNum"))
-        }
-        styles = [*document.styles.element.iter(qn("w:style"))]
-        self._styles = {style.get(qn("w:styleId"), ""): style for style in styles}
-        self._lists: dict[str, _List | None] = {}
-        self._counts: dict[str, dict[int, int]] = {}
-
-    def label(self, paragraph: _Element) -> str | None:
-        """ "第一条 ", "1.1 ", "- ", or "" where nothing is shown; None for a paragraph in no list."""
-        holders = [paragraph, *self._based_on(_value(paragraph, "w:pPr/w:pStyle"))]
-        num_id = next(filter(None, (_value(holder, "w:pPr/w:numPr/w:numId") for holder in holders)), "")
-        if not num_id or _is_deleted(paragraph):
-            return None
-        if num_id == "0":
-            return ""
-        if num_id not in self._lists:
-            self._lists[num_id] = self._list(num_id)
-        numbered = self._lists[num_id]
-        return numbered.label(_level(holders, numbered)) if numbered else _BULLET
-
-    def _based_on(self, style_id: str) -> Iterator[_Element]:
-        for _ in range(_MAX_STYLE_STEPS):
-            style = self._styles.get(style_id)
-            if style is None:
-                return
-            yield style
-            style_id = _value(style, "w:basedOn")
-
-    def _list(self, num_id: str) -> _List | None:
-        num = self._nums.get(num_id)
-        abstract_id = _value(num, "w:abstractNumId") if num is not None else ""
-        definition = self._definitions.get(abstract_id)
-        if num is None or definition is None:
-            return None
-        linked = self._styles.get(_value(definition, "w:numStyleLink"))
-        if linked is not None:
-            num_of_style = self._nums.get(_value(linked, "w:pPr/w:numPr/w:numId"))
-            abstract_id = _value(num_of_style, "w:abstractNumId") if num_of_style is not None else abstract_id
-            definition = self._definitions.get(abstract_id, definition)
-        overrides = num.findall("w:lvlOverride", {"w": WORD})
-        levels = {_ilvl(node): node for node in definition.findall("w:lvl", {"w": WORD})}
-        levels |= {_ilvl(node): node for each in overrides for node in each.findall("w:lvl", {"w": WORD})}
-        starts = {_ilvl(node): number_of(node, "w:startOverride", -1) for node in overrides}
-        starts = {level: start for level, start in starts.items() if start >= 0}
-        return _List(levels, self._counts.setdefault(abstract_id, {}), starts, set())
-
-
-def _level(holders: list[_Element], numbered: _List) -> int:
-    """The paragraph's own level, else the one that is linked to its style, else the style's."""
-    if own := _value(holders[0], "w:pPr/w:numPr/w:ilvl"):
-        return int(own) if own in "012345678" else 0
-    linked = {_value(node, "w:pStyle"): level for level, node in numbered.levels.items()}
-    for style in holders[1:]:
-        level = linked.get(style.get(qn("w:styleId"), "-"))
-        if level is not None:
-            return level
-    return next((number_of(style, "w:pPr/w:numPr/w:ilvl", 0) for style in holders[1:]
-                 if _value(style, "w:pPr/w:numPr/w:ilvl")), 0)  # fmt: skip
-
-
-def _is_deleted(paragraph: _Element) -> bool:
-    """Whether it was deleted with its mark, so that it takes no number."""
-    return paragraph.find("w:pPr/w:rPr/w:del", {"w": WORD}) is not None and not text_of(paragraph)
-
-
-def _value(element: _Element, path: str) -> str:
-    node = element.find(path, {"w": WORD})
-    return node.get(qn("w:val"), "") if node is not None else ""
-
-
-def _ilvl(element: _Element) -> int:
-    value = element.get(qn("w:ilvl"), "")
-    return int(value) if value and value in "012345678" else 0
+def _label(paragraph: _Element, numbering: Numbering) -> str | None:
+    """As `Numbering.label`; one that was deleted with its mark takes no number."""
+    is_deleted = paragraph.find("w:pPr/w:rPr/w:del", {"w": WORD}) is not None and not text_of(paragraph)
+    return None if is_deleted else numbering.label(paragraph)
 
 
 # Word tables as rows of text: merged cells in their columns, header rows that belong together joined.
@@ -424,7 +241,8 @@ class _Document:
     def __init__(self, document: DocxDocument) -> None:
         self._document = document
         self._outline = Outline()
-        self._numbering = Numbering(document)
+        lists = _related(document, [RELATIONSHIP_TYPE.NUMBERING])
+        self._numbering = Numbering(document, [parse_xml(part.blob) for part in lists])
         self._notes = {kind: _notes(document, related) for kind, related in _NOTES.items()}
 
     def read(self) -> list[Document]:
@@ -444,13 +262,13 @@ class _Document:
 
     def _paragraph(self, element: _Element, depth: int) -> None:
         paragraph = Paragraph(cast("CT_P", element), self._document._body)
-        text, label = text_of(element), self._numbering.label(element)
+        text, label = text_of(element), _label(element, self._numbering)
         level, style = _heading_level(paragraph), _style_name(paragraph)
         if level and text:
-            self._outline.heading(level, " ".join(f"{(label or '').removeprefix(_BULLET)}{text}".split()))
+            self._outline.heading(level, " ".join(f"{(label or '').removeprefix(BULLET)}{text}".split()))
         elif text and not _CONTENTS_STYLE.match(style):
             if label is None and _LIST_STYLE.match(style):
-                label = _BULLET
+                label = BULLET
             self._outline.block(f"{label or ''}{text}")
         for kind, notes in self._notes.items():
             for reference in references(element, kind):
@@ -493,7 +311,7 @@ def _heading_level(paragraph: Paragraph) -> int | None:
     """1 for the title, 2 for "Heading 1" and so on; the style, those it is based on, or an outline level."""
     style = paragraph.style
     steps = 0
-    while style is not None and steps < _MAX_STYLE_STEPS:
+    while style is not None and steps < MAX_STYLE_STEPS:
         name = (style.name or "").strip()
         if match := _HEADING_STYLE.match(name):
             return int(match.group(1)) + 1

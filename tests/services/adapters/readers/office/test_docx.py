@@ -13,7 +13,7 @@ from docx.oxml.parser import parse_xml
 from docx.oxml.xmlchemy import BaseOxmlElement
 
 from services.adapters.readers.documents import parse_document
-from services.adapters.readers.office.docx import figure_in
+from services.adapters.readers.office.numbering import figure_in
 from tests.support.stores.make_files import docx_bytes
 
 CONTRACT = (("decimal", "%1."), ("decimal", "%1.%2"), ("lowerLetter", "(%3)"))
