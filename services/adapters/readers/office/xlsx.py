@@ -9,10 +9,11 @@ besides cells, and does not tell of merged cells.
 from __future__ import annotations
 
 import datetime
+import operator
 import re
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
@@ -50,18 +51,29 @@ Value = (
     str | bool | int | float | datetime.datetime | datetime.date | datetime.time | datetime.timedelta | None
 )
 _EXACT_DIGITS = 15
-_TEXTS = re.compile(r'"([^"]*)"|\\(.)')
+_TEXTS = re.compile(r'"([^"]*)"|[\\!](.)')
 _CURRENCY = re.compile(r"\[\$([^\]-]*)[^\]]*\]")
 _BRACKETS = re.compile(r"\[[^\]]*\]")
 _PADDING = re.compile(r"[_*].")
-_DIGITS = re.compile(r"[#0?][#0?,]*(?:\.([#0?]*))?")
+_DIGITS = re.compile(r"[#0?][#0?,]*(?:\.([#0?]*))?,*")
+_PLACED_POINT = re.compile(r'(?<=[#0?])(?:[\\!]\.|"\.")(?=[#0?])')
+_CONDITION = re.compile(r"\[(<=|>=|<>|<|>|=)(-?\d+(?:\.\d+)?)\]")
+_COMPARED: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "=": operator.eq, "<>": operator.ne,
+}  # fmt: skip
+_MAX_SCALING_COMMAS = 6
+_HALVES_UP = 1 + 1e-15  # 12.5 is shown as 13; behind the digits that a sheet keeps
 _ESCAPED = re.compile(r"_x[0-9A-Fa-f]{4}_")
 _NO_DAY = datetime.date(1899, 12, 31)
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """`decimals` None: as many as the number has. `width`: leading zeros up to so many digits."""
+    """`decimals` None: as many as the number has. `width`: leading zeros up to so many digits.
+
+    `scale`: what the number is divided by. `condition`: for which numbers it is, None for the others.
+    """
 
     decimals: int | None
     thousands: bool
@@ -69,6 +81,8 @@ class _Form:
     before: str
     after: str
     width: int
+    scale: int = 1
+    condition: tuple[str, float] | None = None
 
 
 def shown(value: Value, number_format: str = GENERAL) -> str:
@@ -80,7 +94,8 @@ def shown(value: Value, number_format: str = GENERAL) -> str:
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, int | float):
-        return _number(value, _form(number_format))
+        forms = _forms(number_format)
+        return _number(value, forms[0] if len(forms) == 1 else _form(value, forms))
     if isinstance(value, datetime.datetime):
         return _moment(value, number_format)
     if isinstance(value, datetime.timedelta):
@@ -91,6 +106,8 @@ def shown(value: Value, number_format: str = GENERAL) -> str:
 def _number(value: float, form: _Form) -> str:
     if form.percent:
         value *= 100
+    if form.scale > 1:
+        value *= _HALVES_UP / form.scale
     if form.decimals is None:
         text = str(value) if isinstance(value, int) else f"{value:.{_EXACT_DIGITS}g}"
     else:
@@ -101,22 +118,44 @@ def _number(value: float, form: _Form) -> str:
     return f"{sign}{form.before}{text}{'%' if form.percent else ''}{form.after}"
 
 
+def _form(value: float, forms: Sequence[_Form]) -> _Form:
+    """The first, unless they say for which numbers they are."""
+    for form in forms[:-1]:
+        if form.condition is None or _COMPARED[form.condition[0]](value, form.condition[1]):
+            return form
+    return forms[-1]
+
+
 @lru_cache(maxsize=512)
-def _form(number_format: str) -> _Form:
-    positive = _TEXTS.sub(lambda text: text.group().replace(";", ""), number_format).split(";")[0]
-    bare = _PADDING.sub("", _BRACKETS.sub("", _CURRENCY.sub("", _TEXTS.sub("", positive))))
+def _forms(number_format: str) -> list[_Form]:
+    parts = _TEXTS.sub(lambda text: text.group().replace(";", ""), number_format).split(";")
+    return [_section_form(part) for part in (parts if _CONDITION.search(number_format) else parts[:1])]
+
+
+def _section_form(section: str) -> _Form:
+    """A comma behind the digits divides by 1,000. A literal point between them divides by no more, it only
+    stands there: 0!.0,"万" shows 46,000,000 as 4600.0万."""
+    condition = _CONDITION.search(section)
+    applies = (condition[1], float(condition[2])) if condition else None
+    pointed, placed = _PLACED_POINT.subn(".", section)
+    section = pointed if placed == 1 else section
+    bare = _PADDING.sub("", _BRACKETS.sub("", _CURRENCY.sub("", _TEXTS.sub("", section))))
     digits = _DIGITS.search(bare)
     if digits is None or "E+" in bare or "/" in bare or GENERAL in bare:
-        return _Form(None, thousands=False, percent=False, before="", after="", width=0)
-    before, after = _units(positive)
-    whole = digits.group().split(".")[0]
+        return _Form(None, thousands=False, percent=False, before="", after="", width=0, condition=applies)
+    before, after = _units(section)
+    whole = digits.group().split(".")[0].rstrip(",")
+    decimals = len(digits.group(1) or "")
+    commas = min(digits.group().count(",") - whole.count(","), _MAX_SCALING_COMMAS)
     return _Form(
-        decimals=len(digits.group(1) or ""),
-        thousands="," in whole.rstrip(","),
+        decimals=decimals,
+        thousands="," in whole,
         percent="%" in bare,
         before=before,
         after=after,
         width=len(whole) if whole and not whole.strip("0") and digits.group(1) is None else 0,
+        scale=1000**commas * (10**decimals if placed == 1 else 1),
+        condition=applies,
     )
 
 
@@ -124,7 +163,7 @@ def _units(section: str) -> tuple[str, str]:
     """Currencies and texts before and after the digits: ¥, 元, USD."""
     unpadded = _CURRENCY.sub(lambda match: f'"{match.group(1)}"', section)
     unpadded = _PADDING.sub("", _BRACKETS.sub("", unpadded))
-    pieces = re.findall(r'"([^"]*)"|\\(.)|([¥￥$€£])|([#0?])', unpadded)
+    pieces = re.findall(r'"([^"]*)"|[\\!](.)|([¥￥$€£])|([#0?])', unpadded)
     before, after, in_number = "", "", False
     for quoted, escaped, sign, digit in pieces:
         in_number = in_number or bool(digit)
