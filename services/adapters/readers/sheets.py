@@ -29,6 +29,7 @@ _MAX_HEADER_ROWS = 3
 _TITLE_CHARS = 80
 _MAX_FILLED = 200_000
 _NUMBER = re.compile(r"[-+(]?\s?[¥￥$€£]?\s?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?\s?[%)]?$")
+_NOTE = re.compile(r"[:：]")
 _YEAR = re.compile(r"(?:19|20)\d\d$")
 
 
@@ -120,13 +121,15 @@ def _stretch(
 ) -> _Header | None:
     """Reads what stands between two empty rows; the header of its table, if it has one."""
     rows = [sheet.rows[number] for number in numbers]
-    start = _table_start(rows)
+    start = full = _table_start(rows)
+    while 0 < start < len(rows) and _spans_titles(sheet, numbers[start - 1]):
+        start -= 1
     _notes(rows[:start], outline, level, is_titled=start < len(rows))
     if start == len(rows):
         return None
     columns = _columns(rows[start:])
     body = [[row[column] if column < len(row) else "" for column in columns] for row in rows[start:]]
-    if _is_headed(body[0]) or (len(body) == 1 and known is None):
+    if start < full or _is_headed(body[0]) or (len(body) == 1 and known is None):
         titles, count = _header(sheet, numbers[start:], columns, body)
     else:
         titles, count = _titles_from(known, columns), 0
@@ -139,6 +142,21 @@ def _table_start(rows: Sequence[Sequence[str]]) -> int:
     filled = [len(row) - row.count("") for row in rows[:_LOOKED_AT_ROWS]]
     least = max(2, round(_HEADER_SHARE * max(filled)))
     return next((index for index, count in enumerate(filled) if count >= least), _first_wide(rows))
+
+
+def _spans_titles(sheet: Sheet, number: int) -> bool:
+    """Whether the row is the upper one of a header: cells of it are merged over titles in the next row, and
+    under each of the others the next row says nothing else. A line of notes ("Unit: EUR") is not."""
+    row, below = sheet.rows[number], sheet.rows[number + 1]
+    merged = {merged.first_column: merged for merged in sheet.merged_at(number) if merged.last_row == number}
+    texts = [column for column, cell in enumerate(row) if cell]
+
+    def is_above(column: int) -> bool:
+        if column in merged:
+            return sum(map(bool, below[column : merged[column].last_column + 1])) > 1
+        return column >= len(below) or below[column] in ("", row[column])
+
+    return bool(merged) and len(texts) > 1 and all(is_above(c) and not _NOTE.search(row[c]) for c in texts)
 
 
 def _first_wide(rows: Sequence[Sequence[str]]) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 
 import openpyxl
 import pytest
+from openpyxl.styles import Font
 
 from core.errors import UnreadableDocumentError
 from core.prompt.budget import estimate_tokens
@@ -26,7 +27,9 @@ def read(text: str, name: str = "a.csv") -> list[tuple[tuple[str, ...], str]]:
     return [(section.heading, section.text) for section in parse_document(name, text.encode()).sections]
 
 
-def workbook(rows: list[list[object]], *number_formats: str) -> bytes:
+def workbook(
+    rows: list[list[object]], *number_formats: str, merged: Sequence[str] = (), bold: Sequence[int] = ()
+) -> bytes:
     book = openpyxl.Workbook()
     sheet = book.active
     assert sheet is not None
@@ -35,6 +38,11 @@ def workbook(rows: list[list[object]], *number_formats: str) -> bytes:
     for cells in sheet.iter_rows(min_row=2):
         for cell, number_format in zip(cells, number_formats, strict=False):
             cell.number_format = number_format
+    for cells in map(sheet.__getitem__, bold):
+        for cell in cells:
+            cell.font = Font(bold=True)
+    for cell_range in merged:
+        sheet.merge_cells(cell_range)
     out = BytesIO()
     book.save(out)
     return out.getvalue()
@@ -207,3 +215,52 @@ def test_a_workbook_of_formulas_without_values_says_what_to_do() -> None:
     assert refused.value.code == "no_text"
     with pytest.raises(UnreadableDocumentError, match=r"has no text that can be read\.$"):
         parse_document("a.xlsx", workbook([[None]]))
+
+
+def tables(content: bytes) -> list[str]:
+    return [section.text for section in parse_document("a.xlsx", content).sections]
+
+
+YEARS: list[object] = ["2024", None, None, "2025"]
+TERMS: list[object] = ["1-year", "2-year", "3-year", "1-year", "2-year", "3-year"]
+PRICES: list[object] = ["Team", 480, 880, 1200, 516, 945, 1290]
+
+
+@pytest.mark.parametrize(
+    ("upper", "lower", "merged"),
+    [
+        (["Plan", *YEARS], [None, *TERMS], ["A1:A2", "B1:D1", "E1:G1"]),
+        (["Plan", *YEARS], [None, *TERMS], ["B1:D1", "E1:G1"]),
+        ([None, *YEARS], ["Plan", *TERMS], ["B1:D1", "E1:G1"]),
+    ],
+)
+def test_a_header_whose_upper_row_is_merged_names_each_column_by_both(
+    upper: list[object], lower: list[object], merged: list[str]
+) -> None:
+    """Discriminates: the upper row as a title above the table, since fewer cells of it have text."""
+    assert tables(workbook([upper, lower, PRICES], merged=merged)) == [
+        "| Plan | 2024 / 1-year | 2024 / 2-year | 2024 / 3-year | 2025 / 1-year | 2025 / 2-year "
+        "| 2025 / 3-year |\n" + "| --- " * 7 + "|\n| Team | 480 | 880 | 1200 | 516 | 945 | 1290 |"
+    ]
+
+
+def test_a_header_of_three_rows_names_each_column_by_all_of_them() -> None:
+    upper, middle = ["区域", "2025年"], [None, "一季度", None, "二季度"]
+    lower, row = [None, "1月", "2月", "4月", "5月"], ["华东", 1, 2, 3, 4]
+    merged = ["A1:A3", "B1:E1", "B2:C2", "D2:E2"]
+    first, *_ = tables(workbook([upper, middle, lower, row], merged=merged))
+    assert first.startswith("| 区域 | 2025年 / 一季度 / 1月 | 2025年 / 一季度 / 2月 | 2025年 / 二季度 / 4月")
+
+
+@pytest.mark.parametrize(
+    ("note", "merged"),
+    [
+        (["Unit: EUR", None, None, "As of: May"], ["A1:C1", "D1:F1"]),
+        (["Customer", "Adria Port"], ["B1:D1"]),
+        (["Price list"], ["A1:F1"]),
+    ],
+)
+def test_merged_notes_above_a_header_are_not_part_of_it(note: list[object], merged: list[str]) -> None:
+    titles: list[object] = ["Item", "Unit", "Qty", "Price", "VAT", "Sum"]
+    read_as = tables(workbook([note, titles, ["nut", "kg", 1, 2, 3, 4]], merged=merged))
+    assert read_as[-1].startswith("| Item | Unit | Qty | Price | VAT | Sum |")
