@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
-from itertools import islice
+from itertools import islice, pairwise
 
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
@@ -29,6 +29,11 @@ _MAX_HEADER_ROWS = 3
 _TITLE_CHARS = 80
 _MAX_FILLED = 200_000
 _NUMBER = re.compile(r"[-+(]?\s?[¥￥$€£]?\s?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?\s?[%)]?$")
+_COUNT = re.compile(r"(?:\d{1,9}|\d{1,3}(?:,\d{3})+)$")
+_DIGITS = re.compile(r"[\d.]+")
+_FEWEST_COUNTED = 3
+_MANY_COUNTED = 5
+_LAST_DAYS = range(28, 32)
 _NOTE = re.compile(r"[:：]")
 _YEAR = re.compile(r"(?:19|20)\d\d$")
 
@@ -129,7 +134,7 @@ def _stretch(
         return None
     columns = _columns(rows[start:])
     body = [[row[column] if column < len(row) else "" for column in columns] for row in rows[start:]]
-    if start < full or _is_headed(body[0]) or (len(body) == 1 and known is None):
+    if start < full or _is_headed(body) or (len(body) == 1 and known is None):
         titles, count = _header(sheet, numbers[start:], columns, body)
     else:
         titles, count = _titles_from(known, columns), 0
@@ -177,9 +182,56 @@ def _columns(rows: Iterable[Sequence[str]]) -> list[int]:
     return sorted(used)
 
 
-def _is_headed(first: Sequence[str]) -> bool:
-    """Whether it is a header: numbers other than years are not in it."""
-    return not any(_NUMBER.match(cell) and not _YEAR.match(cell) for cell in first[1:])
+def _is_headed(body: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row is a header: numbers other than years are in it only where they name columns."""
+    numbers = [cell for cell in body[0][1:] if _NUMBER.match(cell) and not _YEAR.match(cell)]
+    return not numbers or (len(numbers) >= _FEWEST_COUNTED and _counts(body))
+
+
+def _counts(body: Sequence[Sequence[str]]) -> bool:
+    """Whether the numbers of the first row name columns: days (1, 2, 3 …) or quantities (1, 10, 100 …).
+
+    They rise, and the rows below are of another kind: not whole numbers, falling, or named by numbers.
+    """
+    first = body[0]
+    columns = [column for column in range(1, len(first)) if _NUMBER.match(first[column])]
+    below = body[1:_LOOKED_AT_ROWS]
+    if not below or _NUMBER.match(first[0]) or not all(_COUNT.match(first[c]) for c in columns):
+        return False
+    rows = [[row[column] for column in columns] for row in below]
+    numbers = [first[column] for column in columns]
+    if _is_run(numbers):
+        return not all(map(_is_run if len(columns) >= _MANY_COUNTED else _rises, rows))
+    return _rises(numbers) and (
+        _are_not_counts(rows)
+        or (len(rows) > 1 and all(map(_falls, rows)))
+        or (len(rows) > 1 and bool(first[0]) and all(_NUMBER.match(row[0]) for row in below))
+    )
+
+
+def _are_not_counts(rows: Iterable[Sequence[str]]) -> bool:
+    """Most of the cells."""
+    kinds = [bool(_COUNT.match(cell)) for row in rows for cell in row if cell]
+    return 2 * sum(kinds) < len(kinds)
+
+
+def _is_run(row: Sequence[str]) -> bool:
+    """1, 2, 3 or, over the end of a month, 30, 31, 1."""
+    pairs = pairwise(map(_value, row)) if all(map(_COUNT.match, row)) else [(0, 0)]
+    return all(after - before == 1 or (after == 1 and before in _LAST_DAYS) for before, after in pairs)
+
+
+def _rises(row: Sequence[str]) -> bool:
+    return all(map(_COUNT.match, row)) and all(a < b for a, b in pairwise(map(_value, row)))
+
+
+def _falls(row: Sequence[str]) -> bool:
+    values = [_value(cell) for cell in row if _NUMBER.match(cell)]
+    return len(values) == len(row) and values[0] > values[-1] and all(a >= b for a, b in pairwise(values))
+
+
+def _value(number: str) -> float:
+    return float("".join(_DIGITS.findall(number)))
 
 
 def _header(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 from collections.abc import Callable, Sequence
 from io import BytesIO
@@ -28,13 +29,16 @@ def read(text: str, name: str = "a.csv") -> list[tuple[tuple[str, ...], str]]:
 
 
 def workbook(
-    rows: list[list[object]], *number_formats: str, merged: Sequence[str] = (), bold: Sequence[int] = ()
+    rows: Sequence[Sequence[object]],
+    *number_formats: str,
+    merged: Sequence[str] = (),
+    bold: Sequence[int] = (),
 ) -> bytes:
     book = openpyxl.Workbook()
     sheet = book.active
     assert sheet is not None
     for row in rows:
-        sheet.append(row)
+        sheet.append([*row])
     for cells in sheet.iter_rows(min_row=2):
         for cell, number_format in zip(cells, number_formats, strict=False):
             cell.number_format = number_format
@@ -116,6 +120,41 @@ def test_rows_of_numbers_without_any_header_get_the_letters_of_their_columns() -
 
 def test_years_are_a_header() -> None:
     assert read("Item,2023,2024\nRent,5,6\n")[0][1].startswith("| Item | 2023 | 2024 |")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "姓名,1,2,3,4,5,出勤\n丁一鸣,√,√,病,√,√,4\n卫兰,√,事,√,√,√,4\n",
+        "Name,28,29,30,31,1,2\nOlga,8,8,7,8,8,8\n",
+        "Plan,1,2,3\nBasic,120,220,200\n",
+        "Part,1,10,100,1000\nHinge,4.5,4.1,3.6,2.9\nBolt,1.2,1,0.8,0.55\n",
+        'Part,1,100,"1,000"\nHinge,450,410,360\nBolt,120,100,100\n',
+        "Weight,5,10,20\n1,8,12,15\n2,9,14,18\n",
+        ",1,2,3\nRow,x,y,z\n",
+    ],
+)
+def test_numbers_that_name_columns_are_a_header(text: str) -> None:
+    """Days of a month, terms and quantities. Discriminates: no header has a number other than a year."""
+    titles = next(csv.reader([text.split("\n")[0]]))
+    assert read(text)[0][1].startswith(f"| {' | '.join(titles)} |\n| ---")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "甲,1,2,3\n乙,4,5,6\n",
+        "甲,1,2,3\n乙,2,4,6\n",
+        "A,1,2,3,4,5\nB,6,7,8,9,10\n",
+        "North,100,120,150\nSouth,90,125,140\nWest,80,70,60\n",
+        "North,100,90,150\nSouth,90.5,12.5,14.5\n",
+        "Basic,10.5,20.5,30.5\nPro,n/a,n/a,n/a\n",
+        "Bolt M4,1,50\nNut M4,2,0.8\n",
+        "17,1,2,3\n18,x,y,z\n",
+    ],
+)
+def test_numbers_of_a_table_without_a_header_stay_a_row(text: str) -> None:
+    assert read(text)[0][1].startswith("| A | B | C |")
 
 
 def test_a_title_above_a_table_is_its_heading_and_other_lines_are_notes() -> None:
