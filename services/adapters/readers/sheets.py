@@ -10,7 +10,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from itertools import islice, pairwise
 
@@ -30,6 +30,7 @@ _TITLE_CHARS = 80
 _MAX_FILLED = 200_000
 _NUMBER = re.compile(r"[-+(]?\s?[¥￥$€£]?\s?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?\s?[%)]?$")
 _COUNT = re.compile(r"(?:\d{1,9}|\d{1,3}(?:,\d{3})+)$")
+_CODE = re.compile(r"\D*\d")
 _DIGITS = re.compile(r"[\d.]+")
 _FEWEST_COUNTED = 3
 _MANY_COUNTED = 5
@@ -50,10 +51,11 @@ class Merged:
 
 @dataclass(slots=True)
 class Sheet:
-    """Rows in the sheet's order; each begins at column 0, "" is an empty cell."""
+    """Rows in the sheet's order; each begins at column 0, "" is an empty cell. `bold`: rows all in bold."""
 
     merged: Sequence[Merged] = ()
     rows: dict[int, list[str]] = field(default_factory=dict)
+    bold: set[int] = field(default_factory=set)
     _beginning: dict[int, list[Merged]] = field(default_factory=dict)
 
     def add(self, number: int, cells: list[str]) -> int:
@@ -86,13 +88,21 @@ def read_sheet(sheet: Sheet, outline: Outline, level: int) -> None:
     _fill_downwards(sheet)
     known: _Header | None = None
     for numbers in _stretches(sorted(sheet.rows)):
-        known = _stretch(sheet, numbers, outline, level, known) or known
+        table = _stretch(sheet, numbers, outline, level, known)
+        known = table or (known and replace(known, first=()))
 
 
 @dataclass(frozen=True, slots=True)
 class _Header:
+    """Of the table that ends with row `end`. `first`: its uppermost row; empty when the table has no header
+    or notes stand behind it. `kinds`: what each cell of a column matches; None when there are no rows."""
+
     columns: Sequence[int]
     titles: Sequence[str]
+    end: int
+    first: Sequence[str] = ()
+    kinds: dict[int, re.Pattern[str]] | None = None
+    is_bold: bool = False
 
 
 def _fill_downwards(sheet: Sheet) -> None:
@@ -134,12 +144,53 @@ def _stretch(
         return None
     columns = _columns(rows[start:])
     body = [[row[column] if column < len(row) else "" for column in columns] for row in rows[start:]]
+    if known and not start and _goes_on(sheet, numbers[0], columns, body, known):
+        outline.block(markdown_table([_titles_from(known, columns), *body]))
+        return replace(known, end=numbers[-1])
     if start < full or _is_headed(body) or (len(body) == 1 and known is None):
         titles, count = _header(sheet, numbers[start:], columns, body)
+        kinds = _kinds(columns, body[count:]) if body[count:] else None
+        header = _Header(columns, titles, numbers[-1], body[0], kinds, numbers[start] in sheet.bold)
     else:
         titles, count = _titles_from(known, columns), 0
+        header = _Header(columns, titles, numbers[-1])
     outline.block(markdown_table([titles, *body[count:]]))
-    return _Header(columns, titles)
+    return header
+
+
+def _goes_on(
+    sheet: Sheet, number: int, columns: Sequence[int], body: Sequence[Sequence[str]], known: _Header
+) -> bool:
+    """Whether rows behind empty ones belong to the table above, which has a header.
+
+    They do with the same first and last column, unless the first of them looks like another header: in bold,
+    merged over columns, the header again, years, or words where the rows above or below have numbers. Behind
+    more than one empty row it must have a number there.
+    """
+    if not known.first or not {*columns} <= {*known.columns} or (known.kinds is None and not known.is_bold):
+        return False
+    if (columns[0], columns[-1]) != (known.columns[0], known.columns[-1]):
+        return False
+    is_bold = number in sheet.bold and (len(body) == 1 or number + 1 not in sheet.bold)
+    is_merged = any(merged.last_column > merged.first_column for merged in sheet.merged_at(number))
+    years = {cell for cell in body[0] if _YEAR.match(cell)}
+    if is_bold or is_merged or list(body[0][1:]) == list(known.first[1:]) or len(years) > 1:
+        return False
+    kinds = _kinds(columns, body[1:]) | (known.kinds or {})
+    cells = [(cell, kinds[column]) for column, cell in zip(columns, body[0], strict=True) if column in kinds]
+    fitting = [bool(kind.match(cell)) for cell, kind in cells if cell]
+    return any(fitting) or (not fitting and known.end + 2 == number)
+
+
+def _kinds(columns: Sequence[int], rows: Sequence[Sequence[str]]) -> dict[int, re.Pattern[str]]:
+    """Of the columns whose cells all are numbers, or all have a digit, as dates and codes do."""
+    kinds: dict[int, re.Pattern[str]] = {}
+    for index, column in enumerate(columns):
+        cells = [row[index] for row in rows[:_LOOKED_AT_ROWS] if row[index]]
+        kind = next((kind for kind in (_NUMBER, _CODE) if all(map(kind.match, cells))), None)
+        if cells and kind:
+            kinds[column] = kind
+    return kinds
 
 
 def _table_start(rows: Sequence[Sequence[str]]) -> int:

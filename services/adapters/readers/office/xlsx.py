@@ -229,6 +229,10 @@ class _Workbook:
             index for index, style in enumerate(self._book._cell_styles) if style.numFmtId in EAST_ASIAN_DATES
         }
         self._dates = {*self._book._date_formats, *east_asian}
+        fonts = self._book._fonts
+        bold_fonts = {index for index, font in enumerate(fonts) if font.b}
+        styles = enumerate(self._book._cell_styles)
+        self._bold = {index for index, style in styles if style.fontId in bold_fonts}
         self._cells = 0
 
     def read(self, outline: Outline) -> None:
@@ -263,6 +267,8 @@ class _Workbook:
                 number, cells = parser.parse_row(element)
                 self._cells += sheet.add(number, self._row(cells))
                 check_size(self._cells)
+                if self._bold and all(c["style_id"] in self._bold for c in cells if c["value"] is not None):
+                    sheet.bold.add(number)
                 element.clear()
             elif element.tag == MERGE_TAG:
                 merged += _merged(element)

@@ -303,3 +303,54 @@ def test_merged_notes_above_a_header_are_not_part_of_it(note: list[object], merg
     titles: list[object] = ["Item", "Unit", "Qty", "Price", "VAT", "Sum"]
     read_as = tables(workbook([note, titles, ["nut", "kg", 1, 2, 3, 4]], merged=merged))
     assert read_as[-1].startswith("| Item | Unit | Qty | Price | VAT | Sum |")
+
+
+CONTACTS = [["Name", "Team", "Room"], ["Olga Frey", "Payroll", "Blue 1"], ["Max Behr", "Payroll", "Blue 2"]]
+GOING_ON = "| Name | Team | Room |\n| --- | --- | --- |\n| Pia Conti | Legal | Red 4 |"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [*CONTACTS, [], ["Pia Conti", "Legal", "Red 4"], ["Rui Costa", "Legal", "Red 5"]],
+        [*CONTACTS, [], ["Pia Conti", "Legal", "Red 4"], [], ["Rui Costa", "Legal", "Red 5"]],
+        [*CONTACTS, [], ["Kim", None, "Red 3"], [], ["Pia Conti", "Legal", "Red 4"]],
+        [CONTACTS[0], ["Olga Frey", "Payroll", "Blue"], [], ["Pia Conti", "Legal", "Red 4"]],
+        [CONTACTS[0], [], ["Pia Conti", "Legal", "Red 4"]],
+        [*CONTACTS, [], [], [], ["Pia Conti", "Legal", "Red 4"]],
+    ],
+)
+def test_rows_behind_an_empty_row_go_on_under_the_header_above(rows: list[list[object]]) -> None:
+    """Discriminates: a row of words alone is a header."""
+    assert GOING_ON in tables(workbook(rows, bold=[1]))[0]
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "bold"),
+    [
+        (["Supplier", "Country", "Contact"], ["Adria", "Slovenia", "Novak"], [1, 5]),
+        (["Supplier", "Country", "Contact"], ["Adria", "Slovenia", "Novak"], [5]),
+        (["Item", "Unit", "Price"], ["nut", "kg", 4], [1]),
+        (["Item", "Unit", "Remark"], ["nut", "kg", "red"], [1]),
+        (["Item", "2023", "2024"], ["Rent", 5, 6], [1]),
+        (["Name", "Team", "Room"], ["Pia Conti", "Legal", "Red 4"], [1]),
+        (["Guest", "Desk 1", "Desk 2"], ["Pia Conti", 4, 5], [1, 5]),
+        (["Guest", "Team", "Room"], ["Pia Conti", "Legal", "Red 4"], [1]),
+    ],
+)
+def test_another_header_behind_an_empty_row_is_one(
+    header: list[object], row: list[object], bold: list[int]
+) -> None:
+    line = f"| {' | '.join(map(str, header))} |\n| ---"
+    assert line in tables(workbook([*CONTACTS, [], header, row], bold=bold))[0]
+
+
+def test_a_row_behind_two_empty_rows_or_of_another_width_begins_a_table() -> None:
+    for rows in ("\n\nItem,Unit\n", "\nItem\nItem,Unit\n", "\nItem,Unit,Remark\n"):
+        last = rows.strip().split("\n")[-1]
+        text = "\n".join(text for _, text in read("Name,Team\nOlga,Payroll\n" + rows + "nut,kg\n"))
+        assert f"| {last.replace(',', ' | ')} |\n| ---" in text
+
+
+def test_titles_with_digits_are_a_header_where_the_rows_above_have_numbers() -> None:
+    assert "| Cost | Q1 | Q2 |\n| ---" in read("Item,Price,Stock\nnut,1,20\n\nCost,Q1,Q2\nRent,5,6\n")[0][1]
