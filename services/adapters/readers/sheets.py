@@ -345,6 +345,7 @@ def _letters(column: int) -> str:
 _SEPARATORS = (",", "\t", ";", "|", "，")
 _SEPARATED_ROWS = 50
 _SEPARATED_CHARS = 100_000
+_WITHIN_NUMBER = re.compile(r"(?<=\d),(?=\d)")
 _MAX_LINES_IN_A_CELL = 100  # more is a quotation mark that was never closed
 
 
@@ -371,16 +372,23 @@ def _declared(text: str) -> tuple[str, str] | None:
 
 
 def _separator(text: str) -> str:
-    """The one that gives most rows the same number of cells; ties go to more cells, then to the usual one."""
+    """The one that gives most rows the same number of cells; ties go to one that is not within numbers, then
+    to more cells, then to the usual one."""
     head = text[:_SEPARATED_CHARS]
 
-    def agreement(separator: str) -> tuple[int, int]:
+    def agreement(separator: str) -> tuple[int, bool, int]:
         widths = Counter(len(row) for row in islice(_parsed(head, separator), _SEPARATED_ROWS) if row)
         del widths[1]
         width, rows = max(widths.items(), key=lambda item: (item[1], item[0]), default=(0, 0))
-        return rows, width
+        return rows, separator != "," or not _has_decimal_commas(head), width
 
     return max(_SEPARATORS, key=agreement)
+
+
+def _has_decimal_commas(text: str) -> bool:
+    """Whether most lines with commas have them only between digits: 1,50."""
+    lines = [line for line in islice(StringIO(text), _SEPARATED_ROWS) if "," in line]
+    return 2 * sum(line.count(",") == len(_WITHIN_NUMBER.findall(line)) for line in lines) > len(lines)
 
 
 def _rows(text: str, separator: str) -> Iterable[list[str]]:

@@ -176,6 +176,22 @@ def test_the_separator_is_found(separator: str) -> None:
     assert "| 甲 | one, two; three |" in read(quoted)[0][1]
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Artikel;Preis (netto, EUR)\nMutter M4;0,80\nSchraube M4;1,50\n", "| Mutter M4 | 0,80 |"),
+        ("Preise, Stand 2025\nArtikel;Preis\nMutter;0,80\nSchraube;1,50\n", "| Mutter | 0,80 |"),
+        ("Ort, Land\tHöhe\nZug, CH\t425,5\nBrig, CH\t684,1\nVisp\t651,2\n", "| Visp | 651,2 |"),
+        ("order,items\n17,4;8\n18,3;9\n", "| 17 | 4;8 |"),
+        ("id;x,tags\n17;1,red\n18;2,blue\n", "| 17;1 | red |"),
+        ("1,2,3\n4,5,6\n", "| 4 | 5 | 6 |"),
+    ],
+)
+def test_decimal_commas_do_not_separate_where_something_else_does(text: str, line: str) -> None:
+    """Discriminates: a tie that goes to the comma."""
+    assert line in read(text)[0][1]
+
+
 def test_the_separator_that_excel_names_is_believed() -> None:
     assert read("sep=;\na;b,c\n1;2,3\n")[0][1].startswith("| a | b,c |")
 
