@@ -1,9 +1,9 @@
 """XLSX: one section per sheet and titled table, under the sheet's name; tables with their header.
 
-Formulas are their last computed values; values read as a person reads them. Hidden sheets,
-which hold lists for other sheets, are left out: whoever opens the file does not see them. Hidden rows and
-columns are read. openpyxl's own loop is not used: it fails on whatever a foreign program wrote into a sheet
-besides cells, and does not tell of merged cells.
+Formulas are their last computed values; values read as a person reads them; a comment stands in brackets
+behind its cell's text. Hidden sheets, which hold lists for other sheets, are left out: whoever opens the file
+does not see them. Hidden rows and columns are read. openpyxl's own loop is not used: it fails on whatever a
+foreign program wrote into a sheet besides cells, and does not tell of merged cells.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from typing import Any, BinaryIO
 import openpyxl
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
+from openpyxl.packaging.relationship import get_dependents
 from openpyxl.styles.numbers import BUILTIN_FORMATS, BUILTIN_FORMATS_MAX_SIZE
 from openpyxl.utils.cell import range_boundaries
 from openpyxl.utils.exceptions import InvalidFileException
 from openpyxl.worksheet._reader import MERGE_TAG, ROW_TAG, WorkSheetParser
-from openpyxl.xml.functions import iterparse
+from openpyxl.xml.constants import SHEET_MAIN_NS
+from openpyxl.xml.functions import fromstring, iterparse
 
 from core.errors import UnreadableDocumentError
 from services.adapters.readers.outline import Outline
@@ -196,6 +198,9 @@ _VISIBLE = "visible"
 _NOT_WORDS = ("xl/styles", "xl/media/", "docProps/")
 _MAX_MERGED = 20_000
 _MAX_COLUMNS = 16_384
+_COMMENTS = "/relationships/comments"
+_COMMENT, _COMMENT_TEXT = f"{{{SHEET_MAIN_NS}}}comment", f"{{{SHEET_MAIN_NS}}}t"
+_ABOVE_THREAD = re.compile(r"\[Threaded comment\].*?Comment: ")
 _FORMULA = re.compile(rb"<(?:\w{1,20}:)?f[\s/>]")
 _NOT_COMPUTED = (
     "The file has no text that can be read: open it in its program and save it, "
@@ -241,7 +246,8 @@ class _Workbook:
                 continue
             outline.leave(1)
             with worksheet._get_source() as source:
-                sheet = self._sheet(source, worksheet._shared_strings)
+                comments = self._comments(worksheet._worksheet_path)
+                sheet = self._sheet(source, worksheet._shared_strings, comments)
             if sheet.rows:
                 outline.heading(1, " ".join(worksheet.title.split()))
                 read_sheet(sheet, outline, level=2)
@@ -255,7 +261,26 @@ class _Workbook:
                         return True
         return False
 
-    def _sheet(self, source: BinaryIO, shared_strings: list[str]) -> Sheet:
+    def _comments(self, path: str) -> dict[tuple[int, int], str]:
+        """By row and column, from 1. What stands above a thread for programs that know no threads is cut."""
+        archive = self._book._archive
+        folder, _, name = path.rpartition("/")
+        names, relations = archive.namelist(), f"{folder}/_rels/{name}.rels"
+        if relations not in names:
+            return {}
+        parts = [relation.target for relation in get_dependents(archive, relations)
+                 if str(relation.Type).endswith(_COMMENTS) and relation.target in names]  # fmt: skip
+        comments: dict[tuple[int, int], str] = {}
+        for comment in (node for part in parts for node in fromstring(archive.read(part)).iter(_COMMENT)):
+            text = " ".join("".join(piece.text or "" for piece in comment.iter(_COMMENT_TEXT)).split())
+            column, row, *_ = range_boundaries(comment.get("ref", "A1"))
+            if text and row and column:
+                comments[int(row), int(column)] = _ABOVE_THREAD.sub("", text)
+        return comments
+
+    def _sheet(
+        self, source: BinaryIO, shared_strings: list[str], comments: dict[tuple[int, int], str]
+    ) -> Sheet:
         sheet = Sheet()
         merged: list[Merged] = []
         parser: Any = WorkSheetParser(
@@ -265,9 +290,9 @@ class _Workbook:
         for _, element in iterparse(source):
             if element.tag == ROW_TAG:
                 number, cells = parser.parse_row(element)
-                self._cells += sheet.add(number, self._row(cells))
+                self._cells += sheet.add(number, self._row(cells, comments))
                 check_size(self._cells)
-                if self._bold and all(c["style_id"] in self._bold for c in cells if c["value"] is not None):
+                if self._is_bold(cells):
                     sheet.bold.add(number)
                 element.clear()
             elif element.tag == MERGE_TAG:
@@ -275,15 +300,23 @@ class _Workbook:
         sheet.merged = merged
         return sheet
 
-    def _row(self, cells: list[dict[str, Any]]) -> list[str]:
+    def _row(self, cells: list[dict[str, Any]], comments: dict[tuple[int, int], str]) -> list[str]:
         row: list[str] = []
         for cell in cells:
             text = shown(cell["value"], self._format_of(cell["style_id"]))
+            if comments and (comment := comments.get((cell["row"], cell["column"]))):
+                text = f"{text} [{comment}]".lstrip()
             column = cell["column"] - 1
             if text and len(row) <= column < _MAX_COLUMNS:
                 row += [""] * (column - len(row))
                 row.append(text)
         return row
+
+    def _is_bold(self, cells: list[dict[str, Any]]) -> bool:
+        """Of most rows the ends answer; either may be an empty cell."""
+        if not cells or not {cells[0]["style_id"], cells[-1]["style_id"]} & self._bold:
+            return False
+        return all(cell["style_id"] in self._bold for cell in cells if cell["value"] is not None)
 
     def _format_of(self, style: int) -> str:
         return self._formats[style] if style < len(self._formats) else GENERAL

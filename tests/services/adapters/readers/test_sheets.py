@@ -9,6 +9,7 @@ from io import BytesIO
 
 import openpyxl
 import pytest
+from openpyxl.comments import Comment
 from openpyxl.styles import Font
 
 from core.errors import UnreadableDocumentError
@@ -33,6 +34,7 @@ def workbook(
     *number_formats: str,
     merged: Sequence[str] = (),
     bold: Sequence[int] = (),
+    comments: Sequence[tuple[str, str]] = (),
 ) -> bytes:
     book = openpyxl.Workbook()
     sheet = book.active
@@ -45,6 +47,8 @@ def workbook(
     for cells in map(sheet.__getitem__, bold):
         for cell in cells:
             cell.font = Font(bold=True)
+    for reference, comment in comments:
+        sheet[reference].comment = Comment(comment, "Jana")
     for cell_range in merged:
         sheet.merge_cells(cell_range)
     out = BytesIO()
@@ -370,3 +374,22 @@ def test_a_row_behind_two_empty_rows_or_of_another_width_begins_a_table() -> Non
 
 def test_titles_with_digits_are_a_header_where_the_rows_above_have_numbers() -> None:
     assert "| Cost | Q1 | Q2 |\n| ---" in read("Item,Price,Stock\nnut,1,20\n\nCost,Q1,Q2\nRent,5,6\n")[0][1]
+
+
+def test_a_comment_stands_behind_the_text_of_its_cell() -> None:
+    thread = "[Threaded comment]\n\nYour version of Excel allows you to read it.\n\nComment:\n    Or Friday?"
+    comments = [("B2", "Jana:\non leave until March"), ("A2", thread)]
+    book = workbook([["Asset", "User"], ["NB-118", "Sofia Kern"], ["NB-119", "Tim Roth"]], comments=comments)
+    assert tables(book) == [
+        "| Asset | User |\n| --- | --- |\n"
+        "| NB-118 [Or Friday?] | Sofia Kern [Jana: on leave until March] |\n| NB-119 | Tim Roth |"
+    ]
+
+
+def test_a_workbook_whose_comments_are_missing_is_read() -> None:
+    book = workbook([["Asset", "User"], ["NB-118", "Kern"]], comments=[("B2", "on leave")])
+    name = "xl/worksheets/_rels/sheet1.xml.rels"
+    relations = members_of(book)[name]
+    assert b"comment1.xml" in relations
+    spoilt = with_members(book, {name: relations.replace(b"comment1.xml", b"comment9.xml")})
+    assert "| NB-118 | Kern |" in tables(spoilt)[0]
