@@ -10,9 +10,9 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
-from itertools import islice
+from itertools import islice, pairwise
 
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
@@ -29,6 +29,13 @@ _MAX_HEADER_ROWS = 3
 _TITLE_CHARS = 80
 _MAX_FILLED = 200_000
 _NUMBER = re.compile(r"[-+(]?\s?[¥￥$€£]?\s?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?\s?[%)]?$")
+_COUNT = re.compile(r"(?:\d{1,9}|\d{1,3}(?:,\d{3})+)$")
+_CODE = re.compile(r"\D*\d")
+_DIGITS = re.compile(r"[\d.]+")
+_FEWEST_COUNTED = 3
+_MANY_COUNTED = 5
+_LAST_DAYS = range(28, 32)
+_NOTE = re.compile(r"[:：]")
 _YEAR = re.compile(r"(?:19|20)\d\d$")
 
 
@@ -44,10 +51,11 @@ class Merged:
 
 @dataclass(slots=True)
 class Sheet:
-    """Rows in the sheet's order; each begins at column 0, "" is an empty cell."""
+    """Rows in the sheet's order; each begins at column 0, "" is an empty cell. `bold`: rows all in bold."""
 
     merged: Sequence[Merged] = ()
     rows: dict[int, list[str]] = field(default_factory=dict)
+    bold: set[int] = field(default_factory=set)
     _beginning: dict[int, list[Merged]] = field(default_factory=dict)
 
     def add(self, number: int, cells: list[str]) -> int:
@@ -80,13 +88,21 @@ def read_sheet(sheet: Sheet, outline: Outline, level: int) -> None:
     _fill_downwards(sheet)
     known: _Header | None = None
     for numbers in _stretches(sorted(sheet.rows)):
-        known = _stretch(sheet, numbers, outline, level, known) or known
+        table = _stretch(sheet, numbers, outline, level, known)
+        known = table or (known and replace(known, first=()))
 
 
 @dataclass(frozen=True, slots=True)
 class _Header:
+    """Of the table that ends with row `end`. `first`: its uppermost row; empty when the table has no header
+    or notes stand behind it. `kinds`: what each cell of a column matches; None when there are no rows."""
+
     columns: Sequence[int]
     titles: Sequence[str]
+    end: int
+    first: Sequence[str] = ()
+    kinds: dict[int, re.Pattern[str]] | None = None
+    is_bold: bool = False
 
 
 def _fill_downwards(sheet: Sheet) -> None:
@@ -120,18 +136,61 @@ def _stretch(
 ) -> _Header | None:
     """Reads what stands between two empty rows; the header of its table, if it has one."""
     rows = [sheet.rows[number] for number in numbers]
-    start = _table_start(rows)
+    start = full = _table_start(rows)
+    while 0 < start < len(rows) and _spans_titles(sheet, numbers[start - 1]):
+        start -= 1
     _notes(rows[:start], outline, level, is_titled=start < len(rows))
     if start == len(rows):
         return None
     columns = _columns(rows[start:])
     body = [[row[column] if column < len(row) else "" for column in columns] for row in rows[start:]]
-    if _is_headed(body[0]) or (len(body) == 1 and known is None):
+    if known and not start and _goes_on(sheet, numbers[0], columns, body, known):
+        outline.block(markdown_table([_titles_from(known, columns), *body]))
+        return replace(known, end=numbers[-1])
+    if start < full or _is_headed(body) or (len(body) == 1 and known is None):
         titles, count = _header(sheet, numbers[start:], columns, body)
+        kinds = _kinds(columns, body[count:]) if body[count:] else None
+        header = _Header(columns, titles, numbers[-1], body[0], kinds, numbers[start] in sheet.bold)
     else:
         titles, count = _titles_from(known, columns), 0
+        header = _Header(columns, titles, numbers[-1])
     outline.block(markdown_table([titles, *body[count:]]))
-    return _Header(columns, titles)
+    return header
+
+
+def _goes_on(
+    sheet: Sheet, number: int, columns: Sequence[int], body: Sequence[Sequence[str]], known: _Header
+) -> bool:
+    """Whether rows behind empty ones belong to the table above, which has a header.
+
+    They do with the same first and last column, unless the first of them looks like another header: in bold,
+    merged over columns, the header again, years, or words where the rows above or below have numbers. Behind
+    more than one empty row it must have a number there.
+    """
+    if not known.first or not {*columns} <= {*known.columns} or (known.kinds is None and not known.is_bold):
+        return False
+    if (columns[0], columns[-1]) != (known.columns[0], known.columns[-1]):
+        return False
+    is_bold = number in sheet.bold and (len(body) == 1 or number + 1 not in sheet.bold)
+    is_merged = any(merged.last_column > merged.first_column for merged in sheet.merged_at(number))
+    years = {cell for cell in body[0] if _YEAR.match(cell)}
+    if is_bold or is_merged or list(body[0][1:]) == list(known.first[1:]) or len(years) > 1:
+        return False
+    kinds = _kinds(columns, body[1:]) | (known.kinds or {})
+    cells = [(cell, kinds[column]) for column, cell in zip(columns, body[0], strict=True) if column in kinds]
+    fitting = [bool(kind.match(cell)) for cell, kind in cells if cell]
+    return any(fitting) or (not fitting and known.end + 2 == number)
+
+
+def _kinds(columns: Sequence[int], rows: Sequence[Sequence[str]]) -> dict[int, re.Pattern[str]]:
+    """Of the columns whose cells all are numbers, or all have a digit, as dates and codes do."""
+    kinds: dict[int, re.Pattern[str]] = {}
+    for index, column in enumerate(columns):
+        cells = [row[index] for row in rows[:_LOOKED_AT_ROWS] if row[index]]
+        kind = next((kind for kind in (_NUMBER, _CODE) if all(map(kind.match, cells))), None)
+        if cells and kind:
+            kinds[column] = kind
+    return kinds
 
 
 def _table_start(rows: Sequence[Sequence[str]]) -> int:
@@ -139,6 +198,21 @@ def _table_start(rows: Sequence[Sequence[str]]) -> int:
     filled = [len(row) - row.count("") for row in rows[:_LOOKED_AT_ROWS]]
     least = max(2, round(_HEADER_SHARE * max(filled)))
     return next((index for index, count in enumerate(filled) if count >= least), _first_wide(rows))
+
+
+def _spans_titles(sheet: Sheet, number: int) -> bool:
+    """Whether the row is the upper one of a header: cells of it are merged over titles in the next row, and
+    under each of the others the next row says nothing else. A line of notes ("Unit: EUR") is not."""
+    row, below = sheet.rows[number], sheet.rows[number + 1]
+    merged = {merged.first_column: merged for merged in sheet.merged_at(number) if merged.last_row == number}
+    texts = [column for column, cell in enumerate(row) if cell]
+
+    def is_above(column: int) -> bool:
+        if column in merged:
+            return sum(map(bool, below[column : merged[column].last_column + 1])) > 1
+        return column >= len(below) or below[column] in ("", row[column])
+
+    return bool(merged) and len(texts) > 1 and all(is_above(c) and not _NOTE.search(row[c]) for c in texts)
 
 
 def _first_wide(rows: Sequence[Sequence[str]]) -> int:
@@ -159,9 +233,56 @@ def _columns(rows: Iterable[Sequence[str]]) -> list[int]:
     return sorted(used)
 
 
-def _is_headed(first: Sequence[str]) -> bool:
-    """Whether it is a header: numbers other than years are not in it."""
-    return not any(_NUMBER.match(cell) and not _YEAR.match(cell) for cell in first[1:])
+def _is_headed(body: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row is a header: numbers other than years are in it only where they name columns."""
+    numbers = [cell for cell in body[0][1:] if _NUMBER.match(cell) and not _YEAR.match(cell)]
+    return not numbers or (len(numbers) >= _FEWEST_COUNTED and _counts(body))
+
+
+def _counts(body: Sequence[Sequence[str]]) -> bool:
+    """Whether the numbers of the first row name columns: days (1, 2, 3 …) or quantities (1, 10, 100 …).
+
+    They rise, and the rows below are of another kind: not whole numbers, falling, or named by numbers.
+    """
+    first = body[0]
+    columns = [column for column in range(1, len(first)) if _NUMBER.match(first[column])]
+    below = body[1:_LOOKED_AT_ROWS]
+    if not below or _NUMBER.match(first[0]) or not all(_COUNT.match(first[c]) for c in columns):
+        return False
+    rows = [[row[column] for column in columns] for row in below]
+    numbers = [first[column] for column in columns]
+    if _is_run(numbers):
+        return not all(map(_is_run if len(columns) >= _MANY_COUNTED else _rises, rows))
+    return _rises(numbers) and (
+        _are_not_counts(rows)
+        or (len(rows) > 1 and all(map(_falls, rows)))
+        or (len(rows) > 1 and bool(first[0]) and all(_NUMBER.match(row[0]) for row in below))
+    )
+
+
+def _are_not_counts(rows: Iterable[Sequence[str]]) -> bool:
+    """Most of the cells."""
+    kinds = [bool(_COUNT.match(cell)) for row in rows for cell in row if cell]
+    return 2 * sum(kinds) < len(kinds)
+
+
+def _is_run(row: Sequence[str]) -> bool:
+    """1, 2, 3 or, over the end of a month, 30, 31, 1."""
+    pairs = pairwise(map(_value, row)) if all(map(_COUNT.match, row)) else [(0, 0)]
+    return all(after - before == 1 or (after == 1 and before in _LAST_DAYS) for before, after in pairs)
+
+
+def _rises(row: Sequence[str]) -> bool:
+    return all(map(_COUNT.match, row)) and all(a < b for a, b in pairwise(map(_value, row)))
+
+
+def _falls(row: Sequence[str]) -> bool:
+    values = [_value(cell) for cell in row if _NUMBER.match(cell)]
+    return len(values) == len(row) and values[0] > values[-1] and all(a >= b for a, b in pairwise(values))
+
+
+def _value(number: str) -> float:
+    return float("".join(_DIGITS.findall(number)))
 
 
 def _header(
@@ -224,6 +345,7 @@ def _letters(column: int) -> str:
 _SEPARATORS = (",", "\t", ";", "|", "，")
 _SEPARATED_ROWS = 50
 _SEPARATED_CHARS = 100_000
+_WITHIN_NUMBER = re.compile(r"(?<=\d),(?=\d)")
 _MAX_LINES_IN_A_CELL = 100  # more is a quotation mark that was never closed
 
 
@@ -250,16 +372,23 @@ def _declared(text: str) -> tuple[str, str] | None:
 
 
 def _separator(text: str) -> str:
-    """The one that gives most rows the same number of cells; ties go to more cells, then to the usual one."""
+    """The one that gives most rows the same number of cells; ties go to one that is not within numbers, then
+    to more cells, then to the usual one."""
     head = text[:_SEPARATED_CHARS]
 
-    def agreement(separator: str) -> tuple[int, int]:
+    def agreement(separator: str) -> tuple[int, bool, int]:
         widths = Counter(len(row) for row in islice(_parsed(head, separator), _SEPARATED_ROWS) if row)
         del widths[1]
         width, rows = max(widths.items(), key=lambda item: (item[1], item[0]), default=(0, 0))
-        return rows, width
+        return rows, separator != "," or not _has_decimal_commas(head), width
 
     return max(_SEPARATORS, key=agreement)
+
+
+def _has_decimal_commas(text: str) -> bool:
+    """Whether most lines with commas have them only between digits: 1,50."""
+    lines = [line for line in islice(StringIO(text), _SEPARATED_ROWS) if "," in line]
+    return 2 * sum(line.count(",") == len(_WITHIN_NUMBER.findall(line)) for line in lines) > len(lines)
 
 
 def _rows(text: str, separator: str) -> Iterable[list[str]]:

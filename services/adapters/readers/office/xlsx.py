@@ -1,18 +1,19 @@
 """XLSX: one section per sheet and titled table, under the sheet's name; tables with their header.
 
-Formulas are their last computed values; values read as a person reads them. Hidden sheets,
-which hold lists for other sheets, are left out: whoever opens the file does not see them. Hidden rows and
-columns are read. openpyxl's own loop is not used: it fails on whatever a foreign program wrote into a sheet
-besides cells, and does not tell of merged cells.
+Formulas are their last computed values; values read as a person reads them; a comment stands in brackets
+behind its cell's text. Hidden sheets, which hold lists for other sheets, are left out: whoever opens the file
+does not see them. Hidden rows and columns are read. openpyxl's own loop is not used: it fails on whatever a
+foreign program wrote into a sheet besides cells, and does not tell of merged cells.
 """
 
 from __future__ import annotations
 
 import datetime
+import operator
 import re
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
@@ -21,11 +22,13 @@ from typing import Any, BinaryIO
 import openpyxl
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
+from openpyxl.packaging.relationship import get_dependents
 from openpyxl.styles.numbers import BUILTIN_FORMATS, BUILTIN_FORMATS_MAX_SIZE
 from openpyxl.utils.cell import range_boundaries
 from openpyxl.utils.exceptions import InvalidFileException
 from openpyxl.worksheet._reader import MERGE_TAG, ROW_TAG, WorkSheetParser
-from openpyxl.xml.functions import iterparse
+from openpyxl.xml.constants import SHEET_MAIN_NS
+from openpyxl.xml.functions import fromstring, iterparse
 
 from core.errors import UnreadableDocumentError
 from services.adapters.readers.outline import Outline
@@ -50,18 +53,29 @@ Value = (
     str | bool | int | float | datetime.datetime | datetime.date | datetime.time | datetime.timedelta | None
 )
 _EXACT_DIGITS = 15
-_TEXTS = re.compile(r'"([^"]*)"|\\(.)')
+_TEXTS = re.compile(r'"([^"]*)"|[\\!](.)')
 _CURRENCY = re.compile(r"\[\$([^\]-]*)[^\]]*\]")
 _BRACKETS = re.compile(r"\[[^\]]*\]")
 _PADDING = re.compile(r"[_*].")
-_DIGITS = re.compile(r"[#0?][#0?,]*(?:\.([#0?]*))?")
+_DIGITS = re.compile(r"[#0?][#0?,]*(?:\.([#0?]*))?,*")
+_PLACED_POINT = re.compile(r'(?<=[#0?])(?:[\\!]\.|"\.")(?=[#0?])')
+_CONDITION = re.compile(r"\[(<=|>=|<>|<|>|=)(-?\d+(?:\.\d+)?)\]")
+_COMPARED: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "=": operator.eq, "<>": operator.ne,
+}  # fmt: skip
+_MAX_SCALING_COMMAS = 6
+_HALVES_UP = 1 + 1e-15  # 12.5 is shown as 13; behind the digits that a sheet keeps
 _ESCAPED = re.compile(r"_x[0-9A-Fa-f]{4}_")
 _NO_DAY = datetime.date(1899, 12, 31)
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """`decimals` None: as many as the number has. `width`: leading zeros up to so many digits."""
+    """`decimals` None: as many as the number has. `width`: leading zeros up to so many digits.
+
+    `scale`: what the number is divided by. `condition`: for which numbers it is, None for the others.
+    """
 
     decimals: int | None
     thousands: bool
@@ -69,6 +83,8 @@ class _Form:
     before: str
     after: str
     width: int
+    scale: int = 1
+    condition: tuple[str, float] | None = None
 
 
 def shown(value: Value, number_format: str = GENERAL) -> str:
@@ -80,7 +96,8 @@ def shown(value: Value, number_format: str = GENERAL) -> str:
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, int | float):
-        return _number(value, _form(number_format))
+        forms = _forms(number_format)
+        return _number(value, forms[0] if len(forms) == 1 else _form(value, forms))
     if isinstance(value, datetime.datetime):
         return _moment(value, number_format)
     if isinstance(value, datetime.timedelta):
@@ -91,6 +108,8 @@ def shown(value: Value, number_format: str = GENERAL) -> str:
 def _number(value: float, form: _Form) -> str:
     if form.percent:
         value *= 100
+    if form.scale > 1:
+        value *= _HALVES_UP / form.scale
     if form.decimals is None:
         text = str(value) if isinstance(value, int) else f"{value:.{_EXACT_DIGITS}g}"
     else:
@@ -101,22 +120,44 @@ def _number(value: float, form: _Form) -> str:
     return f"{sign}{form.before}{text}{'%' if form.percent else ''}{form.after}"
 
 
+def _form(value: float, forms: Sequence[_Form]) -> _Form:
+    """The first, unless they say for which numbers they are."""
+    for form in forms[:-1]:
+        if form.condition is None or _COMPARED[form.condition[0]](value, form.condition[1]):
+            return form
+    return forms[-1]
+
+
 @lru_cache(maxsize=512)
-def _form(number_format: str) -> _Form:
-    positive = _TEXTS.sub(lambda text: text.group().replace(";", ""), number_format).split(";")[0]
-    bare = _PADDING.sub("", _BRACKETS.sub("", _CURRENCY.sub("", _TEXTS.sub("", positive))))
+def _forms(number_format: str) -> list[_Form]:
+    parts = _TEXTS.sub(lambda text: text.group().replace(";", ""), number_format).split(";")
+    return [_section_form(part) for part in (parts if _CONDITION.search(number_format) else parts[:1])]
+
+
+def _section_form(section: str) -> _Form:
+    """A comma behind the digits divides by 1,000. A literal point between them divides by no more, it only
+    stands there: 0!.0,"万" shows 46,000,000 as 4600.0万."""
+    condition = _CONDITION.search(section)
+    applies = (condition[1], float(condition[2])) if condition else None
+    pointed, placed = _PLACED_POINT.subn(".", section)
+    section = pointed if placed == 1 else section
+    bare = _PADDING.sub("", _BRACKETS.sub("", _CURRENCY.sub("", _TEXTS.sub("", section))))
     digits = _DIGITS.search(bare)
     if digits is None or "E+" in bare or "/" in bare or GENERAL in bare:
-        return _Form(None, thousands=False, percent=False, before="", after="", width=0)
-    before, after = _units(positive)
-    whole = digits.group().split(".")[0]
+        return _Form(None, thousands=False, percent=False, before="", after="", width=0, condition=applies)
+    before, after = _units(section)
+    whole = digits.group().split(".")[0].rstrip(",")
+    decimals = len(digits.group(1) or "")
+    commas = min(digits.group().count(",") - whole.count(","), _MAX_SCALING_COMMAS)
     return _Form(
-        decimals=len(digits.group(1) or ""),
-        thousands="," in whole.rstrip(","),
+        decimals=decimals,
+        thousands="," in whole,
         percent="%" in bare,
         before=before,
         after=after,
         width=len(whole) if whole and not whole.strip("0") and digits.group(1) is None else 0,
+        scale=1000**commas * (10**decimals if placed == 1 else 1),
+        condition=applies,
     )
 
 
@@ -124,7 +165,7 @@ def _units(section: str) -> tuple[str, str]:
     """Currencies and texts before and after the digits: ¥, 元, USD."""
     unpadded = _CURRENCY.sub(lambda match: f'"{match.group(1)}"', section)
     unpadded = _PADDING.sub("", _BRACKETS.sub("", unpadded))
-    pieces = re.findall(r'"([^"]*)"|\\(.)|([¥￥$€£])|([#0?])', unpadded)
+    pieces = re.findall(r'"([^"]*)"|[\\!](.)|([¥￥$€£])|([#0?])', unpadded)
     before, after, in_number = "", "", False
     for quoted, escaped, sign, digit in pieces:
         in_number = in_number or bool(digit)
@@ -157,6 +198,9 @@ _VISIBLE = "visible"
 _NOT_WORDS = ("xl/styles", "xl/media/", "docProps/")
 _MAX_MERGED = 20_000
 _MAX_COLUMNS = 16_384
+_COMMENTS = "/relationships/comments"
+_COMMENT, _COMMENT_TEXT = f"{{{SHEET_MAIN_NS}}}comment", f"{{{SHEET_MAIN_NS}}}t"
+_ABOVE_THREAD = re.compile(r"\[Threaded comment\].*?Comment: ")
 _FORMULA = re.compile(rb"<(?:\w{1,20}:)?f[\s/>]")
 _NOT_COMPUTED = (
     "The file has no text that can be read: open it in its program and save it, "
@@ -190,6 +234,10 @@ class _Workbook:
             index for index, style in enumerate(self._book._cell_styles) if style.numFmtId in EAST_ASIAN_DATES
         }
         self._dates = {*self._book._date_formats, *east_asian}
+        fonts = self._book._fonts
+        bold_fonts = {index for index, font in enumerate(fonts) if font.b}
+        styles = enumerate(self._book._cell_styles)
+        self._bold = {index for index, style in styles if style.fontId in bold_fonts}
         self._cells = 0
 
     def read(self, outline: Outline) -> None:
@@ -198,7 +246,8 @@ class _Workbook:
                 continue
             outline.leave(1)
             with worksheet._get_source() as source:
-                sheet = self._sheet(source, worksheet._shared_strings)
+                comments = self._comments(worksheet._worksheet_path)
+                sheet = self._sheet(source, worksheet._shared_strings, comments)
             if sheet.rows:
                 outline.heading(1, " ".join(worksheet.title.split()))
                 read_sheet(sheet, outline, level=2)
@@ -212,7 +261,26 @@ class _Workbook:
                         return True
         return False
 
-    def _sheet(self, source: BinaryIO, shared_strings: list[str]) -> Sheet:
+    def _comments(self, path: str) -> dict[tuple[int, int], str]:
+        """By row and column, from 1. What stands above a thread for programs that know no threads is cut."""
+        archive = self._book._archive
+        folder, _, name = path.rpartition("/")
+        names, relations = archive.namelist(), f"{folder}/_rels/{name}.rels"
+        if relations not in names:
+            return {}
+        parts = [relation.target for relation in get_dependents(archive, relations)
+                 if str(relation.Type).endswith(_COMMENTS) and relation.target in names]  # fmt: skip
+        comments: dict[tuple[int, int], str] = {}
+        for comment in (node for part in parts for node in fromstring(archive.read(part)).iter(_COMMENT)):
+            text = " ".join("".join(piece.text or "" for piece in comment.iter(_COMMENT_TEXT)).split())
+            column, row, *_ = range_boundaries(comment.get("ref", "A1"))
+            if text and row and column:
+                comments[int(row), int(column)] = _ABOVE_THREAD.sub("", text)
+        return comments
+
+    def _sheet(
+        self, source: BinaryIO, shared_strings: list[str], comments: dict[tuple[int, int], str]
+    ) -> Sheet:
         sheet = Sheet()
         merged: list[Merged] = []
         parser: Any = WorkSheetParser(
@@ -222,23 +290,33 @@ class _Workbook:
         for _, element in iterparse(source):
             if element.tag == ROW_TAG:
                 number, cells = parser.parse_row(element)
-                self._cells += sheet.add(number, self._row(cells))
+                self._cells += sheet.add(number, self._row(cells, comments))
                 check_size(self._cells)
+                if self._is_bold(cells):
+                    sheet.bold.add(number)
                 element.clear()
             elif element.tag == MERGE_TAG:
                 merged += _merged(element)
         sheet.merged = merged
         return sheet
 
-    def _row(self, cells: list[dict[str, Any]]) -> list[str]:
+    def _row(self, cells: list[dict[str, Any]], comments: dict[tuple[int, int], str]) -> list[str]:
         row: list[str] = []
         for cell in cells:
             text = shown(cell["value"], self._format_of(cell["style_id"]))
+            if comments and (comment := comments.get((cell["row"], cell["column"]))):
+                text = f"{text} [{comment}]".lstrip()
             column = cell["column"] - 1
             if text and len(row) <= column < _MAX_COLUMNS:
                 row += [""] * (column - len(row))
                 row.append(text)
         return row
+
+    def _is_bold(self, cells: list[dict[str, Any]]) -> bool:
+        """Of most rows the ends answer; either may be an empty cell."""
+        if not cells or not {cells[0]["style_id"], cells[-1]["style_id"]} & self._bold:
+            return False
+        return all(cell["style_id"] in self._bold for cell in cells if cell["value"] is not None)
 
     def _format_of(self, style: int) -> str:
         return self._formats[style] if style < len(self._formats) else GENERAL

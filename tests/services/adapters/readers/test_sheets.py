@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 
 import openpyxl
 import pytest
+from openpyxl.comments import Comment
+from openpyxl.styles import Font
 
 from core.errors import UnreadableDocumentError
 from core.prompt.budget import estimate_tokens
@@ -26,15 +29,28 @@ def read(text: str, name: str = "a.csv") -> list[tuple[tuple[str, ...], str]]:
     return [(section.heading, section.text) for section in parse_document(name, text.encode()).sections]
 
 
-def workbook(rows: list[list[object]], *number_formats: str) -> bytes:
+def workbook(
+    rows: Sequence[Sequence[object]],
+    *number_formats: str,
+    merged: Sequence[str] = (),
+    bold: Sequence[int] = (),
+    comments: Sequence[tuple[str, str]] = (),
+) -> bytes:
     book = openpyxl.Workbook()
     sheet = book.active
     assert sheet is not None
     for row in rows:
-        sheet.append(row)
+        sheet.append([*row])
     for cells in sheet.iter_rows(min_row=2):
         for cell, number_format in zip(cells, number_formats, strict=False):
             cell.number_format = number_format
+    for cells in map(sheet.__getitem__, bold):
+        for cell in cells:
+            cell.font = Font(bold=True)
+    for reference, comment in comments:
+        sheet[reference].comment = Comment(comment, "Jana")
+    for cell_range in merged:
+        sheet.merge_cells(cell_range)
     out = BytesIO()
     book.save(out)
     return out.getvalue()
@@ -54,6 +70,17 @@ def workbook(rows: list[list[object]], *number_formats: str) -> bytes:
         (13912345678.0, "General", "13912345678"),
         (410223199001011234, "General", "410223199001011234"),
         (7.5, "0.00E+00", "7.5"),
+        (46_000_000, '0!.0,"万"', "4600.0万"),
+        (46_123_456, '0\\.0000"万"', "4612.3456万"),
+        (14_990_400, '#,##0.0,"千元"', "14,990.4千元"),
+        (4_600_000, '0.0,,"M€"', "4.6M€"),
+        (-12_500, '#,##0,"K"', "-13K"),
+        (12_500, "#,##0", "12,500"),
+        (1_234_000, "#,##0,.00", "1,234.00"),
+        (4_600_000, '[>=1000000]0.0,,"M";[>=1000]0.0,"K";0', "4.6M"),
+        (4_600, '[>=1000000]0.0,,"M";[>=1000]0.0,"K";0', "4.6K"),
+        (460, '[>=1000000]0.0,,"M";[>=1000]0.0,"K";0', "460"),
+        (460, "0!!", "460!"),
         (True, "General", "TRUE"),
         ("#N/A", "General", "#N/A"),
         (" text_x000D_", "@", "text"),
@@ -99,6 +126,41 @@ def test_years_are_a_header() -> None:
     assert read("Item,2023,2024\nRent,5,6\n")[0][1].startswith("| Item | 2023 | 2024 |")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "姓名,1,2,3,4,5,出勤\n丁一鸣,√,√,病,√,√,4\n卫兰,√,事,√,√,√,4\n",
+        "Name,28,29,30,31,1,2\nOlga,8,8,7,8,8,8\n",
+        "Plan,1,2,3\nBasic,120,220,200\n",
+        "Part,1,10,100,1000\nHinge,4.5,4.1,3.6,2.9\nBolt,1.2,1,0.8,0.55\n",
+        'Part,1,100,"1,000"\nHinge,450,410,360\nBolt,120,100,100\n',
+        "Weight,5,10,20\n1,8,12,15\n2,9,14,18\n",
+        ",1,2,3\nRow,x,y,z\n",
+    ],
+)
+def test_numbers_that_name_columns_are_a_header(text: str) -> None:
+    """Days of a month, terms and quantities. Discriminates: no header has a number other than a year."""
+    titles = next(csv.reader([text.split("\n")[0]]))
+    assert read(text)[0][1].startswith(f"| {' | '.join(titles)} |\n| ---")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "甲,1,2,3\n乙,4,5,6\n",
+        "甲,1,2,3\n乙,2,4,6\n",
+        "A,1,2,3,4,5\nB,6,7,8,9,10\n",
+        "North,100,120,150\nSouth,90,125,140\nWest,80,70,60\n",
+        "North,100,90,150\nSouth,90.5,12.5,14.5\n",
+        "Basic,10.5,20.5,30.5\nPro,n/a,n/a,n/a\n",
+        "Bolt M4,1,50\nNut M4,2,0.8\n",
+        "17,1,2,3\n18,x,y,z\n",
+    ],
+)
+def test_numbers_of_a_table_without_a_header_stay_a_row(text: str) -> None:
+    assert read(text)[0][1].startswith("| A | B | C |")
+
+
 def test_a_title_above_a_table_is_its_heading_and_other_lines_are_notes() -> None:
     assert read("Price list\nvalid from May\nitem,price\nnut,1\n") == [
         (("Price list",), "valid from May\n\n| item | price |\n| --- | --- |\n| nut | 1 |")
@@ -116,6 +178,22 @@ def test_the_separator_is_found(separator: str) -> None:
         separator.join(f'"{cell}"' if separator in cell else cell for cell in row) for row in rows
     )
     assert "| 甲 | one, two; three |" in read(quoted)[0][1]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Artikel;Preis (netto, EUR)\nMutter M4;0,80\nSchraube M4;1,50\n", "| Mutter M4 | 0,80 |"),
+        ("Preise, Stand 2025\nArtikel;Preis\nMutter;0,80\nSchraube;1,50\n", "| Mutter | 0,80 |"),
+        ("Ort, Land\tHöhe\nZug, CH\t425,5\nBrig, CH\t684,1\nVisp\t651,2\n", "| Visp | 651,2 |"),
+        ("order,items\n17,4;8\n18,3;9\n", "| 17 | 4;8 |"),
+        ("id;x,tags\n17;1,red\n18;2,blue\n", "| 17;1 | red |"),
+        ("1,2,3\n4,5,6\n", "| 4 | 5 | 6 |"),
+    ],
+)
+def test_decimal_commas_do_not_separate_where_something_else_does(text: str, line: str) -> None:
+    """Discriminates: a tie that goes to the comma."""
+    assert line in read(text)[0][1]
 
 
 def test_the_separator_that_excel_names_is_believed() -> None:
@@ -196,3 +274,122 @@ def test_a_workbook_of_formulas_without_values_says_what_to_do() -> None:
     assert refused.value.code == "no_text"
     with pytest.raises(UnreadableDocumentError, match=r"has no text that can be read\.$"):
         parse_document("a.xlsx", workbook([[None]]))
+
+
+def tables(content: bytes) -> list[str]:
+    return [section.text for section in parse_document("a.xlsx", content).sections]
+
+
+YEARS: list[object] = ["2024", None, None, "2025"]
+TERMS: list[object] = ["1-year", "2-year", "3-year", "1-year", "2-year", "3-year"]
+PRICES: list[object] = ["Team", 480, 880, 1200, 516, 945, 1290]
+
+
+@pytest.mark.parametrize(
+    ("upper", "lower", "merged"),
+    [
+        (["Plan", *YEARS], [None, *TERMS], ["A1:A2", "B1:D1", "E1:G1"]),
+        (["Plan", *YEARS], [None, *TERMS], ["B1:D1", "E1:G1"]),
+        ([None, *YEARS], ["Plan", *TERMS], ["B1:D1", "E1:G1"]),
+    ],
+)
+def test_a_header_whose_upper_row_is_merged_names_each_column_by_both(
+    upper: list[object], lower: list[object], merged: list[str]
+) -> None:
+    """Discriminates: the upper row as a title above the table, since fewer cells of it have text."""
+    assert tables(workbook([upper, lower, PRICES], merged=merged)) == [
+        "| Plan | 2024 / 1-year | 2024 / 2-year | 2024 / 3-year | 2025 / 1-year | 2025 / 2-year "
+        "| 2025 / 3-year |\n" + "| --- " * 7 + "|\n| Team | 480 | 880 | 1200 | 516 | 945 | 1290 |"
+    ]
+
+
+def test_a_header_of_three_rows_names_each_column_by_all_of_them() -> None:
+    upper, middle = ["区域", "2025年"], [None, "一季度", None, "二季度"]
+    lower, row = [None, "1月", "2月", "4月", "5月"], ["华东", 1, 2, 3, 4]
+    merged = ["A1:A3", "B1:E1", "B2:C2", "D2:E2"]
+    first, *_ = tables(workbook([upper, middle, lower, row], merged=merged))
+    assert first.startswith("| 区域 | 2025年 / 一季度 / 1月 | 2025年 / 一季度 / 2月 | 2025年 / 二季度 / 4月")
+
+
+@pytest.mark.parametrize(
+    ("note", "merged"),
+    [
+        (["Unit: EUR", None, None, "As of: May"], ["A1:C1", "D1:F1"]),
+        (["Customer", "Adria Port"], ["B1:D1"]),
+        (["Price list"], ["A1:F1"]),
+    ],
+)
+def test_merged_notes_above_a_header_are_not_part_of_it(note: list[object], merged: list[str]) -> None:
+    titles: list[object] = ["Item", "Unit", "Qty", "Price", "VAT", "Sum"]
+    read_as = tables(workbook([note, titles, ["nut", "kg", 1, 2, 3, 4]], merged=merged))
+    assert read_as[-1].startswith("| Item | Unit | Qty | Price | VAT | Sum |")
+
+
+CONTACTS = [["Name", "Team", "Room"], ["Olga Frey", "Payroll", "Blue 1"], ["Max Behr", "Payroll", "Blue 2"]]
+GOING_ON = "| Name | Team | Room |\n| --- | --- | --- |\n| Pia Conti | Legal | Red 4 |"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [*CONTACTS, [], ["Pia Conti", "Legal", "Red 4"], ["Rui Costa", "Legal", "Red 5"]],
+        [*CONTACTS, [], ["Pia Conti", "Legal", "Red 4"], [], ["Rui Costa", "Legal", "Red 5"]],
+        [*CONTACTS, [], ["Kim", None, "Red 3"], [], ["Pia Conti", "Legal", "Red 4"]],
+        [CONTACTS[0], ["Olga Frey", "Payroll", "Blue"], [], ["Pia Conti", "Legal", "Red 4"]],
+        [CONTACTS[0], [], ["Pia Conti", "Legal", "Red 4"]],
+        [*CONTACTS, [], [], [], ["Pia Conti", "Legal", "Red 4"]],
+    ],
+)
+def test_rows_behind_an_empty_row_go_on_under_the_header_above(rows: list[list[object]]) -> None:
+    """Discriminates: a row of words alone is a header."""
+    assert GOING_ON in tables(workbook(rows, bold=[1]))[0]
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "bold"),
+    [
+        (["Supplier", "Country", "Contact"], ["Adria", "Slovenia", "Novak"], [1, 5]),
+        (["Supplier", "Country", "Contact"], ["Adria", "Slovenia", "Novak"], [5]),
+        (["Item", "Unit", "Price"], ["nut", "kg", 4], [1]),
+        (["Item", "Unit", "Remark"], ["nut", "kg", "red"], [1]),
+        (["Item", "2023", "2024"], ["Rent", 5, 6], [1]),
+        (["Name", "Team", "Room"], ["Pia Conti", "Legal", "Red 4"], [1]),
+        (["Guest", "Desk 1", "Desk 2"], ["Pia Conti", 4, 5], [1, 5]),
+        (["Guest", "Team", "Room"], ["Pia Conti", "Legal", "Red 4"], [1]),
+    ],
+)
+def test_another_header_behind_an_empty_row_is_one(
+    header: list[object], row: list[object], bold: list[int]
+) -> None:
+    line = f"| {' | '.join(map(str, header))} |\n| ---"
+    assert line in tables(workbook([*CONTACTS, [], header, row], bold=bold))[0]
+
+
+def test_a_row_behind_two_empty_rows_or_of_another_width_begins_a_table() -> None:
+    for rows in ("\n\nItem,Unit\n", "\nItem\nItem,Unit\n", "\nItem,Unit,Remark\n"):
+        last = rows.strip().split("\n")[-1]
+        text = "\n".join(text for _, text in read("Name,Team\nOlga,Payroll\n" + rows + "nut,kg\n"))
+        assert f"| {last.replace(',', ' | ')} |\n| ---" in text
+
+
+def test_titles_with_digits_are_a_header_where_the_rows_above_have_numbers() -> None:
+    assert "| Cost | Q1 | Q2 |\n| ---" in read("Item,Price,Stock\nnut,1,20\n\nCost,Q1,Q2\nRent,5,6\n")[0][1]
+
+
+def test_a_comment_stands_behind_the_text_of_its_cell() -> None:
+    thread = "[Threaded comment]\n\nYour version of Excel allows you to read it.\n\nComment:\n    Or Friday?"
+    comments = [("B2", "Jana:\non leave until March"), ("A2", thread)]
+    book = workbook([["Asset", "User"], ["NB-118", "Sofia Kern"], ["NB-119", "Tim Roth"]], comments=comments)
+    assert tables(book) == [
+        "| Asset | User |\n| --- | --- |\n"
+        "| NB-118 [Or Friday?] | Sofia Kern [Jana: on leave until March] |\n| NB-119 | Tim Roth |"
+    ]
+
+
+def test_a_workbook_whose_comments_are_missing_is_read() -> None:
+    book = workbook([["Asset", "User"], ["NB-118", "Kern"]], comments=[("B2", "on leave")])
+    name = "xl/worksheets/_rels/sheet1.xml.rels"
+    relations = members_of(book)[name]
+    assert b"comment1.xml" in relations
+    spoilt = with_members(book, {name: relations.replace(b"comment1.xml", b"comment9.xml")})
+    assert "| NB-118 | Kern |" in tables(spoilt)[0]
