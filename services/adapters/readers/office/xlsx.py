@@ -270,8 +270,12 @@ class _Workbook:
             return {}
         parts = [relation.target for relation in get_dependents(archive, relations)
                  if str(relation.Type).endswith(_COMMENTS) and relation.target in names]  # fmt: skip
+        try:
+            nodes = [node for part in parts for node in fromstring(archive.read(part)).iter(_COMMENT)]
+        except (SyntaxError, zipfile.BadZipFile):
+            return {}  # the cells can be read without what is damaged here
         comments: dict[tuple[int, int], str] = {}
-        for comment in (node for part in parts for node in fromstring(archive.read(part)).iter(_COMMENT)):
+        for comment in nodes:
             text = " ".join("".join(piece.text or "" for piece in comment.iter(_COMMENT_TEXT)).split())
             column, row, *_ = range_boundaries(comment.get("ref", "A1"))
             if text and row and column:

@@ -393,3 +393,10 @@ def test_a_workbook_whose_comments_are_missing_is_read() -> None:
     assert b"comment1.xml" in relations
     spoilt = with_members(book, {name: relations.replace(b"comment1.xml", b"comment9.xml")})
     assert "| NB-118 | Kern |" in tables(spoilt)[0]
+
+
+def test_a_workbook_whose_comments_are_damaged_is_read() -> None:
+    """Discriminates: a whole workbook refused for what stands beside its cells."""
+    book = workbook([["Asset", "User"], ["NB-118", "Kern"]], comments=[("B2", "on leave")])
+    (name,) = (each for each in members_of(book) if "comments" in each and each.endswith(".xml"))
+    assert "| NB-118 | Kern |" in tables(with_members(book, {name: b"<comments><comment"}))[0]
