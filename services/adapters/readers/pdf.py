@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -206,8 +207,18 @@ def _unlock(pdf: pypdf.PdfReader) -> None:
         )
 
 
+# Some fonts call a character by the radical that looks the same, and nobody searches for that. Those of
+# Kangxi have it as their compatibility form; these are the others that stand for a whole one:
+_RADICALS = {
+    code: unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6)
+} | str.maketrans(
+    "⺁⺄⺈⺊⺍⺎⺐⺒⺓⺛⺜⺝⺞⺟⺠⺧⺩⺪⺬⺮⺶⺼⺽⻁⻄⻅⻆⻉⻋⻑⻓⻔⻗⻘⻙⻚⻛⻜⻝⻢⻣⻤⻥⻦⻧⻨⻩⻪⻫⻬⻭⻮⻯⻰⻱⻲⻳",
+    "厂乙刀卜小兀尢巳幺旡日月歺母民牛王疋示竹羊肉臼虎西见角贝车長长门雨青韦页风飞食马骨鬼鱼鸟卤麦黄黾斉齐歯齿竜龙龜亀龟",
+)
+
+
 def _lines(text: str) -> list[str]:
-    lines = (line.strip() for line in scrub(text).split("\n"))
+    lines = (line.strip() for line in scrub(text).translate(_RADICALS).split("\n"))
     return [_BULLET.sub("- ", line, count=1) if _BULLET.match(line) else line for line in lines]
 
 

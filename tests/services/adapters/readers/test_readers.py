@@ -171,6 +171,12 @@ def test_pdf_lines_are_joined_into_paragraphs() -> None:
     )
 
 
+def test_a_radical_in_a_pdf_is_the_character_that_people_type() -> None:
+    """Discriminates: radicals left as the font calls them, of Kangxi or of the supplement; full NFKC."""
+    text = "\u2f00\u2f08\u5ba2\u2ecb\u7b2c\u2eda\u2f47\u2ea0\u2ed3\uff1a\u2460"
+    assert sections("a.pdf", pdf([[text]]))[0].text == "一人客车第页日民长\uff1a\u2460"
+
+
 def test_a_pdf_that_needs_a_password_is_refused_as_encrypted() -> None:
     assert code_of("a.pdf", encrypted_pdf("secret")) == "encrypted"
 
