@@ -58,7 +58,7 @@ def test_a_heading_with_nothing_under_it_is_kept_as_text() -> None:
 
 
 def test_front_matter_is_not_text_but_a_rule_at_the_start_is() -> None:
-    assert outline("a.md", "---\nlayout: x\nauthors: [a]\n---\nbody") == [("", "body")]
+    assert outline("a.md", "---\nlayout: x\ntoc: true\n---\nbody") == [("", "body")]
     assert "kept" in outline("a.md", "---\n\nkept\n\n---\nbody")[0][1]
 
 
