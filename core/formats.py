@@ -60,20 +60,24 @@ FORMATS = {
     **dict.fromkeys(_LANGUAGES, DocumentFormat.CODE),
 }
 # What people have and we cannot read: the format that their own program can save it as.
-_SAVE_AS = {
+SAVE_AS = {
     **dict.fromkeys((".doc", ".docm", ".dot", ".dotx", ".wps", ".rtf", ".odt", ".pages"), "DOCX"),
     **dict.fromkeys((".xls", ".xlsb", ".xlt", ".xltx", ".et", ".ods", ".numbers"), "XLSX"),
     **dict.fromkeys((".ppt", ".pptm", ".pps", ".ppsx", ".pot", ".potx", ".dps", ".odp", ".key"), "PPTX"),
+    **dict.fromkeys((".mhtml", ".mht", ".webarchive"), "HTML"),
     **dict.fromkeys((".mobi", ".azw", ".azw3"), "EPUB"),
     **dict.fromkeys((".msg",), "EML"),
     **dict.fromkeys((".caj", ".ofd", ".djvu", ".ps"), "PDF"),
 }
+PICTURES = (
+    ".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jfif",
+)  # fmt: skip
 
 
 def format_of(file_name: str) -> DocumentFormat | None:
     """The format that the name promises; None when it has no ending and promises nothing.
 
-    Raises UnsupportedMediaError saying what to save the file as, or naming the supported endings.
+    Raises UnsupportedMediaError saying what to do with the file, or naming the supported kinds.
     """
     ending = PurePath(file_name).suffix.lower()
     if not ending:
@@ -83,15 +87,20 @@ def format_of(file_name: str) -> DocumentFormat | None:
             f"A file ending in '{ending}' cannot be read: save it as {better} in the program it comes from, "
             f"and add that."
         )
+    if ending in PICTURES:
+        raise UnsupportedMediaError(
+            f"A picture ('{ending}') cannot be read: let a program recognise its text (OCR), save that as a "
+            f"PDF with text, and add it."
+        )
     if ending not in FORMATS:
-        supported = ", ".join(FORMATS)
+        supported = ", ".join(DocumentFormat)
         raise UnsupportedMediaError(f"A file ending in '{ending}' cannot be read; supported: {supported}.")
     return FORMATS[ending]
 
 
 def save_as(file_name: str) -> str | None:
     """The format that its own program can save it as; None for what is read, and for what never can be."""
-    return _SAVE_AS.get(PurePath(file_name).suffix.lower())
+    return SAVE_AS.get(PurePath(file_name).suffix.lower())
 
 
 def is_supported(file_name: str) -> bool:

@@ -1,10 +1,22 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from llama_index.core.readers.base import BaseReader
 
 from core.errors import UnsupportedMediaError
-from core.formats import FORMATS, DocumentFormat, format_of, is_supported, language_of
+from core.formats import (
+    FORMATS,
+    PICTURES,
+    SAVE_AS,
+    DocumentFormat,
+    format_of,
+    is_supported,
+    language_of,
+    save_as,
+)
 from services.adapters.readers.documents import READERS
 
 
@@ -23,12 +35,32 @@ def test_every_reader_exists_and_is_a_llama_index_reader(document_format: Docume
 @pytest.mark.parametrize(
     ("file_name", "better"),
     [("通知.DOC", "DOCX"), ("a.wps", "DOCX"), ("b.rtf", "DOCX"), ("c.xls", "XLSX"), ("d.et", "XLSX"),
-     ("e.ppt", "PPTX"), ("f.odp", "PPTX"), ("g.mobi", "EPUB"), ("h.msg", "EML")],
+     ("e.ppt", "PPTX"), ("f.odp", "PPTX"), ("g.mobi", "EPUB"), ("h.msg", "EML"),
+     ("i.mhtml", "HTML"), ("j.MHT", "HTML")],
 )  # fmt: skip
 def test_an_old_or_foreign_format_is_refused_with_what_to_save_it_as(file_name: str, better: str) -> None:
     with pytest.raises(UnsupportedMediaError, match=f"save it as {better}"):
         format_of(file_name)
     assert not is_supported(file_name)
+
+
+@pytest.mark.parametrize("file_name", ["scan.png", "IMG_01.JPG", "page.tiff", "photo.heic"])
+def test_a_picture_is_refused_with_what_makes_text_of_it(file_name: str) -> None:
+    with pytest.raises(UnsupportedMediaError, match=r"picture.*\(OCR\).*PDF with text"):
+        format_of(file_name)
+    assert save_as(file_name) is None  # in a followed folder it is a kind that is left out, not a failure
+
+
+def test_the_page_gives_the_same_advice() -> None:
+    """Discriminates: an ending that only the server, or only the page, knows a way for."""
+    script = Path("routes/web/js/uploads/queue.js").read_text("utf-8")
+    table = re.search(r"const SAVE_AS = .*?entries\(\{(.*?)\}\)", script, re.DOTALL)
+    pictures = re.search(r'const PICTURES = new Set\("(.*?)"', script)
+    assert table is not None
+    assert pictures is not None
+    page = {f".{e}": better for better, es in re.findall(r'(\w+): "(.*?)"', table[1]) for e in es.split()}
+    assert page == SAVE_AS
+    assert tuple(pictures[1].split()) == PICTURES
 
 
 def test_source_files_know_their_language() -> None:

@@ -50,8 +50,7 @@ def parse_document(file_name: str, content: bytes) -> ParsedDocument:
     if not content:
         raise EmptyFileError("The file is empty.")
     document_format = format_of(file_name) or sniff(content)
-    check_content(document_format, content)
-    documents = _read(file_name, document_format, content)
+    documents = read_sections(file_name, document_format, content)
     sections = _sections(documents)
     if not sections:
         raise UnreadableDocumentError(_WITHOUT_TEXT[document_format is DocumentFormat.PDF], code="no_text")
@@ -84,7 +83,12 @@ def _reader(file_name: str, document_format: DocumentFormat) -> BaseReader:
     return made
 
 
-def _read(file_name: str, document_format: DocumentFormat, content: bytes) -> list[Document]:
+def read_sections(file_name: str, document_format: DocumentFormat, content: bytes) -> list[Document]:
+    """What `parse_document` makes sections of, by that format's reader; likewise for a file inside another.
+
+    Raises UnsupportedMediaError or UnreadableDocumentError.
+    """
+    check_content(document_format, content)
     reader = _reader(file_name, document_format)
     try:
         return reader.load_data(content)

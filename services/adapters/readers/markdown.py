@@ -31,6 +31,20 @@ _DATES = (
 _TITLES = ("title", "标题")
 _SUMMARIES = ("description", "summary", "描述", "摘要")
 _TAGS = ("tags", "keywords", "categories", "标签", "关键词")
+# What only the program that makes a site of the file reads.
+_OF_SITES = (
+    "layout", "template", "theme", "permalink", "slug", "url", "aliases", "redirect_from", "redirect_to",
+    "weight", "order", "position", "nav_order", "nav_exclude", "has_children", "parent", "grand_parent",
+    "menu", "sidebar", "sidebar_label", "sidebar_position", "draft", "hidden", "hide", "hide_title",
+    "hide_table_of_contents", "sitemap", "robots", "search", "in_search_index", "toc", "toc_depth",
+    "comments", "math", "mathjax", "katex", "mermaid", "markup", "render", "outputs", "cascade", "sort_by",
+    "paginate", "paginate_by", "pagination", "pagination_label", "pagination_next", "pagination_prev",
+    "image", "images", "cover", "banner", "thumbnail", "icon", "cssclass", "cssclasses", "css", "js", "head",
+    "lang", "uid", "uuid", "collapsed", "custom_edit_url",
+)  # fmt: skip
+_ELSEWHERE = frozenset((*_TITLES, *_SUMMARIES, *_TAGS, *_DATES, *_OF_SITES))
+_NO_SCALAR = ("{", "&", "*", "!", "|", ">")
+_COMMENT = re.compile(r"[ \t]#[^\"'\n]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,8 @@ class FrontMatter:
     summary: str = ""
     tags: tuple[str, ...] = ()
     dates: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    """`owner: Viktor Sand`, in the file's order."""
 
 
 def front_matter(text: str) -> FrontMatter:
@@ -57,6 +73,13 @@ def front_matter(text: str) -> FrontMatter:
         _first(fields, _SUMMARIES),
         tuple(dict.fromkeys(tag for name in _TAGS for tag in fields.get(name, ()))),
         tuple(fields[name][0] for name in _DATES if fields.get(name)),
+        tuple(
+            f"{name}: {', '.join(words)}"
+            for name, words in fields.items()
+            if words not in ((), ("null",), ("~",))
+            and name not in _ELSEWHERE
+            and words[0][0] not in _NO_SCALAR
+        ),
     )
 
 
@@ -68,7 +91,7 @@ def _yaml_fields(matter: str) -> dict[str, tuple[str, ...]]:
     """The top-level fields that are words or lists of words, even where a careless colon makes it no YAML."""
     fields: dict[str, tuple[str, ...]] = {}
     for name, value, items in _FIELD.findall(matter):
-        name, value = name.lower().replace("-", "_"), value.strip()
+        name, value = name.lower().replace("-", "_"), _COMMENT.sub("", value).strip()
         if value in ("", "|", ">", "|-", ">-"):
             words = [item.strip().removeprefix("-") for item in items.split("\n")]
         elif name in _TAGS or value.startswith("["):
@@ -87,9 +110,12 @@ def _toml_fields(matter: str) -> dict[str, tuple[str, ...]]:
     taxonomies = table.get("taxonomies")  # where Zola has them
     values = {**(taxonomies if isinstance(taxonomies, dict) else {}), **table}
     return {
-        name.lower().replace("-", "_"): tuple(map(str, value)) if isinstance(value, list) else (str(value),)
+        name.lower().replace("-", "_"): tuple(
+            str(word).lower() if isinstance(word, bool) else str(word)
+            for word in (value if isinstance(value, list) else [value])
+            if word != "" and not isinstance(word, (dict, list))
+        )
         for name, value in values.items()
-        if not isinstance(value, dict)
     }
 
 
@@ -158,7 +184,8 @@ def _outline(lines: list[str], headings: Sequence[_Heading], matter: FrontMatter
         lines[headings[0].start : headings[0].end] = [""] * (headings[0].end - headings[0].start)
     outline.heading(1, matter.title)
     outline.block(matter.summary)
-    outline.block("tags: " + ", ".join(matter.tags) if matter.tags else "")
+    tags = ["tags: " + ", ".join(matter.tags)] if matter.tags else []
+    outline.block("\n".join([*matter.others, *tags]))
     body_start = 0
     for heading in headings[begins_with_it:]:
         outline.block("\n".join(lines[body_start : heading.start]))

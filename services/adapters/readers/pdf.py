@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -176,6 +177,10 @@ _PARAGRAPH_END = re.compile(r"[。！？；：.!?;:”」』）)]\s*$")
 _CJK = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
 _BULLET = re.compile("[\uf000-\uf0ff•●○■□▪▫◦‣⁃]\\s*")  # the first are those of symbol fonts
 _FULL_LINE_SHARE = 0.7
+_LABELLED = re.compile(r"[^\W\d][^:：。，,]{0,20}(?<!\d)[:：]\s?\S")
+_FIGURE = re.compile(r"[-+]?[¥￥$€£]?\d[\d,.]*[^\W\d]{0,2}%?|[¥￥$€£]")
+_AMOUNT = re.compile(r"\d\.\d\d$")
+_LEAST_CELLS = 4
 
 
 class PdfReader(BaseReader):
@@ -206,8 +211,18 @@ def _unlock(pdf: pypdf.PdfReader) -> None:
         )
 
 
+# Some fonts call a character by the radical that looks the same, and nobody searches for that. Those of
+# Kangxi have it as their compatibility form; these are the others that stand for a whole one:
+_RADICALS = {
+    code: unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6)
+} | str.maketrans(
+    "⺁⺄⺈⺊⺍⺎⺐⺒⺓⺛⺜⺝⺞⺟⺠⺧⺩⺪⺬⺮⺶⺼⺽⻁⻄⻅⻆⻉⻋⻑⻓⻔⻗⻘⻙⻚⻛⻜⻝⻢⻣⻤⻥⻦⻧⻨⻩⻪⻫⻬⻭⻮⻯⻰⻱⻲⻳",
+    "厂乙刀卜小兀尢巳幺旡日月歺母民牛王疋示竹羊肉臼虎西见角贝车長长门雨青韦页风飞食马骨鬼鱼鸟卤麦黄黾斉齐歯齿竜龙龜亀龟",
+)
+
+
 def _lines(text: str) -> list[str]:
-    lines = (line.strip() for line in scrub(text).split("\n"))
+    lines = (line.strip() for line in scrub(text).translate(_RADICALS).split("\n"))
     return [_BULLET.sub("- ", line, count=1) if _BULLET.match(line) else line for line in lines]
 
 
@@ -225,7 +240,7 @@ def _sections(pages: Iterable[list[str]], marks: Sequence[Bookmark]) -> list[Doc
 def _page(lines: Sequence[str], marks: Sequence[Bookmark], outline: Outline) -> None:
     """Bookmarks whose line is not found: the first, with those inside it, heads the page from where the one
     before it ended; the others only what comes after the page."""
-    full = _FULL_LINE_SHARE * max(map(len, lines), default=0)
+    full = _FULL_LINE_SHARE * max(map(_width, lines), default=0)
     done, deepest = 0, 0
     later: list[Bookmark] = []
     for mark, extent in zip(marks, place(lines, [mark.title for mark in marks]), strict=True):
@@ -243,12 +258,29 @@ def _page(lines: Sequence[str], marks: Sequence[Bookmark], outline: Outline) -> 
 
 
 def _paragraphs(lines: Sequence[str], full: float) -> str:
-    """A line as long as the page's lines, that ends no sentence, goes on in the next one."""
+    """A line as wide as the page's lines, that ends no sentence, goes on in the next one."""
     joined = ""
     for line, following in zip_longest(lines, lines[1:], fillvalue=""):
-        goes_on = len(line) >= full and following and not _PARAGRAPH_END.search(line)
+        goes_on = _width(line) >= full and following and not _PARAGRAPH_END.search(line)
+        goes_on = goes_on and not _is_row(line, following)
         joined += _continued(line, following) if goes_on else f"{line}\n"
     return joined
+
+
+def _width(line: str) -> int:
+    """In halves of an ideograph, which is about what a letter of another script takes."""
+    return len(line) + len(_CJK.findall(line))
+
+
+def _is_row(line: str, following: str) -> bool:
+    """Of a table (half of the cells are figures, in this line or the next), or of a form: both lines begin
+    with a label and a colon, as hardly two lines of one paragraph do, or the first ends with an amount."""
+    if _LABELLED.match(following) and (_LABELLED.match(line) or _AMOUNT.search(line)):
+        return True
+    return any(
+        len(cells) >= _LEAST_CELLS and 2 * sum(map(bool, map(_FIGURE.fullmatch, cells))) >= len(cells)
+        for cells in (line.split(), [] if _PARAGRAPH_END.search(following) else following.split())
+    )
 
 
 def _continued(line: str, following: str) -> str:

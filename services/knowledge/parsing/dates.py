@@ -50,6 +50,7 @@ _WEEKDAY = re.compile(
 _BARE = re.compile(r"([12]\d{3})(?:(\d\d)(\d\d)(?!\d)|(?![\d.,:%\-/]|\s{0,2}[^\s\W\d_]))")
 
 _IS_SENTENCE = re.compile(r"[。；！，]|[.!?？;,]\s*$")
+_IS_FIELD = re.compile(r"```|[^\W\dA-Z][\w-]{0,40}: ")  # `valid_until: 2027-01-31`, or code
 _IS_ABOUT = (
     r"report|review|edition|handbook|catalogu?e?|calendar|survey|results|budget|proceedings|summary"
     r"|minutes|newsletter|prospectus|bulletin|yearbook|almanac|census|statistics|annual|plan|schedule|agenda"
@@ -149,7 +150,7 @@ def _head_lines(head: str) -> Iterable[str]:
 def _titles_dates(clues: DateClues, today: datetime.date) -> Iterable[str]:
     """Of the headings, of a first line that is as short as a title, and of the file's name."""
     first = next(iter(_head_lines(clues.head)), "")
-    is_title = len(first) <= TITLE_CHARS and not _IS_SENTENCE.search(first) and not first.startswith("```")
+    is_title = len(first) <= TITLE_CHARS and not (_IS_SENTENCE.search(first) or _IS_FIELD.match(first))
     lines = [first] if is_title and not clues.file_name.lower().endswith(_RECORDS) else []
     stem = clues.file_name.rpartition(".")[0] or clues.file_name
     stem = re.sub(r"_+|(?<=[A-Za-z])-(?=[12]\d{3})", " ", stem).strip()

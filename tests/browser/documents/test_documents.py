@@ -122,6 +122,7 @@ async def test_what_cannot_be_read_is_told_in_words_and_not_sent_where_that_is_k
     }
     assert "另存为 DOCX" in state["旧合同.doc"]
     assert ".png 文件读不了" in state["照片.png"]
+    assert "文字识别" in state["照片.png"]
     assert state["空.md"] == "文件是空的。"
     assert "损坏" in state["坏的.pdf"]
     await page.click(f"{upload_row('坏的.pdf')} summary")

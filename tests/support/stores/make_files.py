@@ -11,16 +11,17 @@ import pypdf
 
 
 def pdf(pages: Sequence[Sequence[str]]) -> bytes:
-    """A PDF whose pages have these lines of Latin text; no lines make a page without text (a scan)."""
+    """A PDF whose pages have these lines of text; no lines make a page without text (a scan)."""
     objects = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
     kids = []
     for lines in pages:
-        shown = " ".join(f"({_escaped(line)}) Tj T*" for line in lines)
-        stream = f"BT /F1 12 Tf 14 TL 72 720 Td {shown} ET" if lines else ""
+        is_latin = all(map(str.isascii, lines))
+        shown = " ".join(f"{_escaped(line) if is_latin else _wide(line)} Tj T*" for line in lines)
+        stream = f"BT /{'F1' if is_latin else 'F2'} 12 Tf 14 TL 72 720 Td {shown} ET" if lines else ""
         kids.append(len(objects) + 1)
         objects.append(
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects) + 2} 0 R"
-            " /Resources << /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >>"
+            f" /Resources << /Font << {_LATIN_FONT} {_WIDE_FONT} >> >> >>"
         )
         objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
     references = " ".join(f"{kid} 0 R" for kid in kids)
@@ -29,7 +30,18 @@ def pdf(pages: Sequence[Sequence[str]]) -> bytes:
 
 
 def _escaped(line: str) -> str:
-    return line.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
+    return "(" + line.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)") + ")"
+
+
+_LATIN_FONT = "/F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
+_WIDE_FONT = (
+    "/F2 << /Type /Font /Subtype /Type0 /BaseFont /SimSun /Encoding /UniGB-UTF16-H /DescendantFonts"
+    " [<< /Type /Font /Subtype /CIDFontType0 /BaseFont /SimSun >>] >>"
+)
+
+
+def _wide(line: str) -> str:
+    return f"<{line.encode('utf-16-be').hex()}>"
 
 
 def _assembled(objects: Sequence[str]) -> bytes:

@@ -217,10 +217,12 @@ const SAVE_AS = new Map(Object.entries({
   DOCX: "doc docm dot dotx wps rtf odt pages",
   XLSX: "xls xlsb xlt xltx et ods numbers",
   PPTX: "ppt pptm pps ppsx pot potx dps odp key",
+  HTML: "mhtml mht webarchive",
   EPUB: "mobi azw azw3",
   EML: "msg",
   PDF: "caj ofd djvu ps",
 }).flatMap(([better, endings]) => endings.split(" ").map((ending) => [`.${ending}`, better])));
+const PICTURES = new Set(".png .jpg .jpeg .gif .bmp .webp .tif .tiff .heic .heif .avif .jfif".split(" "));
 
 /**
  * Why a file is not sent, as [key, vars]; null when it may go. `limits`: `maxBytes`, and `formats`, the
@@ -233,6 +235,7 @@ function refusalOf({ name, size }, { maxBytes, formats }) {
   }
   if (size === 0) return ["docWhyEmpty"];
   if (!formats || ending.length < 2 || formats.includes(ending)) return null;
+  if (PICTURES.has(ending)) return ["docFilePicture", { ending }];
   const better = SAVE_AS.get(ending);
   return better ? ["docFileSaveAs", { ending, better }] : ["docFileKind", { ending }];
 }

@@ -8,14 +8,15 @@ from email.errors import HeaderParseError
 from email.header import decode_header
 from email.message import Message
 from email.utils import parsedate_to_datetime
-from pathlib import PurePath
 
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
-from core.errors import UnreadableDocumentError
+from core.errors import UnreadableDocumentError, UnsupportedMediaError
+from core.formats import DocumentFormat, format_of, is_supported
+from core.text import scrub
 from services.adapters.readers.decoding import decode
-from services.adapters.readers.markdown import MarkdownReader
+from services.adapters.readers.documents import read_sections
 from services.adapters.readers.outline import Outline, with_dates
 from services.adapters.readers.web.html import read_html
 
@@ -91,8 +92,15 @@ def iso_date(message: Message) -> str:
 
 
 _HEADERS = ("From", "To", "Cc", "Date")
-_READ_ENDINGS = (".txt", ".md", ".csv", ".log")
-_MAX_READ_BYTES = 200_000
+# Attached files of these kinds are mostly fonts, pictures and files themselves; a long text is a log.
+_MAY_BE_LARGE = (
+    DocumentFormat.PDF, DocumentFormat.DOCX, DocumentFormat.PPTX, DocumentFormat.XLSX, DocumentFormat.EPUB,
+    DocumentFormat.EMAIL,
+)  # fmt: skip
+_MAX_TEXT_BYTES = 200_000
+_MAX_FILES = 20
+_MAX_FILE_BYTES = 10_000_000  # of all that one mail has
+_NOT_READ = " (not read)"
 _MAX_PARTS = 1_000
 _MAX_DEPTH = 50
 _MAX_MESSAGES = 20
@@ -103,27 +111,35 @@ _NOTICE_SHARE = 0.2
 
 class EmailReader(BaseReader):
     def load_data(self, content: bytes) -> list[Document]:
-        if sum(1 for _ in _BOUNDARY.finditer(content)) > _MAX_PARTS:
-            raise _too_complex()
-        try:
-            # Not policy.default: its parser of structured headers stumbles over what hostile mail has there.
-            message = message_from_bytes(content, policy=policy.compat32)
-        except RecursionError:
-            raise _too_complex() from None
-        if not (message.keys() or message.is_multipart()):
-            raise UnreadableDocumentError("The file is not a valid e-mail: it has no headers.")
-        reading = _Reading()
-        reading.message(message, 1)
-        return with_dates(reading.outline.finish(), list(filter(None, [iso_date(message)])))
+        return _documents(content)
+
+
+def _documents(content: bytes, *, attached: bool = False) -> list[Document]:
+    if sum(1 for _ in _BOUNDARY.finditer(content)) > _MAX_PARTS:
+        raise _too_complex()
+    try:
+        # Not policy.default: its parser of structured headers stumbles over what hostile mail has there.
+        message = message_from_bytes(content, policy=policy.compat32)
+    except RecursionError:
+        raise _too_complex() from None
+    if not (message.keys() or message.is_multipart()):
+        raise UnreadableDocumentError("The file is not a valid e-mail: it has no headers.")
+    reading = _Reading(attached=attached)
+    reading.message(message, 1)
+    return with_dates(reading.outline.finish(), list(filter(None, [iso_date(message)])))
 
 
 class _Reading:
-    """One mail with those inside it; what is beyond the limits is left out or refused."""
+    """One mail with those inside it; what is beyond the limits is left out or refused. A mail that is itself
+    an attached file (`attached`) reads no further mail that is one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, attached: bool) -> None:
         self.outline = Outline()
+        self._attached = attached
         self._parts = 0
         self._messages = 0
+        self._files = 0
+        self._file_bytes = 0
 
     def message(self, message: Message, level: int) -> None:
         self._messages += 1
@@ -161,25 +177,46 @@ class _Reading:
             self.outline.block(section.text)
 
     def _attachments(self, attached: list[Message], level: int) -> None:
-        names = [name for part in attached if (name := file_name(part))]
+        """All are named, those with a note that are of a kind that is read, but were not."""
+        files = [(file_name(part), part, self._file(part)) for part in attached]
+        names = [f"{name}{_NOT_READ if sections == [] else ''}" for name, _, sections in files if name]
         if names:
             self.outline.block("Attachments: " + ", ".join(names))
-        for part in attached:
+        for name, part, sections in files:
             inner = _parts(part)
             if part.get_content_type() == "message/rfc822" and inner and self._messages < _MAX_MESSAGES:
                 self.message(inner[0], level + 1)
-            elif PurePath(file_name(part)).suffix.lower() in _READ_ENDINGS:
-                self._file(part, level + 1)
+            elif sections:
+                self._sections(name, sections, level + 1)
 
-    def _file(self, part: Message, level: int) -> None:
-        name, text = file_name(part), body_text(part)
-        if not text.strip() or len(text) > _MAX_READ_BYTES:
-            return
+    def _file(self, part: Message) -> list[Document] | None:
+        """Its sections, none when it is too large, damaged or empty; None for a kind that is not read."""
+        name, content = file_name(part), part.get_payload(decode=True)
+        kind = format_of(name) if is_supported(name) else None
+        if kind is None or not isinstance(content, bytes):
+            return None
+        left = _MAX_FILE_BYTES - self._file_bytes if kind in _MAY_BE_LARGE else _MAX_TEXT_BYTES
+        if self._files == _MAX_FILES or len(content) > left:
+            return []
+        self._files += 1
+        self._file_bytes += len(content)
+        if kind not in (*_MAY_BE_LARGE, DocumentFormat.HTML):  # a page says its charset itself
+            content = scrub(body_text(part)).encode()
+        try:
+            return [section for section in self._read_file(name, kind, content) if section.text.strip()]
+        except (UnreadableDocumentError, UnsupportedMediaError):
+            return []
+
+    def _read_file(self, name: str, kind: DocumentFormat, content: bytes) -> list[Document]:
+        if kind is not DocumentFormat.EMAIL:
+            return read_sections(name, kind, content)
+        return [] if self._attached else _documents(content, attached=True)
+
+    def _sections(self, name: str, sections: list[Document], level: int) -> None:
         self.outline.heading(level, name)
-        if not name.lower().endswith(".md"):
-            self.outline.block(_unix(text))
-            return
-        for section in MarkdownReader().load_data(text.encode()):
+        for number, section in enumerate(sections):
+            if number:
+                self.outline.leave(level + 1)
             for deeper, title in enumerate(section.metadata["heading"], start=1):
                 self.outline.heading(level + deeper, title)
             self.outline.block(section.text)

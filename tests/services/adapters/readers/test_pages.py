@@ -20,7 +20,8 @@ def test_a_page_made_by_pandoc_is_read_like_its_source() -> None:
     page = parse_document("a.html", (DOCUMENTS / "guide-pandoc.html").read_bytes())
     source = parse_document("a.md", (DOCUMENTS / "guide.md").read_bytes())
     assert page.date == source.date == "2024-03-05"
-    assert [s.heading for s in page.sections][1:] == [s.heading[1:] for s in source.sections]
+    assert [s.heading for s in page.sections][1:] == [s.heading[1:] for s in source.sections][1:]
+    assert page.sections[0].heading == source.sections[0].heading
     assert "| 图书 | 7 天 | 未拆封 |" in page.sections[2].text
 
 
@@ -239,6 +240,26 @@ def test_front_matter_gives_title_summary_tags_and_date() -> None:
     assert sections("a.md", toml) == [("Lamp", "tags: a\n\nbody")]
     assert parse_document("a.md", toml.encode()).date == "2021-03-05"
     assert parse_document("a.md", yaml.encode()).date == "2021-03-05"
+
+
+def test_front_matter_keeps_what_answers_questions_as_lines() -> None:
+    """Discriminates: fields dropped; fields of site generators kept; `valid_until` taken for the date."""
+    yaml = (
+        "---\ntitle: Backups\nowner: Viktor Sand  # since May\nreviewed-by: 'Kai # Lund'\n"
+        "valid_until: 2027-01-31\napprovers:\n  - Greta Holt\n  - Wei\n负责人: 王珊\nlayout: post\n"
+        "weight: 3\ndraft: false\ncontact: ~\nauthor:\n  name: x\nnotes: |\n  y\nmap: {a: b}\nempty:\n"
+        "date: 2025-02-02\ntags: [ops]\n---\n# Backups\nNightly.\n"
+    )
+    lines = "owner: Viktor Sand\nreviewed_by: Kai # Lund\nvalid_until: 2027-01-31\n"
+    lines += "approvers: Greta Holt, Wei\n负责人: 王珊\ntags: ops"
+    assert sections("a.md", yaml) == [("Backups", f"{lines}\n\nNightly.")]
+    assert parse_document("a.md", yaml.encode()).date == "2025-02-02"
+    for field in ("valid_until", "有效期"):
+        assert parse_document("a.md", f"---\n{field}: 2024-01-31\n---\nx".encode()).date == ""
+    toml = '+++\nowner = "Wei"\npublic = true\nreviewers = ["a", "b"]\nempty = ""\nmenus = [{ x = 1 }]\n'
+    assert sections("a.md", toml + "[extra]\ny = 2\n+++\nbody") == [
+        ("", "owner: Wei\npublic: true\nreviewers: a, b\n\nbody")
+    ]
 
 
 def test_broken_toml_before_the_text_is_only_left_out() -> None:

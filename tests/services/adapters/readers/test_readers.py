@@ -58,7 +58,7 @@ def test_a_heading_with_nothing_under_it_is_kept_as_text() -> None:
 
 
 def test_front_matter_is_not_text_but_a_rule_at_the_start_is() -> None:
-    assert outline("a.md", "---\nlayout: x\nauthors: [a]\n---\nbody") == [("", "body")]
+    assert outline("a.md", "---\nlayout: x\ntoc: true\n---\nbody") == [("", "body")]
     assert "kept" in outline("a.md", "---\n\nkept\n\n---\nbody")[0][1]
 
 
@@ -169,6 +169,45 @@ def test_pdf_lines_are_joined_into_paragraphs() -> None:
     assert sections("a.pdf", pdf([lines]))[0].text == (
         "The refund policy allows a customer to return goods within thirty days.\nNext paragraph."
     )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["一级保养 300元 450元 360元 520元", "一级保养每500小时进行一次，二级保养每2000小时进行一次。"],
+        ["发票号码：25317000000918273645 开票日期：2025年08月26日", "购买方名称：云杉科技有限公司",
+         "*印刷品*宣传画册 A4 24页 本 500 12.80 6400.00 13%", "*纸制品*信封 7号 个 2000 0.35 700.00 13%",
+         "合计 7100.00 923.00", "价税合计（大写） 捌仟零贰拾叁圆整 （小写）¥8023.00",
+         "备注：合同编号 YS-PR-0826 开票人：崔萍"],
+        ["Service Unit Rotterdam Antwerp Hamburg", "Container lift each 42.00 44.50 47.20",
+         "Storage after free period 9.80 8.90 11.25 3.10", "Free period: five days"],
+    ],
+)  # fmt: skip
+def test_rows_of_a_pdfs_table_or_form_stay_lines(lines: list[str]) -> None:
+    """Discriminates: widths in characters; rows of figures, or of labels, taken for wrapped sentences."""
+    assert sections("a.pdf", pdf([lines]))[0].text == "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("lines", "joint"),
+    [
+        (["本机采用80伏锂电池组，容量为400安时，充满", "电约需2小时，满电可连续作业8小时"], ""),
+        (["注意：每班作业前应完成点检并签字然后交给设备", "主管保存，保存期：两年"], ""),
+        (["The form is due, for each of the years, on", "31 December 2025 at 12."], " "),
+        (["We open on working days at 10:30 and we", "close at 14:00 except on holidays"], " "),
+        (["In 2019 and 2020 we sold 30 of the lamps and", "in the year after it another 12"], " "),
+    ],
+)  # fmt: skip
+def test_wrapped_sentences_of_a_pdf_are_joined_whatever_figures_they_have(
+    lines: list[str], joint: str
+) -> None:
+    assert sections("a.pdf", pdf([lines]))[0].text == joint.join(lines)
+
+
+def test_a_radical_in_a_pdf_is_the_character_that_people_type() -> None:
+    """Discriminates: radicals left as the font calls them, of Kangxi or of the supplement; full NFKC."""
+    text = "\u2f00\u2f08\u5ba2\u2ecb\u7b2c\u2eda\u2f47\u2ea0\u2ed3\uff1a\u2460"
+    assert sections("a.pdf", pdf([[text]]))[0].text == "一人客车第页日民长\uff1a\u2460"
 
 
 def test_a_pdf_that_needs_a_password_is_refused_as_encrypted() -> None:
@@ -311,9 +350,11 @@ def test_content_that_is_not_what_the_name_says_is_unsupported(file_name: str, c
         parse_document(file_name, content)
 
 
-def test_an_unknown_ending_is_refused_with_the_supported_ones_named() -> None:
-    with pytest.raises(UnsupportedMediaError, match=r"\.exe.*\.md.*\.pdf.*\.docx"):
+def test_an_unknown_ending_is_refused_with_the_supported_kinds_named() -> None:
+    """Discriminates: a list of all fifty endings."""
+    with pytest.raises(UnsupportedMediaError, match=r"\.exe.*Markdown.*PDF.*DOCX.*source code") as refused:
         parse_document("setup.exe", b"x")
+    assert len(str(refused.value)) < 200
 
 
 @settings(max_examples=60, deadline=None)

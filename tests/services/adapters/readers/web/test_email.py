@@ -7,10 +7,12 @@ import time
 from email.message import EmailMessage
 from pathlib import Path
 
+import docx
 import pytest
 
 from core.errors import UnreadableDocumentError
 from services.adapters.readers.documents import parse_document
+from tests.support.stores.make_files import docx_bytes, encrypted_pdf, pdf
 
 DOCUMENTS = Path("tests/fixtures/documents")
 
@@ -35,7 +37,7 @@ def test_a_mail_made_by_mutt_is_read_with_its_table() -> None:
     assert "七个工作日内到账。\n\n> 什么时候能收到退款？" in first.text
     assert first.text.endswith("Attachments: 价格表.csv")
     assert table.heading == ("关于退款进度的答复", "价格表.csv")
-    assert "琥珀灯,128" in table.text
+    assert "| 琥珀灯 | 128 |" in table.text
     assert parsed.date == "2026-11-22"
 
 
@@ -87,11 +89,85 @@ def test_attachments_are_named_small_texts_read_and_passed_on_mail_is_a_section(
     message.add_attachment(b"%PDF-1.4", maintype="application", subtype="pdf", filename="报告.pdf")
     message.add_attachment(inner)
     results = sections(message.as_bytes())
-    assert results[0][1].endswith("outer words\n\nAttachments: notes.md, huge.txt, 报告.pdf")
+    assert results[0][1].endswith(
+        "outer words\n\nAttachments: notes.md, huge.txt (not read), 报告.pdf (not read)"
+    )
     assert results[1] == ("Lanterns > notes.md > Top", "note")
     assert results[2][0] == "Lanterns > Forwarded"
     assert results[2][1].endswith("inner words")
     assert len(results) == 3
+
+
+def attach(message: EmailMessage, name: str, content: bytes) -> EmailMessage:
+    if not message.is_multipart():
+        message.set_content("See the files.")
+    message.add_attachment(content, maintype="application", subtype="octet-stream", filename=name)
+    return message
+
+
+def test_attached_files_are_read_by_the_reader_of_their_format() -> None:
+    """Discriminates: names only; a table left as raw text; a section under the heading of the one before."""
+    offer = docx.Document()
+    offer.add_paragraph("Delivery is on 30 July.")
+    offer.add_heading("Terms", 1)
+    offer.add_paragraph("Net 30 days.")
+    message = attach(mail(), "offer.docx", docx_bytes(offer))
+    attach(message, "offers.csv", "供应商;总价\n宜居;186400\n宏图;179900\n".encode("gb18030"))
+    attach(message, "warranty.html", b"<h1>Warranty</h1><p>7 years.</p><table><tr><td>a<td>b</table>")
+    attach(message, "pages.pdf", pdf([["Page one."], ["Page two."]]))
+    attach(message, "photo.png", b"\x89PNG")
+    first, *others = sections(message.as_bytes())
+    assert first[1].endswith("Attachments: offer.docx, offers.csv, warranty.html, pages.pdf, photo.png")
+    assert others == [
+        ("Lanterns > offer.docx", "Delivery is on 30 July."),
+        ("Lanterns > offer.docx > Terms", "Net 30 days."),
+        ("Lanterns > offers.csv", "| 供应商 | 总价 |\n| --- | --- |\n| 宜居 | 186400 |\n| 宏图 | 179900 |"),
+        ("Lanterns > warranty.html > Warranty", "7 years.\n\n| a | b |\n| --- | --- |"),
+        ("Lanterns > pages.pdf", "Page one."),
+        ("Lanterns > pages.pdf", "Page two."),
+    ]
+
+
+def test_attached_mail_is_read_one_level_deep() -> None:
+    """Discriminates: mail files read as deep as they go, or not at all."""
+    innermost = attach(mail("Third"), "c.txt", b"third words").as_bytes()
+    inner = attach(attach(mail("Second"), "b.txt", b"second words"), "third.eml", innermost).as_bytes()
+    results = sections(attach(mail("First"), "second.eml", inner).as_bytes())
+    assert [heading for heading, _ in results] == [
+        "First", "First > second.eml > Second", "First > second.eml > Second > b.txt",
+    ]  # fmt: skip
+    assert results[1][1].endswith("Attachments: b.txt, third.eml (not read)")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.docx", b"PK\3\4 cut"),
+        ("a.docx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
+        ("a.pdf", encrypted_pdf("secret")),
+        ("a.pdf", pdf([[], []])),
+        ("a.xlsx", b"%PDF-1.4"),
+        ("a.json", b"[" * 100_000),
+        ("a.eml", b"\n\nno headers"),
+        ("a.eml", b"Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nhi\n" * 2_000),
+        ("a.txt", b""),
+        ("a.docx", b"x" * 11_000_000),
+    ],
+)
+def test_an_attachment_that_cannot_be_read_is_named_so_and_costs_nothing_else(
+    name: str, content: bytes
+) -> None:
+    message = attach(attach(mail(), name, content), "after.txt", b"words")
+    results = sections(message.as_bytes())
+    assert results[0][1].endswith(f"See the files.\n\nAttachments: {name} (not read), after.txt")
+    assert results[1:] == [("Lanterns > after.txt", "words")]
+
+
+def test_of_many_attachments_the_first_twenty_are_read() -> None:
+    message = mail()
+    for number in range(25):
+        attach(message, f"{number}.md", b"# A\n\nx")
+    assert len(sections(message.as_bytes())) == 21
 
 
 def _nested(levels: int) -> bytes:
