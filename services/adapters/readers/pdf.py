@@ -211,10 +211,12 @@ def _unlock(pdf: pypdf.PdfReader) -> None:
         )
 
 
-# Some fonts call a character by the radical that looks the same, and nobody searches for that. Those of
-# Kangxi have it as their compatibility form; these are the others that stand for a whole one:
-_RADICALS = {
-    code: unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6)
+# Some fonts call a character by the radical that looks the same, or two letters by their ligature; nobody
+# searches for that. Ligatures and Kangxi radicals have what is typed as their compatibility form. Below, the
+# other radicals that stand for a whole character:
+_AS_TYPED = {
+    code: unicodedata.normalize("NFKC", chr(code))
+    for code in (*range(0x2F00, 0x2FD6), *range(0xFB00, 0xFB07))
 } | str.maketrans(
     "⺁⺄⺈⺊⺍⺎⺐⺒⺓⺛⺜⺝⺞⺟⺠⺧⺩⺪⺬⺮⺶⺼⺽⻁⻄⻅⻆⻉⻋⻑⻓⻔⻗⻘⻙⻚⻛⻜⻝⻢⻣⻤⻥⻦⻧⻨⻩⻪⻫⻬⻭⻮⻯⻰⻱⻲⻳",
     "厂乙刀卜小兀尢巳幺旡日月歺母民牛王疋示竹羊肉臼虎西见角贝车長长门雨青韦页风飞食马骨鬼鱼鸟卤麦黄黾斉齐歯齿竜龙龜亀龟",
@@ -222,7 +224,7 @@ _RADICALS = {
 
 
 def _lines(text: str) -> list[str]:
-    lines = (line.strip() for line in scrub(text).translate(_RADICALS).split("\n"))
+    lines = (line.strip() for line in scrub(text).translate(_AS_TYPED).split("\n"))
     return [_BULLET.sub("- ", line, count=1) if _BULLET.match(line) else line for line in lines]
 
 

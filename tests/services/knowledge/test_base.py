@@ -116,7 +116,7 @@ async def test_a_client_that_waited_for_room_gets_its_answer_before_the_file_is_
     [
         (Upload("ann", "a.md", b""), EmptyFileError, "file"),
         (Upload("ann", "a.md", b" \n"), UnreadableDocumentError, "text"),
-        (Upload("ann", "a.exe", b"x"), UnsupportedMediaError, r"\.md"),
+        (Upload("ann", "a.exe", b"x"), UnsupportedMediaError, "Markdown"),
         (Upload("ann", "a.pdf", b"MZ\x90\0"), UnsupportedMediaError, "PDF"),
         (Upload("ann", "CON.md", b"x"), BadRequestError, "file"),
         (Upload("ann", "a.md", b"x", external_id=""), BadRequestError, "external_id"),

@@ -204,8 +204,9 @@ def test_wrapped_sentences_of_a_pdf_are_joined_whatever_figures_they_have(
     assert sections("a.pdf", pdf([lines]))[0].text == joint.join(lines)
 
 
-def test_a_radical_in_a_pdf_is_the_character_that_people_type() -> None:
+def test_a_radical_or_ligature_in_a_pdf_is_what_people_type() -> None:
     """Discriminates: radicals left as the font calls them, of Kangxi or of the supplement; full NFKC."""
+    assert sections("a.pdf", pdf([["The o\ufb03ce keeps \ufb01les"]]))[0].text == "The office keeps files"
     text = "\u2f00\u2f08\u5ba2\u2ecb\u7b2c\u2eda\u2f47\u2ea0\u2ed3\uff1a\u2460"
     assert sections("a.pdf", pdf([[text]]))[0].text == "一人客车第页日民长\uff1a\u2460"
 
