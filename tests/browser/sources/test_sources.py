@@ -66,6 +66,20 @@ async def test_the_keyboard_goes_from_a_mark_to_its_card_and_back_to_that_mark(
         )
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_the_way_back_from_a_card_is_not_below_another_button(page: Page, server_url: str) -> None:
+    """Discriminates: an opened card that ends under the button that leads to the page's end."""
+    long = "\n\n".join(f"第 {n} 段。" for n in range(30))
+    await shown(page, server_url, f"见 [1]。\n\n{long}", *[citation(n) for n in range(1, 21)])
+    await page.evaluate("scrollTo(0, 0)")
+    await page.click(".cite >> nth=0")
+    await expect(page.locator("#to-end")).to_be_visible()
+    back, to_end = [await page.locator(name).bounding_box() for name in (".source[open] .back", "#to-end")]
+    assert back
+    assert to_end
+    assert back["y"] + back["height"] <= to_end["y"]
+
+
 async def test_escape_keeps_its_meaning_in_a_card_that_no_mark_led_to(page: Page, server_url: str) -> None:
     """Discriminates: Esc swallowed by every card: it would not stop a running answer."""
     await shown(page, server_url, "见 [1]", citation())
