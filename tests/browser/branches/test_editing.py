@@ -16,7 +16,7 @@ from tests.browser.branches.branching import (
     shows,
     shows_version,
 )
-from tests.browser.support.driving import answered, ask
+from tests.browser.support.driving import answered, ask, to_top
 
 ONE, TWO, THREE, OTHER = "一号问题", "二号问题", "三号问题", "另一个问题"
 BOX = ".question-editor textarea"
@@ -51,7 +51,7 @@ async def test_the_editor_comes_into_view_above_the_question_box(page: Page, stu
     await page.goto(stubbed.url)
     await ask_all(page, ONE, "\n".join([TWO] * 30), THREE)
     await page.set_viewport_size({"width": 1240, "height": 500})
-    await page.evaluate("scrollTo(0, 0)")
+    await to_top(page)
     await page.press("#question", "ArrowUp")
     await expect(page.locator(BOX)).to_be_focused()
     edge = "(name) => document.querySelector(name).getBoundingClientRect()"
