@@ -30,10 +30,14 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 STYLE = (
-    "body{max-width:46rem;margin:2rem auto;padding:0 1rem;font:1rem/1.6 system-ui,sans-serif}"
-    "section{margin:2rem 0}h2{font-size:1rem;white-space:pre-wrap}blockquote{margin:0;padding-left:1rem;"
-    "border-left:3px solid #999}pre{overflow:auto}ol{font-size:.9rem}"
+    ":root{color-scheme:light dark}body{max-width:46rem;margin:2rem auto;padding:0 1rem;"
+    "font:1rem/1.6 system-ui,sans-serif;overflow-wrap:anywhere}section{margin:2rem 0}"
+    "h2{font-size:1rem;white-space:pre-wrap}h3{margin:1.5rem 0 .5rem;font-size:.9rem}"
+    "blockquote{margin:0;padding-left:1rem;border-left:3px solid #999}li>blockquote{white-space:pre-wrap}"
+    "pre{overflow:auto}table{border-collapse:collapse}th,td{padding:.2rem .6rem;border:1px solid #999}"
+    "ol{font-size:.9rem}"
 )
+SOURCES = {"zh": "来源", "en": "Sources"}
 
 
 @router.post(
@@ -93,7 +97,8 @@ def _reply(share: Share) -> wire.Share:
 def _page(branch: SharedBranch) -> str:
     title = escape(branch.session.title)
     language = "zh" if is_mostly_chinese(branch.session.title) else "en"
-    sections = "".join(_section(turn, passages=branch.share.passages) for turn in branch.turns)
+    heading = SOURCES[language] if branch.share.passages else ""
+    sections = "".join(_section(turn, heading) for turn in branch.turns)
     return (
         f'<!doctype html><html lang="{language}"><head><meta charset="utf-8">'
         '<meta name="robots" content="noindex"><meta name="viewport" content="width=device-width">'
@@ -101,21 +106,22 @@ def _page(branch: SharedBranch) -> str:
     )
 
 
-def _section(turn: Turn, *, passages: bool) -> str:
+def _section(turn: Turn, sources_heading: str) -> str:
+    """`sources_heading` is empty where no passage is shown."""
     sources = ""
-    if passages and turn.sources:
-        sources = f"<ol>{''.join(map(_source, turn.sources))}</ol>"
+    if sources_heading and turn.sources:
+        sources = f"<h3>{sources_heading}</h3><ol>{''.join(map(_source, turn.sources))}</ol>"
     return f"<section><h2>{escape(turn.question)}</h2>{_rendered(turn.answer)}{sources}</section>"
 
 
 def _source(source: Citation) -> str:
     passage = escape(source.key_passage or source.text)
-    return f"<li>{escape(source.file_name)}<blockquote>{passage}</blockquote></li>"
+    return f'<li value="{source.index}">{escape(source.file_name)}<blockquote>{passage}</blockquote></li>'
 
 
 def _rendered(answer: str) -> str:
     """Without HTML of its own and without images: nothing is fetched from anywhere."""
     from markdown_it import MarkdownIt  # only who opens a link waits for it
 
-    markdown = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
-    return str(markdown.render(answer))
+    markdown = MarkdownIt("commonmark", {"html": False, "breaks": True})
+    return str(markdown.enable(["table", "strikethrough"]).disable("image").render(answer))

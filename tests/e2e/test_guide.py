@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import httpx
@@ -51,6 +52,25 @@ def test_the_bot_says_what_the_guide_says(sample_url: str) -> None:
     print(f"first {figures.first}, cited {figures.cited}, language {figures.in_language}; wrong: {wrong}")
     assert min(figures.first or 0, figures.cited or 0) >= LEAST, wrong
     assert figures.in_language == 1.0, wrong
+
+
+@pytest.mark.full("reads the whole guide in")
+def test_the_page_s_examples_name_wenmai_and_are_answered(sample_url: str) -> None:
+    """Discriminates: an example that, beside documents of one's own, does not reach the guide."""
+    words = (ROOT / "routes/web/js/words/page.js").read_text("utf-8")
+    examples = re.findall(r'  example(\w+): "(.+)",', words)
+    headings = {
+        "Offline": ("不联网", "without a network"),
+        "Formats": ("格式", "formats"),
+        "Model": ("DeepSeek",),
+    }
+    assert len(examples) == 6
+    with httpx.Client(base_url=sample_url, timeout=60) as client:
+        for name, question in examples:
+            assert re.search("问脉|Wenmai", question), question
+            reply = client.post(CHAT, json={"question": question, "stream": False}).raise_for_status().json()
+            first = next(source for source in reply["sources"] if source["cited"])
+            assert any(word in first["heading"] for word in headings[name]), (question, first["heading"])
 
 
 @pytest.mark.full("reads the whole guide in, and asks 44 questions of it")

@@ -152,7 +152,7 @@ function showReading({ n, total, done }) {
 }
 
 addEventListener("hashchange", urlChanged);
-addEventListener("focus", () => chat.catchUp());
+for (const back of ["focus", "online"]) addEventListener(back, () => chat.catchUp());
 document.addEventListener("visibilitychange", () => document.hidden || chat.catchUp());
 for (const button of document.querySelectorAll(".new-chat")) button.addEventListener("click", () => go(null));
 for (const button of document.querySelectorAll(".open-documents")) button.addEventListener("click", () => openDocuments());

@@ -16,7 +16,7 @@ from tests.browser.branches.branching import (
     shows,
     shows_version,
 )
-from tests.browser.support.driving import answered, ask
+from tests.browser.support.driving import answered, ask, to_top
 
 ONE, TWO, THREE, OTHER = "一号问题", "二号问题", "三号问题", "另一个问题"
 BOX = ".question-editor textarea"
@@ -43,6 +43,20 @@ async def test_up_in_an_empty_box_edits_the_newest_question_by_keyboard_alone(
     await page.keyboard.press("Enter")
     await shows(page, ONE, f"{TWO}\nmore")
     await expect(page.locator("#question")).to_be_focused()
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_the_editor_comes_into_view_above_the_question_box(page: Page, stubbed: Stubbed) -> None:
+    """Discriminates: one that stands behind the question box."""
+    await page.goto(stubbed.url)
+    await ask_all(page, ONE, "\n".join([TWO] * 30), THREE)
+    await page.set_viewport_size({"width": 1240, "height": 500})
+    await to_top(page)
+    await page.press("#question", "ArrowUp")
+    await expect(page.locator(BOX)).to_be_focused()
+    edge = "(name) => document.querySelector(name).getBoundingClientRect()"
+    editor, dock = [await page.evaluate(edge, name) for name in (".question-editor", "#dock")]
+    assert editor["bottom"] <= dock["top"]
 
 
 async def test_the_editor_keeps_the_limit_and_sends_nothing_empty(page: Page, stubbed: Stubbed) -> None:

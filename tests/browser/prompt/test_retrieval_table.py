@@ -125,9 +125,12 @@ async def test_a_reranker_that_fell_back_limits_and_an_empty_search_are_said(
     page: Page, server_url: str
 ) -> None:
     limited = {**TURN, "filters": {"tags": ["合同"], "since": "2025"}}
-    await opened(page, server_url, report(fell_back=True), turn=limited)
+    await opened(page, server_url, report(fell_back=True, sample_left_out=True), turn=limited)
     await page.locator(".retrieval-found", has_text="什么也没有查到").wait_for()
-    assert "用了内置的" in await page.inner_text(".retrieval-body [role=status]")
+    summary = page.locator(".retrieval-body > [role=status]")
+    assert "重排：内置" in await summary.inner_text()
+    assert "没有检索示例文档" in await summary.inner_text()
+    assert await summary.locator(".standing").all_inner_texts() == ["配置的重排模型没有应答，用了内置的"]
     assert await page.locator(".filter-line > *").all_inner_texts() == ["限定：", "标签 合同", "2025 起"]
 
 

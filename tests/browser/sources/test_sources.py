@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.support.driving import answer_with, answered, ask, citation, whole_turn
+from tests.browser.support.driving import answer_with, answered, ask, citation, to_top, whole_turn
 
 HEAR = """async () => {
   const { hear } = await part("base/bus.js");
@@ -19,6 +19,12 @@ HEAR = """async () => {
 PARTS = [".prose", ".source-box"]
 DRAWN = f"{PARTS}.map((part) => document.querySelector(part).outerHTML)"
 FOCUSED = "document.activeElement.outerHTML"
+# Where the way back ends, and where the button to the page's end begins when it is shown.
+BACK_AND_TO_END = """() => {
+  const [back, toEnd] = [".source[open] .back", "#to-end"].map((name) => document.querySelector(name));
+  toEnd.hidden = false;
+  return [back.getBoundingClientRect().bottom, toEnd.getBoundingClientRect().top];
+}"""
 PREVIEW = ".cite-preview"
 # The server has said what it offers: nothing changes the question box any more.
 READY = "body:has(#model option):has(#documents input[type=file][accept*='.docx'])"
@@ -64,6 +70,18 @@ async def test_the_keyboard_goes_from_a_mark_to_its_card_and_back_to_that_mark(
             await page.evaluate("[...document.querySelectorAll('.cite')].indexOf(document.activeElement)")
             == 1
         )
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_the_way_back_from_a_card_is_not_below_another_button(page: Page, server_url: str) -> None:
+    """Discriminates: an opened card that ends under the button that leads to the page's end."""
+    long = "\n\n".join(f"第 {n} 段。" for n in range(30))
+    marks = "".join(f"[{n}]" for n in range(1, 21))
+    await shown(page, server_url, f"见 {marks}。\n\n{long}", *[citation(n) for n in range(1, 21)])
+    await to_top(page)
+    await page.click(".cite >> nth=0")
+    bottom, top = await page.evaluate(BACK_AND_TO_END)
+    assert bottom <= top
 
 
 async def test_escape_keeps_its_meaning_in_a_card_that_no_mark_led_to(page: Page, server_url: str) -> None:

@@ -65,6 +65,28 @@ async def test_the_language_stays_chosen_and_its_words_are_the_first_that_are_se
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
+async def test_examples_and_times_are_in_the_language_that_is_chosen(page: Page, server_url: str) -> None:
+    """Discriminates: examples or times that stay as they were; a label that its place cuts."""
+    await page.goto(server_url)
+    examples = page.locator(".example")
+    assert all("问脉" in example for example in await examples.all_inner_texts())
+    await examples.first.click()
+    await answered(page)
+    await page.reload()  # a stored turn shows when it was asked
+    await answered(page)
+    time = page.locator(".progress > time")
+    assert "年" in await time.inner_text()
+    await page.click("#language")
+    assert "20" in await time.inner_text()
+    assert "年" not in await time.inner_text()
+    label = page.locator(".foot-button [data-i18n]")
+    assert await label.inner_text() == "Documents"
+    assert await label.evaluate("(node) => node.scrollWidth <= node.clientWidth")
+    await page.click("#sidebar .new-chat")
+    assert all("Wenmai" in example for example in await examples.all_inner_texts())
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_keys_lead_to_the_question_the_search_a_new_conversation_and_the_list_of_keys(
     page: Page, server_url: str
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -34,6 +36,25 @@ async def leave_and_come_back(page: Page, desk: Served, session_id: str) -> None
     await page.wait_for_selector(f".asked:has-text('{NEXT}')", state="detached")
     await answered(page, 1)
     await go(page, desk, session_id)
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+@pytest.mark.parametrize("by_hand", [True, False])
+async def test_a_conversation_that_could_not_be_read_is_read_again(
+    page: Page, desk: Served, by_hand: bool
+) -> None:
+    """Discriminates: a notice that stays when the server is back; one without a way to try again."""
+    session = bring(desk.url, "读不到的")
+    address = re.compile(turns_of(session))
+    await page.route(address, lambda route: route.abort())
+    await go(page, desk, session)
+    retry = page.locator(".notice button")
+    await retry.click()
+    await expect(page.locator(".notice")).to_contain_text("读不到")
+    await page.unroute(address)
+    await (retry.click() if by_hand else come_back(page))
+    await shows(page, FIRST)
+    await expect(page.locator(".notice")).to_have_count(0)
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

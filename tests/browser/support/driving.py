@@ -29,6 +29,10 @@ STREAM_IN_PIECES = """(size) => {
     }), response);
   };
 }"""
+AT_TOP = """() => new Promise((resolve) => {
+  const look = () => (scrollY ? requestAnimationFrame(look) : resolve());
+  look();
+})"""
 # A stored turn has its status at once; its texts wait for the two libraries, and come some at a frame: all of
 # them are there when two frames, in which whatever waited had its turn, have added nothing.
 DRAWN = """async () => {
@@ -54,6 +58,13 @@ async def answered(page: Page, turns: int = 1, status: str = "completed") -> Non
     """Waits until the page shows that many turns, the last one has that status, and their texts are drawn."""
     await page.wait_for_selector(f".turn:nth-child({turns})[data-status={status}]")
     await page.evaluate(DRAWN)
+
+
+async def to_top(page: Page) -> None:
+    """With the wheel, which a page that follows its end obeys."""
+    await page.mouse.move(600, 200)
+    await page.mouse.wheel(0, -9999)
+    await page.evaluate(AT_TOP)
 
 
 def sse_body(events: Sequence[Event]) -> bytes:

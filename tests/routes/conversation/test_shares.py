@@ -100,6 +100,22 @@ async def test_an_answer_brings_no_markup_and_no_image(app: App, session: dict[s
     assert 'href="javascript' not in page
 
 
+async def test_lines_and_numbers_stay_as_the_page_shows_them(app: App, session: dict[str, Any]) -> None:
+    turns = app.container.conversations.turns
+    turn = await turns.get(session["left"])
+    assert turn is not None
+    table = "| Kind | Month |\n| --- | --- |\n| walnut | October |"
+    source = Citation(3, "d", "harvest.md", "c", 0.9, None, "", 0, len(table), table, table)
+    answer = "**Harvest**\nIn ~~May~~ October [3]."
+    await turns.put(replace(turn, answer=answer, sources=(source,)), TurnVectors())
+    page = (await opened(app, (await share(app, session, leaf=session["left"], passages=True))["url"])).text
+    assert "<strong>Harvest</strong><br" in page
+    assert "<s>May</s>" in page
+    assert f'<h3>Sources</h3><ol><li value="3">harvest.md<blockquote>{table}</blockquote>' in page
+    assert "li>blockquote{white-space:pre-wrap}" in page
+    assert "color-scheme:light dark" in page
+
+
 async def test_a_revoked_an_expired_and_a_guessed_link_lead_nowhere(
     app: App, session: dict[str, Any]
 ) -> None:

@@ -34,6 +34,12 @@ export function setLabel(node, key, vars) {
   translate(node);
 }
 
+/** A stored RFC 3339 time, in the words of the reader's language. */
+export function setMoment(node, timestamp) {
+  node.dataset.moment = timestamp;
+  translate(node);
+}
+
 /** For what is no control: its words under the pointer. */
 export function setTitle(node, key) {
   node.dataset.i18nTitle = key;
@@ -57,6 +63,7 @@ const PATHS = {
   moon: "M19.5 14.5A8 8 0 0 1 9.5 4.5a8 8 0 1 0 10 10z",
   image: "M4 5h16v14H4zM4 16l5-5 4 4 3-3 4 4M15.5 9.5h.01",
   upload: "M12 16V5M7 9.5L12 4.5l5 5M4.5 15.5v4h15v-4",
+  import: "M12 4v9M8 9.5l4 4 4-4M3.5 13v6.5h17V13h-4.5l-1.5 3h-5L8 13z",
   back: "M19 12H5.5M11.5 5.5L5 12l6.5 6.5",
   quote: "M10 7H5.5v5.5H10V7zM10 12.5c0 2.5-1.5 4-3.5 4.5M18.5 7H14v5.5h4.5V7zM18.5 12.5c0 2.5-1.5 4-3.5 4.5",
   persona: "M15.5 8a3.5 3.5 0 1 1-7 0a3.5 3.5 0 0 1 7 0zM5 20c.5-4 3.2-6 7-6s6.5 2 7 6",

@@ -32,8 +32,9 @@ const parse = (vars) => (vars ? JSON.parse(vars) : undefined);
 
 /** Writes the words into one element, from the keys in its data attributes. */
 export function translate(node) {
-  const { i18n, i18nVars, i18nLabel, i18nLabelVars, i18nPlaceholder, i18nTitle } = node.dataset;
+  const { i18n, i18nVars, i18nLabel, i18nLabelVars, i18nPlaceholder, i18nTitle, moment } = node.dataset;
   if (i18n) node.textContent = t(i18n, parse(i18nVars));
+  if (moment) node.textContent = formatTime(moment);
   if (i18nPlaceholder) node.placeholder = t(i18nPlaceholder);
   if (i18nTitle) node.title = t(i18nTitle);
   if (!i18nLabel) return;
@@ -43,7 +44,7 @@ export function translate(node) {
 }
 
 export function translateAll() {
-  for (const node of document.querySelectorAll("[data-i18n], [data-i18n-label], [data-i18n-placeholder], [data-i18n-title]")) {
+  for (const node of document.querySelectorAll("[data-i18n], [data-i18n-label], [data-i18n-placeholder], [data-i18n-title], [data-moment]")) {
     translate(node);
   }
   delete document.documentElement.dataset.words; // boot.js hid the words of the other language

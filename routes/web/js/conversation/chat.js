@@ -70,6 +70,7 @@ export class Chat {
     }
     const running = sessionId && !leaf ? this.#runs.newestOf(sessionId) : null;
     const thread = (this.#thread = running?.thread ?? new Thread(sessionId));
+    thread.retry = null;
     choose(thread);
     const isOpen = () => thread === this.#thread && thread.loading === loading; // a running turn's is opened again, too
     const loading = (thread.loading = sessionId ? this.#load(thread, arrival, isOpen) : null);
@@ -86,9 +87,10 @@ export class Chat {
     return this.open(this.sessionId, place, arrival);
   }
 
-  /** What was asked elsewhere, in another tab say, comes onto the page. */
+  /** What was asked elsewhere, in another tab say, comes onto the page; and one that could not be read. */
   async catchUp(arrival = asItIs(this.follower)) {
     const thread = this.#thread;
+    if (thread.retry) return thread.retry();
     const isIdle = () => thread === this.#thread && !thread.loading && !this.running && !this.acts.editing;
     if (!thread.sessionId || !isIdle()) return;
     const tree = await this.branching.read(thread.sessionId);
@@ -190,7 +192,7 @@ export class Chat {
       const { turns, tree } = await this.branching.readBranch(thread, this.#runs.on(thread).at(-1));
       if (isOpen()) await this.#show(turns, tree, arrival, isOpen);
     } catch (error) {
-      if (isOpen()) this.#loadFailed(error);
+      if (isOpen()) this.#loadFailed(error, thread);
     }
     if (!this.running) this.follower.stop();
   }
@@ -228,9 +230,15 @@ export class Chat {
     if (open && !run) this.#run(open, null, this.#thread, storedRequest(turn));
   }
 
-  #loadFailed(error) {
+  #loadFailed(error, thread) {
     this.branching.clear();
-    this.shown.say(error instanceof ApiError && error.status === 404 ? "sessionMissing" : "loadFailed");
+    if (error instanceof ApiError && error.status === 404) return this.shown.say("sessionMissing");
+    const { sessionId, sought, leaf } = thread;
+    thread.retry = () => (sought ? this.openAt(sessionId, sought) : this.open(sessionId, leaf));
+    this.shown.say("loadFailed", () => {
+      this.focusComposer(); // the button leaves the page
+      thread.retry();
+    });
   }
 }
 

@@ -40,10 +40,11 @@ export class ShownTurns {
     this.element.style.minHeight = "";
   }
 
-  /** In place of the turns: what went wrong. */
-  say(words) {
+  /** In place of the turns: what went wrong, and how to try again, where that may help. */
+  say(words, onRetry) {
     this.clear();
-    this.element.append(el("p", { class: "notice", i18n: words }));
+    const retry = onRetry && el("button", { class: "button", type: "button", i18n: "retry", on: { click: onRetry } });
+    this.element.append(el("div", { class: "notice" }, el("p", { i18n: words }), retry));
   }
 
   /** Takes the turn, and all below it, off the page. */

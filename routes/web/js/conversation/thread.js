@@ -4,6 +4,8 @@ import { leadsOn } from "../turn/states.js";
 
 export class Thread {
   loading = null;
+  /** Opens it again, where its turns could not be read. */
+  retry = null;
   sought = null;
   /** The turn that the next question follows; null for a new root, undefined where the server decides. */
   #parent;

@@ -59,9 +59,9 @@ function summary({ candidates, reranker, fell_back: fellBack, sample_left_out: w
   const kept = candidates.filter((candidate) => candidate.kept).length;
   return [
     el("span", { i18n: ["retrievalCount", { n: candidates.length, kept }] }),
-    el("span", { i18n: ["retrievalReranker", { reranker }] }),
+    el("span", { i18n: reranker === "calibrated" ? "retrievalBuiltIn" : ["retrievalReranker", { reranker }] }),
     fellBack && el("span", { class: "standing", i18n: "retrievalFellBack" }),
-    withoutSample && el("span", { class: "standing", i18n: "retrievalSample" }),
+    withoutSample && el("span", { i18n: "retrievalSample" }),
   ].filter(Boolean);
 }
 

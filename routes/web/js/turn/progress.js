@@ -1,7 +1,7 @@
 /** The quiet line under a question: the stages as they pass, and what they took when it is over. */
 
-import { el, icon, setText } from "../base/dom.js";
-import { formatTime, hasWords, seconds } from "../base/i18n.js";
+import { el, icon, setMoment, setText } from "../base/dom.js";
+import { hasWords, seconds } from "../base/i18n.js";
 
 let count = 0;
 
@@ -76,7 +76,7 @@ export class ProgressLine {
     this.#button.hidden = ms === null;
     if (ms !== null) setText(this.#took, "doneIn", { s: seconds(ms) });
     this.#clock.hidden = !at;
-    this.#clock.textContent = at ? formatTime(at) : "";
+    if (at) setMoment(this.#clock, at);
     this.#showStages(timings, usage, at);
   }
 
@@ -105,7 +105,11 @@ export class ProgressLine {
 
 const row = (key, ms) => el("li", {}, el("span", { i18n: key }), el("span", { class: "ms", i18n: ["secondsShort", { s: seconds(ms) }] }));
 
-const askedAt = (at) => el("li", { class: "asked-at" }, el("span", { i18n: "askedAt" }), el("time", { class: "ms", text: at ? formatTime(at) : "" }));
+function askedAt(at) {
+  const time = el("time", { class: "ms" });
+  if (at) setMoment(time, at);
+  return el("li", { class: "asked-at" }, el("span", { i18n: "askedAt" }), time);
+}
 
 /** What a command costs is nothing; what the model's server did not tell is estimated, and says so. */
 function tokens({ prompt_tokens: read, completion_tokens: written, estimated }) {
