@@ -17,9 +17,9 @@ export function showImport(onDone) {
 const sum = (conversations, name) => conversations.reduce((total, each) => total + each[name], 0);
 
 /** What is wrong with a file, the server knows best. */
-function refusal(error) {
+function refusal(error, isOwn) {
   if (!(error instanceof ApiError)) return ["unreachable"];
-  if (error.status === 409) return ["importNothing", { product: "Wenmai" }];
+  if (isOwn && error.status === 409) return ["importNothing", { product: "Wenmai" }];
   return error.status === 422 ? ["importRefused", { why: error.message }] : [causeOf(error)];
 }
 
@@ -63,9 +63,11 @@ class Import {
     return this.#try("importReading", async (isStale) => {
       const [file] = this.#file.files;
       if (!file) return;
-      this.#own = await ownExport(file);
-      const { product, conversations } = this.#own ? planOf(this.#own) : await importFile(file, false);
+      const own = await ownExport(file);
       if (isStale()) return; // another file was chosen since
+      this.#own = own;
+      const { product, conversations } = this.#own ? planOf(this.#own) : await importFile(file, false);
+      if (isStale()) return;
       const fresh = sum(conversations, "fresh");
       setText(this.#notice, fresh ? "importPlan" : "importNothing", { product, n: fresh });
       this.#shown.replaceChildren(this.#counts(conversations), this.#listed(conversations));
@@ -107,7 +109,7 @@ class Import {
     try {
       await work(isStale);
     } catch (error) {
-      if (!isStale()) setText(this.#notice, ...refusal(error));
+      if (!isStale()) setText(this.#notice, ...refusal(error, this.#own !== null));
     }
   }
 }

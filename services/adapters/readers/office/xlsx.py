@@ -262,20 +262,23 @@ class _Workbook:
         return False
 
     def _comments(self, path: str) -> dict[tuple[int, int], str]:
-        """By row and column, from 1. What stands above a thread for programs that know no threads is cut."""
-        archive = self._book._archive
+        """By row and column, from 1; none where they are damaged: the cells can be read without."""
         folder, _, name = path.rpartition("/")
-        names, relations = archive.namelist(), f"{folder}/_rels/{name}.rels"
+        names, relations = self._book._archive.namelist(), f"{folder}/_rels/{name}.rels"
         if relations not in names:
             return {}
+        try:
+            return self._comments_of(relations, names)
+        except (SyntaxError, ValueError, zipfile.BadZipFile):
+            return {}
+
+    def _comments_of(self, relations: str, names: Sequence[str]) -> dict[tuple[int, int], str]:
+        """What stands above a thread for programs that know no threads is cut."""
+        archive = self._book._archive
         parts = [relation.target for relation in get_dependents(archive, relations)
                  if str(relation.Type).endswith(_COMMENTS) and relation.target in names]  # fmt: skip
-        try:
-            nodes = [node for part in parts for node in fromstring(archive.read(part)).iter(_COMMENT)]
-        except (SyntaxError, zipfile.BadZipFile):
-            return {}  # the cells can be read without what is damaged here
         comments: dict[tuple[int, int], str] = {}
-        for comment in nodes:
+        for comment in (node for part in parts for node in fromstring(archive.read(part)).iter(_COMMENT)):
             text = " ".join("".join(piece.text or "" for piece in comment.iter(_COMMENT_TEXT)).split())
             column, row, *_ = range_boundaries(comment.get("ref", "A1"))
             if text and row and column:
