@@ -11,6 +11,7 @@ from typing import Literal
 from config.secrets import Mask
 from config.settings import LLMSettings, ModelSettings
 from config.sources import did_you_mean
+from core.conversation.turns import STAGE_SENTENCES
 from core.errors import (
     BadRequestError,
     Cause,
@@ -30,16 +31,12 @@ PROMPTS = Path(__file__).parents[1] / "config" / "prompts"
 PromptRole = Literal["knowledge", "general", "unsearched", "searching"]
 
 _TEXTS: dict[str, tuple[str, str]] = {
-    "retrieving": ("正在进行混合检索...", "Searching the knowledge base..."),
-    "reranking": ("正在重排候选资料……", "Ranking the candidates..."),
-    "rewriting": ("正在结合上文改写问题……", "Rewriting the question from its context..."),
+    **STAGE_SENTENCES,
     "rewritten": ("正在用改写后的问题再检索一次……", "Searching again with the rewritten question..."),
     "reranker_unavailable": (
         "重排服务暂时不可用，本轮改用内置的重排。",
         "The reranker cannot be reached: the built-in one ranked this time.",
     ),
-    "filtering": ("正在筛选资料……", "Selecting the relevant passages..."),
-    "tool": ("正在使用工具……", "Using a tool..."),
     "tool_waiting": ("这次工具调用需要您批准。", "This call of a tool needs your approval."),
     "tool_running": ("正在调用工具……", "Calling a tool..."),
     "tool_done": ("工具已返回结果。", "The tool returned a result."),
@@ -61,7 +58,6 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "模型想调用工具，但它的请求无法读懂。",
         "The model wanted to call a tool, but its request could not be read.",
     ),
-    "remembering": ("想起了以前的对话。", "Recalled from earlier conversations."),
     "not_searched": ("这条消息没有检索资料。", "The documents were not searched for this message."),
     "nothing_found": ("资料中没有找到相关内容。", "Nothing relevant was found in the documents."),
     "nothing_found_within": (
@@ -194,10 +190,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "talk_sources": ("上一个回答引用了：", "The last answer quotes:"),
     "talk_no_sources": ("上一个回答没有引用任何文档。", "The last answer quotes no document."),
     "talk_questions": ("这个会话里问过：", "Asked in this conversation:"),
-    "generating": ("正在生成回答……", "Writing the answer..."),
-    "retrying": ("模型服务暂时没有应答，正在重试……", "The model's server did not answer, trying again..."),
     "answer_cut": ("回答达到了长度上限，在此截断。", "The answer met a length limit and ends here."),
-    "finished": ("完成", "Finished"),
     "internal": (
         "服务器内部错误，请重试；若仍然出现，请把请求编号告诉管理员。",
         "Something went wrong here. Try again; if the problem persists, give the request id to the operator.",

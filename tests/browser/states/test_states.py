@@ -63,13 +63,13 @@ async def test_a_turn_goes_through_its_states_in_words_and_tells_them(page: Page
     await ask(page, QUESTION)
     await page.wait_for_selector(".turn[data-state=thinking]")
     live.go_on()
-    await page.wait_for_selector("#announcer:has-text('正在作答')", state="attached")
+    await page.wait_for_selector("#announcer:has-text('正在生成回答')", state="attached")
     live.go_on()
     await answered(page)
     words = await page.evaluate("window.__words")
     assert "思考中" in words["thinking"]
     assert "检索" in words["streaming"]
-    assert "正在作答" in words["streaming"]
+    assert "正在生成回答" in words["streaming"]
     assert "用时" in words["completed"]
     states = await page.evaluate("window.__states")
     assert [each for each in states if each != "searching"] == [
@@ -79,7 +79,7 @@ async def test_a_turn_goes_through_its_states_in_words_and_tells_them(page: Page
         "completed",
     ]
     announced = await page.evaluate("window.__told")
-    assert any("正在作答" in text for text in announced)
+    assert any("正在生成回答" in text for text in announced)
     assert "回答完成" in announced[-1]
     assert len(announced) < 6
 

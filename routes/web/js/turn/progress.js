@@ -51,13 +51,12 @@ export class ProgressLine {
     return this.#now.dataset.i18n;
   }
 
-  /** A stage begins, which ends the one before. One that this page has no words for is shown in the server's. */
+  /** A stage begins, which ends the one before; its words are the server's. */
   stage({ stage, message }) {
     if (stage === this.#stage?.name) return;
     this.#endStage();
     this.#stage = { name: stage, startedMs: performance.now() };
-    if (hasWords(`stage_${stage}`)) this.say(`stage_${stage}`);
-    else if (message) this.say(message);
+    if (message) this.say(message);
   }
 
   #endStage() {

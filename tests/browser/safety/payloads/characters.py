@@ -33,6 +33,6 @@ SHAPES = {
     "html-in-percent": f"%3Cimg src=x onerror={RAN}%3E %253Cscript%253E",
     "html-in-escapes": f"\\x3cimg src=x onerror={RAN}\\x3e \\u003cscript\\u003e{RAN}",
     "template-braces": f"{{{{constructor.constructor('{RAN}')()}}}} ${{{RAN}}} <%= {RAN} %> #{{{RAN}}}",
-    "words-of-the-page": "send retry {n} {vars} constructor __proto__ toString stage_generating",
+    "words-of-the-page": "send retry {n} {vars} constructor __proto__ toString short_retrieving",
     "json-in-html": '</script><script>{"__proto__":{"__ran":1}}</script>',
 }
