@@ -80,7 +80,7 @@ def talk_of(text: str) -> Talk | None:
     kinds = [kind for kind, phrases in table.kinds.items() if _is_covered(standing, phrases)]
     if not kinds or (kinds[-1] is Talk.CLOSING and _ASKS.search(text)):  # hm? wants to know more
         return None
-    return None if kinds[-1].needs_answer and asks_how(text) else kinds[-1]
+    return None if kinds[-1].needs_answer and (asks_how(text) or asks_whether(text)) else kinds[-1]
 
 
 def asks_how(text: str) -> bool:

@@ -42,13 +42,18 @@ GOING_ON = (
 ABOUT_WHAT_IS_POSSIBLE = (
     "Can I delete a single answer?", "Can we change how answers look?", "May an administrator read my chats?",
     "引用的段落能不能短一点？", "管理员能看到我的对话吗？", "会话可以导出吗？", "标签能改名吗？",
+    "可以导出对话吗？", "能导出对话吗", "可以继续昨天的对话吗？", "能不能分享聊天记录",
 )  # fmt: skip
 POINTING = (
     "Can I have that in simpler words?",
     "can we make it a bit shorter",
     "could I get your answer in Dutch?",
+    "可以把对话翻译成英文吗",
 )
-ABOUT_OTHERS = ("can i send my sister to deal with you instead of me", "我感觉老师分给低了想查一下")
+ABOUT_OTHERS = (
+    "can i send my sister to deal with you instead of me", "我感觉老师分给低了想查一下", "你会做PPT吗",
+    "你能上网查资料吗", "could you browse the web for me",
+)  # fmt: skip
 ABOUT_MONEY = ("心情很差想找人聊聊，要钱吗", "找人聊天怎么收费", "does it cost anything to talk to someone?")
 SPOKEN_TO = ("老师您好，初次请教您", "你是不是要花钱才能用的", "do you cost me money to talk to")
 AS_BEFORE = ("再短一点呢", "那简单些呢", "翻成葡萄牙语呢", "我问的不是这个", "no, i meant in simple words")

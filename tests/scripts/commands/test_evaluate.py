@@ -15,7 +15,7 @@ from scripts.commands.maintenance import invoke
 from scripts.evaluation.baselines import whole_collections
 from scripts.evaluation.figures import Answer
 from scripts.evaluation.in_process import open_services
-from scripts.evaluation.judging import Reply
+from scripts.evaluation.judging import Hit, Reply
 from scripts.evaluation.knowledge import Target, ask, read_in
 from scripts.evaluation.server import open_server
 from scripts.evaluation.sets import load_set
@@ -162,6 +162,12 @@ def test_vectors_are_kept_from_run_to_run(measured: tuple[Path, str]) -> None:
     assert {path.name: path.stat().st_mtime_ns for path in vectors.iterdir()} == first
 
 
+def _unnamed(source: Hit) -> Hit:
+    """Ids are random. Of z3 and z3-again, which say the same, the one read in first is shown."""
+    name = "3.md" if source.file_name == "4.md" else source.file_name
+    return replace(source, document_id="", file_name=name)
+
+
 async def answers_of(target: Target) -> tuple[list[Answer], list[Reply]]:
     """Of searches, and of whole turns: one after another in its session, and a blank one."""
     parts = whole_collections(load_set(SETS / "bakery"))
@@ -186,7 +192,7 @@ async def test_a_server_answers_as_the_services_do() -> None:
     assert [reply.text for reply in replies] == [reply.text for reply in our_replies]
     assert [len(reply.sources) > 0 for reply in replies] == [True, False]
     for source, our_source in zip(replies[0].sources, our_replies[0].sources, strict=True):
-        assert replace(source, document_id="") == replace(our_source, document_id="")
+        assert _unnamed(source) == _unnamed(our_source)
     for one, other in zip(ours, served, strict=True):
         assert [line for line, _ in one.ranked] == [line for line, _ in other.ranked]
         assert [score for _, score in one.ranked] == pytest.approx([score for _, score in other.ranked])
