@@ -35,13 +35,15 @@ class Target:
 class Samples:
     """What one case gave on one server; durations in seconds, one entry per answer, stamp or probe.
 
-    `end_s` is from an answer's last piece to its end; `answering_cpu_s` the processor time until the last
-    answer ended, `cpu_s` until the server was quiet again, which took `settle_s`.
+    `end_s` is from an answer's last piece to its end, `stream_s` from its question to its end;
+    `answering_cpu_s` the processor time until the last answer ended, `cpu_s` until the server was quiet
+    again, which took `settle_s`; `idle_mb` is resident then.
     """
 
     over_s: list[float]
     first_s: list[float]
     end_s: list[float]
+    stream_s: list[float]
     relay_s: list[float]
     first_relay_s: list[float]
     lag_s: list[float]
@@ -50,6 +52,7 @@ class Samples:
     cpu_s: float
     settle_s: float
     peak_mb: float
+    idle_mb: float
     errors: list[str]
     wrong_lengths: int
 
@@ -58,6 +61,7 @@ class Samples:
         self.over_s += other.over_s
         self.first_s += other.first_s
         self.end_s += other.end_s
+        self.stream_s += other.stream_s
         self.relay_s += other.relay_s
         self.first_relay_s += other.first_relay_s
         self.lag_s += other.lag_s
@@ -66,6 +70,7 @@ class Samples:
         self.cpu_s += other.cpu_s
         self.settle_s = max(self.settle_s, other.settle_s)
         self.peak_mb = max(self.peak_mb, other.peak_mb)
+        self.idle_mb = other.idle_mb
         self.errors += other.errors
         self.wrong_lengths += other.wrong_lengths
 
@@ -85,6 +90,7 @@ async def run_case(case: Case, target: Target, stub_url: str) -> Samples:
     samples = _summed(case, answers, _arrivals(stub_url))
     samples.lag_s, samples.cpu_s, samples.peak_mb = lags, cpu_s, tree.peak_mb
     samples.answering_cpu_s, samples.settle_s = answering_cpu_s, time.monotonic() - ended
+    samples.idle_mb = tree.resident_mb()
     return samples
 
 
@@ -130,6 +136,7 @@ def _summed(case: Case, answers: list[Answer], arrivals: dict[str, float]) -> Sa
             if each.timed and each.first_content_s is not None
         ],
         end_s=[each.ended_s - each.last_content_s for each in whole],
+        stream_s=[each.ended_s - each.sent_s for each in whole],
         relay_s=[relay for answer in whole for relay in answer.relay_s],
         first_relay_s=[answer.relay_s[0] for answer in whole if answer.relay_s],
         lag_s=[],
@@ -138,6 +145,7 @@ def _summed(case: Case, answers: list[Answer], arrivals: dict[str, float]) -> Sa
         cpu_s=0.0,
         settle_s=0.0,
         peak_mb=0.0,
+        idle_mb=0.0,
         errors=[answer.problem for answer in answers if answer.problem],
         wrong_lengths=sum(answer.tokens != case.shape.tokens for answer in whole),
     )

@@ -11,8 +11,9 @@ from benchmarks.load import Samples
 
 HEAD = (
     "| case | server | over ms p50 / p95 | first content ms p50 / p95 | first token relayed ms p50 / p95 "
-    "| relay ms p50 / p99 "
-    "| CPU s per 1,000 tokens, answering / all | resident MB | health ms p50 / p99 | errors / wrong lengths |"
+    "| relay ms p50 / p99 | tokens a second "
+    "| CPU s per 1,000 tokens, answering / all | resident MB, peak / idle | health ms p50 / p99 "
+    "| errors / wrong lengths |"
 )
 
 
@@ -35,9 +36,11 @@ class Figures:
     first_relay_p95: float
     relay_p50: float
     relay_p99: float
+    tokens_per_s: float
     answering_cpu_s_per_1000: float
     cpu_s_per_1000: float
     resident_mb: float
+    idle_mb: float
     health_p50: float
     health_p99: float
     answers: int
@@ -60,9 +63,11 @@ def figures(samples: Samples) -> Figures:
         first_relay_p95=ms(samples.first_relay_s, 0.95),
         relay_p50=ms(samples.relay_s, 0.5),
         relay_p99=ms(samples.relay_s, 0.99),
+        tokens_per_s=_rate(samples),
         answering_cpu_s_per_1000=_per_1000(samples.answering_cpu_s, samples.tokens),
         cpu_s_per_1000=_per_1000(samples.cpu_s, samples.tokens),
         resident_mb=round(samples.peak_mb, 1),
+        idle_mb=round(samples.idle_mb, 1),
         health_p50=ms(samples.lag_s, 0.5),
         health_p99=ms(samples.lag_s, 0.99),
         answers=len(samples.over_s),
@@ -71,6 +76,12 @@ def figures(samples: Samples) -> Figures:
         errors=len(samples.errors),
         wrong_lengths=samples.wrong_lengths,
     )
+
+
+def _rate(samples: Samples) -> float:
+    """Of one stream, from question to end."""
+    seconds = sum(samples.stream_s)
+    return round(samples.tokens / seconds, 2) if seconds else math.nan
 
 
 def _per_1000(seconds: float, tokens: int) -> float:
@@ -97,8 +108,11 @@ class ColdStarts:
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    """`start_mb`: our server's resident memory, ready and idle, before the first question."""
+
     cases: tuple[CaseResult, ...]
     cold_starts: ColdStarts | None
+    start_mb: float = math.nan
 
     def as_json(self) -> dict[str, object]:
         return asdict(self)
@@ -107,6 +121,7 @@ class Report:
         lines = [HEAD, "|" + " --- |" * HEAD.count(" |")]
         for result in self.cases:
             lines += _rows(result)
+        lines += ["", f"Resident before the first question: ours {_number(self.start_mb)} MB."]
         if (cold := self.cold_starts) is not None:
             lines += [
                 "",
@@ -144,8 +159,9 @@ def _cells(shown: Callable[[str], str]) -> str:
         ("first_p50", "first_p95"),
         ("first_relay_p50", "first_relay_p95"),
         ("relay_p50", "relay_p99"),
+        ("tokens_per_s",),
         ("answering_cpu_s_per_1000", "cpu_s_per_1000"),
-        ("resident_mb",),
+        ("resident_mb", "idle_mb"),
         ("health_p50", "health_p99"),
     )
     return " | ".join(" / ".join(shown(name) for name in names) for names in columns)
@@ -160,4 +176,4 @@ def _number(value: float) -> str:
 def _ratio(ours: float, raw: float) -> str:
     if math.isnan(ours) or math.isnan(raw) or raw == 0:
         return "–"
-    return f"{ours / raw:.1f} ×"
+    return f"{ours / raw:.2f} ×" if ours < raw else f"{ours / raw:.1f} ×"

@@ -28,8 +28,12 @@ class ProcessTree:
         """Keep `peak_mb` until cancelled. What several processes share counts for each in part (PSS)."""
         self._known = [self._root, *self._root.children(recursive=True)]  # once: it walks all of /proc
         while True:
-            self.peak_mb = max(self.peak_mb, sum(_resident(process) for process in self._known) / 2**20)
+            self.peak_mb = max(self.peak_mb, _resident_mb(self._known))
             await asyncio.sleep(MEMORY_SAMPLE_S)
+
+    def resident_mb(self) -> float:
+        """Of the processes that there are now (PSS)."""
+        return _resident_mb([self._root, *self._root.children(recursive=True)])
 
     async def settled_cpu_s(self) -> float:
         """`cpu_s` once the work that answers leave behind is done, such as embedding them for recall.
@@ -52,6 +56,10 @@ def _cpu_s(process: psutil.Process) -> float:
     except psutil.NoSuchProcess:
         return 0.0
     return times.user + times.system + times.children_user + times.children_system
+
+
+def _resident_mb(processes: Sequence[psutil.Process]) -> float:
+    return sum(map(_resident, processes)) / 2**20
 
 
 def _resident(process: psutil.Process) -> int:

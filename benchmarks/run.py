@@ -21,6 +21,7 @@ from benchmarks.cold_start import empty_start_s, raw_start_s, store_sessions, st
 from benchmarks.load import Samples, Target, run_case
 from benchmarks.processes import running_floor, running_relay, running_stub
 from benchmarks.report import CaseResult, ColdStarts, Figures, Report, figures
+from benchmarks.resources import ProcessTree
 from tests.support.servers.sample import wait_for_sample
 from tests.support.servers.server import cold, running_server
 
@@ -118,10 +119,11 @@ async def run(options: Options) -> Report:
         stored = {case.session_id: case.stored_turns for case in cases if case.stored_turns}
         await store_sessions(Path(folder), stored)
         with running_bench(Path(folder)) as bench:
+            start_mb = ProcessTree(bench.ours.pid).resident_mb()
             await warm(QUICK_CASES, bench)
             results = [await measure(case, bench, 1 if options.quick else ROUNDS) for case in cases]
             cold_starts = await _cold_starts(bench.stub_url) if options.cold_start else None
-    return Report(tuple(results), cold_starts)
+    return Report(tuple(results), cold_starts, start_mb)
 
 
 async def _cold_starts(stub_url: str) -> ColdStarts:
