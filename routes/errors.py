@@ -9,7 +9,7 @@ import math
 import re
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
@@ -117,14 +117,18 @@ def request_id(request: Request) -> str:
 
 def describe(error: ValidationError) -> tuple[str, str]:
     """Code and message for the first thing pydantic refused; the message names the field."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    named = [str(part) for part in first["loc"]]
+    first = error.errors(include_url=False, include_context=False)[0]
+    return _described(first, first["loc"])
+
+
+def _described(first: Mapping[str, Any], place: Sequence[int | str]) -> tuple[str, str]:
+    named = [str(part) for part in place]
     field = ".".join(part for part in named if part[:1] != "~") or "body"  # the mark of a form is no name
     if first["type"] == "missing":
         return EdgeCode.MISSING_FIELD, f"missing: {field}"
     if first["type"] == "extra_forbidden":
         return EdgeCode.UNKNOWN_FIELD, f"{field}: unknown field"
-    is_blank = field == "question" and first["type"] == "string_type"
+    is_blank = field == "question" and first["type"] == "string_type" and first["input"] is None
     code = errors.EmptyQuestionError.code if is_blank else EdgeCode.INVALID_FIELD
     return code, f"{field}: {first['msg']}"
 
@@ -163,10 +167,7 @@ def _methods_of(request: Request) -> set[str]:
 async def _validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first: dict[str, Any] = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
-    if first["type"] == "missing":
-        return error_response(request, 422, EdgeCode.MISSING_FIELD, f"missing: {field}")
-    return error_response(request, 422, EdgeCode.INVALID_FIELD, f"{field}: {first['msg']}")
+    return error_response(request, 422, *_described(first, first["loc"][1:] or first["loc"]))
 
 
 async def _crash(request: Request, error: Exception) -> JSONResponse:

@@ -19,7 +19,7 @@ from routes.dependencies import LOCAL_OWNER
 
 LOOK_S = 2.0  # for the store to say what it holds; a start does not wait longer for an example
 MOST_TITLE_CHARS = 60
-KEY = "WENMAI_API_KEY"
+KEY = "WENMAI_KEY"
 
 TEXTS: dict[str, tuple[str, str]] = {
     "ready": ("Wenmai 问脉已就绪：{url}", "Wenmai 问脉 is ready: {url}"),

@@ -25,8 +25,10 @@ export async function* ask(base, question, key = "") {
       const response = last // the answer goes on without a reader: continue behind the last event that came
         ? await fetch(`${base}/turns/${turn_id}/stream`, { headers: { ...headers, "Last-Event-ID": last } })
         : await fetch(`${base}/knowledge_chat_conversation`, request);
-      if ([429, 503].includes(response.status)) wait_s = Number(response.headers.get("Retry-After") ?? wait_s);
-      else if (!response.ok) throw new Error(await response.text());
+      const refusal = response.ok ? "" : await response.text();
+      const passes = [429, 503].includes(response.status) && !refusal.includes('"retryable":false');
+      if (passes) wait_s = Number(response.headers.get("Retry-After") ?? wait_s);
+      else if (!response.ok) throw new Error(refusal);
       else
         for await (const [id, kind, text] of events(response.body)) {
           [last, failures] = [id, 0];

@@ -45,8 +45,9 @@ def ask(base, question, key=""):
                     elif kind == "DONE":
                         return
         except urllib.error.HTTPError as error:
-            if error.code not in (429, 503):
-                raise RuntimeError(error.read().decode()) from None
+            reply = error.read().decode()
+            if error.code not in (429, 503) or '"retryable":false' in reply:
+                raise RuntimeError(reply) from None
             wait_s = float(error.headers.get("Retry-After", wait_s))
         except (OSError, http.client.HTTPException):
             pass  # the connection was lost, or could not be made

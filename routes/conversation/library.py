@@ -49,12 +49,12 @@ async def read_batch(
     after: Annotated[int, Query(ge=0, le=MAX_ITEMS, description="`next` of the page before.")] = 0,
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
 ) -> wire.LibraryItems:
-    """The items of one batch, paged."""
+    """The items of one batch, paged; `batch` is its name, with or without the ending of its file."""
     read = await container.library.batch(module, batch)
     end = after + limit
     return wire.LibraryItems(
         module=module,
-        batch_name=batch,
+        batch_name=read.name,
         items=[wire.LibraryItem.model_validate(item) for item in read.items[after:end]],
         next=end if end < len(read.items) else None,
     )

@@ -12,18 +12,20 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import TypeAdapter, ValidationError
 from python_multipart.exceptions import MultipartParseError
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from api.container import Container
 from core.errors import BadRequestError, MalformedFormError, TooManyUploadsError, UnsupportedMediaError
-from core.knowledge import MAX_TAG_CHARS, Addition, Changes, DocumentStatus, Narrowed, Upload
+from core.knowledge import MAX_TAG_CHARS, MAX_TAGS, Addition, Changes, DocumentStatus, Narrowed, Upload
 from core.operations.erasure import ErasedKind
 from routes.dependencies import (
     Admin,
     ContainerDep,
     Owner,
+    RefusedFieldError,
     Thorough,
     WithAnswers,
     asked,
@@ -31,6 +33,7 @@ from routes.dependencies import (
     proof_of,
     readable,
 )
+from routes.errors import EdgeCode
 from routes.knowledge.replies import chunk_reply, document_reply, job_reply, source_reply, surroundings_reply
 from routes.openapi import JOB_STREAM, WireRoute, errors
 from routes.stream import EventStreamResponse, unless_left
@@ -39,7 +42,9 @@ from routes.wire import documents as wire
 router = APIRouter(tags=["documents"], responses=errors(401, 404, 422, 503), route_class=WireRoute)
 beside = APIRouter(tags=["documents"], route_class=WireRoute)  # jobs and sources, which answer other errors
 
-MAX_FIELDS = 8
+FIELDS = frozenset(wire.DocumentUpload.model_fields)
+TAGS = TypeAdapter(list[wire.Tag])
+MAX_FIELDS = MAX_TAGS + len(FIELDS)  # a field for each tag
 PATIENCE_S = 3.0  # for room; whoever waits in vain is asked to come again
 TAGS_LISTED = 200
 UPLOAD_SCHEMA: dict[str, Any] = {
@@ -234,22 +239,43 @@ def _unreadable(error: HTTPException) -> BadRequestError:
 
 
 def _file(form: FormData) -> UploadFile:
+    """Raises RefusedFieldError also for a field that is unknown, or comes more often than it is read."""
     file = form.get("file")
     if not isinstance(file, UploadFile):
-        raise BadRequestError("missing: file")
+        raise RefusedFieldError(EdgeCode.MISSING_FIELD, "missing: file")
+    for name in form:
+        if name not in FIELDS:
+            raise RefusedFieldError(EdgeCode.UNKNOWN_FIELD, f"{name}: unknown field")
+        if name != "tags" and len(form.getlist(name)) > 1:
+            raise RefusedFieldError(EdgeCode.INVALID_FIELD, f"{name}: more than one")
     return file
 
 
 async def _upload(form: FormData, file: UploadFile, owner: str) -> Upload:
-    tags = form.get("tags")
     return Upload(
         owner=owner,
         file_name=file.filename or "",
         content=await file.read(),
         external_id=_field(form, "external_id"),
-        tags=tuple(tags.split(",")) if isinstance(tags, str) else None,
+        tags=_tags(form),
         date=_field(form, "date"),
     )
+
+
+def _tags(form: FormData) -> tuple[str, ...] | None:
+    """None: the form has no such field."""
+    values = [value for value in form.getlist("tags") if isinstance(value, str)]
+    return tuple(tag for value in values for tag in _tags_of(value)) if values else None
+
+
+def _tags_of(value: str) -> list[str]:
+    if not value.startswith("["):
+        return value.split(",")
+    try:
+        return TAGS.validate_json(value)
+    except ValidationError as error:
+        message = "tags: one that begins with [ must be a JSON array of texts"
+        raise RefusedFieldError(EdgeCode.INVALID_FIELD, message) from error
 
 
 def _field(form: FormData, name: str) -> str | None:

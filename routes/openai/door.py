@@ -17,6 +17,7 @@ from core.conversation.lineage import Conversation, is_housekeeping, read_messag
 from core.conversation.turns import UNSET, AskedWith, TurnRequest
 from core.errors import BadRequestError, ForbiddenError, UnknownModelError
 from core.images import ImageData
+from core.prompt.budget import estimate_tokens
 from core.text import Language, is_mostly_chinese
 from routes.dependencies import VISITOR, Asker, ContainerDep, Owner, body_schema, json_body
 from routes.errors import request_id
@@ -190,12 +191,13 @@ async def create_embeddings(
     texts = [body.input] if isinstance(body.input, str) else body.input
     embed = embedding.embed_queries if body.input_type == "query" else embedding.embed_passages
     vectors = await embed(texts)
+    tokens = sum(map(estimate_tokens, texts))
     written = [_written(vector, body.encoding_format) for vector in vectors]
     return Embeddings(
         object="list",
         data=[Embedded(object="embedding", index=at, embedding=each) for at, each in enumerate(written)],
         model=body.model,
-        usage={"prompt_tokens": 0, "total_tokens": 0},
+        usage={"prompt_tokens": tokens, "total_tokens": tokens},
     )
 
 

@@ -309,10 +309,10 @@ class EmbeddingBody(BaseModel):
 
 
 class EmbeddingUsage(Reply):
-    """Not counted."""
+    """How much was embedded."""
 
-    prompt_tokens: int = Field(description="0: not counted.")
-    total_tokens: int = Field(description="0: not counted.")
+    prompt_tokens: int = Field(description="Of all texts, estimated.")
+    total_tokens: int = Field(description="The same.")
 
 
 class Embedded(Reply):
@@ -331,7 +331,7 @@ class Embeddings(Reply):
             "object": "list",
             "data": [{"object": "embedding", "index": 0, "embedding": [0.1, -0.2]}],
             "model": "wenmai",
-            "usage": {"prompt_tokens": 0, "total_tokens": 0},
+            "usage": {"prompt_tokens": 6, "total_tokens": 6},
         }
     )
 

@@ -159,7 +159,11 @@ class DocumentUpload(WireModel):
         max_length=MAX_EXTERNAL_ID_CHARS,
         description="The caller's own id: other content under it is a new version.",
     )
-    tags: str = Field("", description="Separated by commas; absent: as they were; empty: none.")
+    tags: str = Field(
+        "",
+        description="Separated by commas, a field for each, or a JSON array; absent: as they were; "
+        "empty: none.",
+    )
     date: str = Field("", description="YYYY, YYYY-MM or YYYY-MM-DD; absent: the document's own.")
 
 

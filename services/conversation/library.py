@@ -42,9 +42,10 @@ class LibraryFolder:
         return list(batches.values())
 
     async def batch(self, module: str, name: str) -> Batch:
-        """Raises UnknownLibraryError."""
-        batch = (await self.read()).modules.get(module, {}).get(name)
-        if batch is None:
+        """`name` may be its file's, with the ending. Raises UnknownLibraryError."""
+        batches = (await self.read()).modules.get(module, {})
+        batch = batches.get(name) or batches.get(Path(name).stem)
+        if batch is None or name not in (batch.name, batch.name + Path(batch.file).suffix):
             raise UnknownLibraryError("There is no such batch.")
         return batch
 

@@ -30,7 +30,7 @@ of_each = pytest.mark.parametrize(
     "file", [pytest.param(file, marks=[BY_SDK] if file in FRAMEWORKS else []) for file in FILES]
 )
 LEAVE = "# Annual leave\n\nEvery employee has fifteen days of annual leave a year."
-QUESTION = "How many days of annual leave does an employee have?"
+QUESTION = 'How many days of "annual leave"\n does an employee have (100 %s \\n)?'
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

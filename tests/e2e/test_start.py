@@ -86,7 +86,7 @@ def test_a_life_of_the_server_as_its_operator_sees_it(tmp_path: Path) -> None:
         assert text.startswith("\nWenmai 问脉已就绪：http://127.0.0.1:")
         curl = text[text.index("curl -N") :]
         client = subprocess.Popen(
-            ["sh", "-c", curl], env=clean_environment({"WENMAI_API_KEY": KEY}), stdout=subprocess.PIPE
+            ["sh", "-c", curl], env=clean_environment({"WENMAI_KEY": KEY}), stdout=subprocess.PIPE
         )
         url = re.findall(r"http://[\d.:]+", text)[0]
         for _ in range(8):

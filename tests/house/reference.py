@@ -161,6 +161,8 @@ def _fields(language: str) -> Iterator[tuple[str, ...]]:
 def _type(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return ", ".join(schema["enum"])
+    if "oneOf" in schema:
+        return ", ".join(map(_type, schema["oneOf"]))
     if "anyOf" in schema:
         schema = schema["anyOf"][0]
     limits = f" {schema['minimum']}–{schema['maximum']}" if "minimum" in schema else ""

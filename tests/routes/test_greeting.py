@@ -63,7 +63,7 @@ async def test_with_keys_it_names_no_document_of_a_key_and_no_key(tmp_path: Path
         headers = {"Authorization": "Bearer secret-key"}
         (await app.client.post("/documents", files=files, headers=headers)).raise_for_status()
         text, _ = await printed(app)
-        assert '-H "Authorization: Bearer $WENMAI_API_KEY"' in text
+        assert '-H "Authorization: Bearer $WENMAI_KEY"' in text
         assert "one of your API_KEYS" in text
         assert "secret-key" not in text
         assert "Travel" not in text

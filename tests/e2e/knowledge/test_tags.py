@@ -37,6 +37,39 @@ async def test_tags_come_with_their_documents_the_most_first_then_by_name(app: A
     assert await tags(app.client) == [("alpha", 1)]
 
 
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [
+        (["hr", "policy, 2024"], ["hr", "policy", "2024"]),
+        ('["hr", "policy, 2024"]', ["hr", "policy, 2024"]),
+        ("[]", []),
+        ([f"t{n}" for n in range(32)], [f"t{n}" for n in range(32)]),
+    ],
+)
+async def test_an_upload_takes_every_tag_that_is_sent(
+    app: App, sent: str | list[str], stored: list[str]
+) -> None:
+    """Discriminates: the last of repeated fields alone; a JSON array that is split at its commas."""
+    response = await app.client.post("/documents", files={"file": ("a.md", b"# Fees")}, data={"tags": sent})
+    assert (response.status_code, response.json()["document"]["tags"]) == (201, stored)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"tags": '["hr", 5]'}, "invalid_field"),
+        ({"tags": '["hr"'}, "invalid_field"),
+        ({"externalid": "7"}, "unknown_field"),
+        ({"date": ["2024", "2025"]}, "invalid_field"),
+    ],
+)
+async def test_a_form_that_would_lose_a_field_is_refused(app: App, fields: dict[str, Any], code: str) -> None:
+    response = await app.client.post("/documents", files={"file": ("a.md", b"# Fees")}, data=fields)
+    error = response.json()["error"]
+    assert (response.status_code, error["code"], next(iter(fields)) in error["message"]) == (422, code, True)
+    assert (await app.container.store.count("documents")).count == 0
+
+
 def shared(tag: str) -> Document:
     return Document(
         document_id="5f0c1c62-0000-4000-8000-000000000001", owner=SHARED_OWNER, file_name="guide.md",

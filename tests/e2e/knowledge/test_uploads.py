@@ -88,7 +88,8 @@ async def test_an_encrypted_or_a_scanned_pdf_is_refused_with_its_reason(
 
 async def test_without_a_file_or_a_form_the_answer_says_so(app: App) -> None:
     missing = await app.client.post("/documents", files={"other": ("a.md", TEXT)})
-    assert (missing.status_code, missing.json()["error"]["message"]) == (422, "missing: file")
+    error = missing.json()["error"]
+    assert (missing.status_code, error["code"], error["message"]) == (422, "missing_field", "missing: file")
     untyped = await app.client.post("/documents", content=TEXT)
     assert untyped.status_code == 415
     broken = await app.client.post(

@@ -115,7 +115,10 @@ async def test_an_uploaded_batch_is_there_and_another_takes_its_place(app: App, 
     assert (again.status_code, again.json()["items"]) == (200, 2)
     assert [path.name for path in (tmp_path / "library" / "日常").iterdir()] == ["周报.json"]
     assert (await read(app, "/library/日常/周报"))["items"][0]["title"] == "a"
-    assert (await app.client.delete("/library/日常/周报")).status_code == 200
+    by_file = await app.client.get("/library/日常/周报.json")
+    assert (by_file.status_code, by_file.json()["batch_name"]) == (200, "周报")
+    assert (await app.client.delete("/library/日常/周报.md")).status_code == 404
+    assert (await app.client.delete("/library/日常/周报.json")).status_code == 200
     assert (await app.client.delete("/library/日常/周报")).status_code == 404
     assert not (tmp_path / "library" / "日常").exists()
 

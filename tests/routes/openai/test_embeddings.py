@@ -29,6 +29,7 @@ async def test_texts_have_vectors_of_length_one_in_their_order(at: Door) -> None
     vectors = [each.embedding for each in reply.data]
     assert vectors[0] == vectors[2] != vectors[1]
     assert sum(value * value for value in vectors[0]) == pytest.approx(1, abs=1e-3)
+    assert 6 <= reply.usage.prompt_tokens == reply.usage.total_tokens < 30
     one = await at.client.embeddings.create(model="wenmai", input="a lamp", encoding_format="float")
     assert one.data[0].embedding == pytest.approx(vectors[1], abs=1e-6)
 
