@@ -85,7 +85,7 @@ async def resume_turn(
     """
     stream = await container.chat.stream_of(str(turn_id), owner)
     after_n = _number(last_event_id, str(turn_id)) or after or 0
-    if stream.ended and after_n >= stream.length:
+    if stream.is_read(after_n):
         return Response(status_code=204)  # which tells an EventSource not to come again
     seat = container.chat.reader_seat(owner)
     return stream_response(stream, container.settings.server, stream_format, after_n, seat)
