@@ -5,6 +5,7 @@ retry or a late reader gets the same answer."""
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -23,6 +24,7 @@ from core.conversation.turns import (
     TurnStatus,
     TurnWarning,
 )
+from core.errors import WenmaiError
 from core.knowledge import Citation
 from core.memory.record import Memory
 from core.text import Language, scrub
@@ -349,6 +351,17 @@ def _with_notes(texts: Iterable[Event | None], notes: dict[int, StatusEvent]) ->
     """`texts` begin with event 2. A number that is a text's stays the text's."""
     for n, text in enumerate(texts, start=2):
         yield notes.get(n) if text is None else text
+
+
+LONGEST_WAIT_S = 86_400  # that a client is asked for, whatever the model's server says
+
+
+def error_fields(failure: WenmaiError) -> dict[str, object]:
+    """The fields of the STATUS that names why an answer failed."""
+    wait = {}
+    if failure.retryable and failure.retry_after_s:
+        wait = {"retry_after_s": math.ceil(min(failure.retry_after_s, LONGEST_WAIT_S))}
+    return {"code": failure.code, "retryable": failure.retryable, **wait}
 
 
 def finished_fields(turn: Turn) -> dict[str, object]:

@@ -63,6 +63,24 @@ async def test_a_refused_key_is_explained_on_the_stream_and_in_one_reply(
     assert whole["error"]["message"] == expected
 
 
+async def test_the_wait_that_the_models_server_asks_for_reaches_the_client(tmp_path: Path) -> None:
+    """Discriminates: a constant Retry-After: the client comes back every five seconds for an hour."""
+    async with serving(refusing("429 Wait", "quota", ("Retry-After", "3600"))) as stub:
+        models = {"openai_base_url": f"{stub.url}/v1", "openai_api_key": KEY}
+        async with open_app(make_settings(tmp_path, models=models)) as app:
+            streamed = await app.ask(EN)
+            whole = await app.client.post(CHAT, json={"question": EN, "stream": False})
+            body = {"messages": [{"role": "user", "content": EN}]}
+            doors = [
+                await app.client.post("/v1/chat/completions", json={**body, "model": model})
+                for model in ("wenmai", "plain/default")
+            ]
+    assert [each.get("retry_after_s") for each in streamed.statuses if each["stage"] == "error"] == [3600]
+    for reply in (whole, *doors):
+        assert (reply.status_code, reply.headers["Retry-After"]) == (503, "3600")
+        assert reply.json()["error"]["retry_after_s"] == 3600
+
+
 TABLE = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
 PLACE = "http://127.0.0.1:9"
 
