@@ -8,6 +8,9 @@ from contextlib import asynccontextmanager, suppress
 
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
+_REFUSED = b'{"error": {"code": "llm_unavailable", "message": "no", "retryable": false}}'
+FINAL = b"HTTP/1.1 503 No\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(_REFUSED), _REFUSED)
+
 
 class Relay:
     """`faults`: what happens to each connection, one after another; those after the last pass whole. Bytes

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.cookbook.pages import COOKBOOK
-from tests.cookbook.relay import BUSY, relaying
+from tests.cookbook.relay import BUSY, FINAL, relaying
 from tests.support.servers.app import make_settings, scripted, serving
 
 SAID = ("第一行。\n", "Two\n\nlines, ", "data: DONE: is text, ", "🙂 and é, ", "the end.")
@@ -61,3 +61,15 @@ async def test_a_reader_says_what_the_server_refuses(reader: str, tmp_path: Path
         printed, errors = await run(reader, url, " ")
     assert printed == ""
     assert "empty_question" in errors
+
+
+@pytest.mark.slow("runs a process")
+@pytest.mark.parametrize("reader", READERS)
+async def test_a_reader_takes_a_503_that_is_not_retryable_for_final(reader: str) -> None:
+    """Discriminates: going by the status alone."""
+    if not READERS[reader]:
+        pytest.skip("node is not here")
+    async with relaying(0, FINAL) as (address, relay):
+        printed, errors = await run(reader, address, "Why?")
+    assert (printed, relay.heads) == ("", ["POST /knowledge_chat_conversation HTTP/1.1"])
+    assert "llm_unavailable" in errors
