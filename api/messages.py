@@ -290,6 +290,10 @@ _FAILURES: dict[Cause, tuple[str, str]] = {
         "{part} closed the connection before its answer was complete",
     ),
     Cause.NOT_AN_ANSWER: ("{part}返回的不是可用的应答", "{part} sent something that is not an answer"),
+    Cause.GARBLED: (
+        "{part}的应答中途出现了无法读懂的内容",
+        "{part} sent something unreadable in the middle of its answer",
+    ),
     Cause.EMPTY: ("{part}没有给出任何内容", "{part} returned no text"),
     Cause.CLASS_FAILED: (
         "{part}的类出错，服务器日志里有位置",
@@ -316,6 +320,7 @@ _HINTS: dict[Cause | int, tuple[str, str]] = {
         "Too many requests, or the quota is used up: try again later, or look at the account.",
     ),
     500: ("请稍后再试，或查看它的日志。", "Try again later, or look at its log."),
+    Cause.GARBLED: ("请稍后再试，或查看它的日志。", "Try again later, or look at its log."),
     Cause.UNREACHABLE: ("它在运行吗？地址由 {address} 设定。", "Is it running? {address} sets its address."),
     Cause.UNKNOWN_HOST: ("请检查 {address} 和本机的 DNS。", "Check {address}, and the DNS of this machine."),
     Cause.TLS: (

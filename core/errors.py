@@ -231,6 +231,7 @@ class Cause(StrEnum):
     TIMEOUT = "timeout"
     BROKE_OFF = "broke_off"
     NOT_AN_ANSWER = "not_an_answer"
+    GARBLED = "garbled"
     EMPTY = "empty"
     CLASS_FAILED = "class_failed"
     SPARED = "spared"
