@@ -200,6 +200,7 @@ class TooManyStreamsError(WenmaiError):
 class TooManyUploadsError(WenmaiError):
     code = "too_many_uploads"
     retryable = True
+    retry_after_s: float
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
