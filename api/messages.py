@@ -46,6 +46,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "有工具服务器暂时不可用，本轮没有它的工具。",
         "A server of tools is not available: this answer was written without its tools.",
     ),
+    "tools_unapproved": (
+        "有工具调用没有及时得到批准，没有执行。",
+        "Nobody approved a call of a tool in time: it was not made.",
+    ),
     "too_many_tool_steps": (
         "模型一直在调用工具，没有写出回答。请把问题拆小，或调高 MAX_TOOL_STEPS。",
         "The model went on calling tools and wrote no answer. Ask for less at once, or raise MAX_TOOL_STEPS.",
