@@ -46,6 +46,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "有工具服务器暂时不可用，本轮没有它的工具。",
         "A server of tools is not available: this answer was written without its tools.",
     ),
+    "tools_unapproved": (
+        "有工具调用没有及时得到批准，没有执行。",
+        "Nobody approved a call of a tool in time: it was not made.",
+    ),
     "too_many_tool_steps": (
         "模型一直在调用工具，没有写出回答。请把问题拆小，或调高 MAX_TOOL_STEPS。",
         "The model went on calling tools and wrote no answer. Ask for less at once, or raise MAX_TOOL_STEPS.",
@@ -290,6 +294,10 @@ _FAILURES: dict[Cause, tuple[str, str]] = {
         "{part} closed the connection before its answer was complete",
     ),
     Cause.NOT_AN_ANSWER: ("{part}返回的不是可用的应答", "{part} sent something that is not an answer"),
+    Cause.GARBLED: (
+        "{part}的应答中途出现了无法读懂的内容",
+        "{part} sent something unreadable in the middle of its answer",
+    ),
     Cause.EMPTY: ("{part}没有给出任何内容", "{part} returned no text"),
     Cause.CLASS_FAILED: (
         "{part}的类出错，服务器日志里有位置",
@@ -316,6 +324,7 @@ _HINTS: dict[Cause | int, tuple[str, str]] = {
         "Too many requests, or the quota is used up: try again later, or look at the account.",
     ),
     500: ("请稍后再试，或查看它的日志。", "Try again later, or look at its log."),
+    Cause.GARBLED: ("请稍后再试，或查看它的日志。", "Try again later, or look at its log."),
     Cause.UNREACHABLE: ("它在运行吗？地址由 {address} 设定。", "Is it running? {address} sets its address."),
     Cause.UNKNOWN_HOST: ("请检查 {address} 和本机的 DNS。", "Check {address}, and the DNS of this machine."),
     Cause.TLS: (

@@ -59,10 +59,12 @@ PASSING = frozenset({408, 425, 429, 500, 502, 503, 504, 529})  # refusals that a
 
 
 class WenmaiError(Exception):
-    """Base of all domain errors. `str(error)` is one plain sentence for a person."""
+    """Base of all domain errors. `str(error)` is one plain sentence for a person; `retry_after_s` is when the
+    same request may succeed, None where nobody knows."""
 
     code = "internal"
     retryable = False
+    retry_after_s: float | None = None
 
 
 class BadRequestError(WenmaiError):
@@ -196,10 +198,9 @@ class TooManyStreamsError(WenmaiError):
 
 
 class TooManyUploadsError(WenmaiError):
-    """`retry_after_s`: when there may be room again."""
-
     code = "too_many_uploads"
     retryable = True
+    retry_after_s: float
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
@@ -231,6 +232,7 @@ class Cause(StrEnum):
     TIMEOUT = "timeout"
     BROKE_OFF = "broke_off"
     NOT_AN_ANSWER = "not_an_answer"
+    GARBLED = "garbled"
     EMPTY = "empty"
     CLASS_FAILED = "class_failed"
     SPARED = "spared"

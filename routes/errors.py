@@ -101,6 +101,11 @@ def error_response(
     return JSONResponse({"error": body}, status_code=status, headers=extra)
 
 
+def failed_turn_headers(retryable: bool, retry_after_s: int | None) -> dict[str, str] | None:
+    """Of the 503 with which a turn that failed answers as one object."""
+    return {"Retry-After": str(retry_after_s or RETRY_AFTER_S[503])} if retryable else None
+
+
 def path_of(scope: Scope) -> str:
     """Of the route, without the prefix that a proxy adds."""
     return str(scope["path"]).removeprefix(scope.get("root_path", ""))
@@ -139,9 +144,7 @@ async def _domain_error(request: Request, error: Exception) -> JSONResponse:
     if status == 500:
         log.error("request_crashed", **_asked(request), exc_info=error)
         return error_response(request, 500, "internal", CRASHED)
-    headers = {}
-    if isinstance(error, errors.TooManyUploadsError):
-        headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    headers = {"Retry-After": str(math.ceil(error.retry_after_s))} if error.retry_after_s else None
     return error_response(request, status, error.code, str(error), retryable=error.retryable, headers=headers)
 
 

@@ -15,7 +15,7 @@ from core.conversation.sessions import CHOICES
 from core.conversation.turns import UNSET, AskedWith, TurnRequest
 from core.text import Language
 from routes.dependencies import ContainerDep, Owner, body_schema, json_body
-from routes.errors import RETRY_AFTER_S, request_id
+from routes.errors import failed_turn_headers, request_id
 from routes.openapi import EARLIER_STREAM, TURN_STREAM, Responses, WireRoute, errors
 from routes.stream import EventStreamResponse, WholeTurn, events_of, hear_whole, json_line, stream_response
 from routes.wire.chat import Answer, ChatBody, EarlierChatBody, StreamFormat
@@ -85,7 +85,7 @@ async def resume_turn(
     """
     stream = await container.chat.stream_of(str(turn_id), owner)
     after_n = _number(last_event_id, str(turn_id)) or after or 0
-    if stream.ended and after_n >= stream.length:
+    if stream.is_read(after_n):
         return Response(status_code=204)  # which tells an EventSource not to come again
     seat = container.chat.reader_seat(owner)
     return stream_response(stream, container.settings.server, stream_format, after_n, seat)
@@ -165,7 +165,7 @@ async def _whole(stream: TurnStream, request: Request) -> Response:
     content = answer.model_dump_json(exclude_unset=True)
     if answer.error is None:
         return Response(content, media_type="application/json")
-    headers = {"Retry-After": RETRY_AFTER_S[503]} if answer.error.retryable else None
+    headers = failed_turn_headers(answer.error.retryable, answer.error.retry_after_s)
     return Response(content, 503, headers, "application/json")
 
 

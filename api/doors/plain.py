@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from api.messages import FailureTexts, say
 from api.turn.answer import Answer
-from api.turn.stream import DoneEvent, ErrorEvent, Event, StatusEvent
+from api.turn.stream import DoneEvent, ErrorEvent, Event, StatusEvent, error_fields
 from core.conversation.lineage import Conversation
 from core.conversation.turns import TurnStage, Usage
 from core.errors import LLMUnavailableError, UnknownModelError, WenmaiError
@@ -49,9 +49,8 @@ class PlainDoor:
                         yield batch
         except WenmaiError as error:
             language: Language = "zh" if is_mostly_chinese(conversation.question) else "en"
-            fields = {"code": error.code, "retryable": error.retryable}
             text = self._failure_text(error, language, model.model_id)
-            yield [StatusEvent(TurnStage.ERROR, text, fields), ErrorEvent(text)]
+            yield [StatusEvent(TurnStage.ERROR, text, error_fields(error)), ErrorEvent(text)]
         usage = Usage(
             answer.prompt_tokens or _estimated(conversation, model),
             answer.completion_tokens,

@@ -24,6 +24,7 @@ from api.turn.stream import (
     StatusEvent,
     TurnNotes,
     TurnStream,
+    error_fields,
     finished_fields,
     remembered_fields,
 )
@@ -322,11 +323,7 @@ class TurnRun:
         return Usage(self._answer.prompt_tokens or estimate, self._answer.completion_tokens, not reported)
 
     def _error_status(self, failure: WenmaiError) -> None:
-        fields = {
-            "code": failure.code,
-            "retryable": failure.retryable,
-            "request_id": self._plan.request.request_id,
-        }
+        fields = {**error_fields(failure), "request_id": self._plan.request.request_id}
         self.stream.publish(StatusEvent(TurnStage.ERROR, self._sentence(failure), fields))
 
     def _sentence(self, failure: WenmaiError) -> str:

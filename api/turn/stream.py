@@ -5,6 +5,7 @@ retry or a late reader gets the same answer."""
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -23,6 +24,7 @@ from core.conversation.turns import (
     TurnStatus,
     TurnWarning,
 )
+from core.errors import WenmaiError
 from core.knowledge import Citation
 from core.memory.record import Memory
 from core.text import Language, scrub
@@ -140,6 +142,7 @@ class TurnStream:
         self.turn_id = turn_id
         self._events: list[Event | None] = []  # None: a number whose event is not kept
         self._ended = False
+        self._repeats_after: int | None = None
         self._waiting: list[asyncio.Future[None]] = []  # one for each reader that has seen everything
         self._readers = 0
         self._grace_s = grace_s
@@ -175,6 +178,14 @@ class TurnStream:
         """Take over the events of a stored turn under their old numbers; None skips one."""
         self._events.extend(events)
 
+    def repeat_from_here(self) -> None:
+        """What follows is for every reader, under numbers behind the last that it has read."""
+        self._repeats_after = self.length
+
+    def is_read(self, after: int) -> bool:
+        """Nothing is left for a reader that has read event `after`."""
+        return self._ended and after - self._shift(after) >= self.length
+
     def publish(self, *events: Event) -> None:
         """Append the events and wake the readers once. Raises RuntimeError after DONE."""
         for event in events:
@@ -193,12 +204,15 @@ class TurnStream:
         A list holds all that waits, so that a fast model costs one write per wake-up, not one per
         token; between lists the loop gets a turn, whoever else waits for it.
         """
+        shift = self._shift(after)
+        after -= shift
         self._readers += 1
         self._disarm()
         try:
             while True:
                 news = self._events[after:]
-                fresh = [(n, event) for n, event in enumerate(news, start=after + 1) if event is not None]
+                first = after + shift + 1
+                fresh = [(n, event) for n, event in enumerate(news, start=first) if event is not None]
                 after += len(news)
                 if fresh:
                     yield fresh
@@ -214,6 +228,9 @@ class TurnStream:
             self._readers -= 1
             if not self._readers:
                 self._arm(self._grace_s)
+
+    def _shift(self, after: int) -> int:
+        return 0 if self._repeats_after is None else max(0, after - self._repeats_after)
 
     def _append(self, event: Event) -> None:
         self._events.extend(line_safe(event))
@@ -297,7 +314,7 @@ def replay(turn: Turn, language: Language, documents: KnownDocuments) -> TurnStr
 
     `documents` are those of its sources that are there. Other progress is not kept, so its numbers are
     skipped; a reader that saw event n goes on with n + 1. Of a turn whose numbers are not known, as one that
-    was brought in, the notes come first.
+    was brought in, the notes come first; if it failed, every reader gets its ERROR.
     """
     stream = TurnStream.ended_stream(turn.turn_id)
     failed = turn.status in (TurnStatus.FAILED, TurnStatus.INTERRUPTED, TurnStatus.RUNNING)
@@ -312,6 +329,8 @@ def replay(turn: Turn, language: Language, documents: KnownDocuments) -> TurnStr
         stream.publish(ContentEvent(turn.answer))
     if turn.answer or not failed:
         stream.publish(SourceEvent(turn.sources, documents))
+    if failed and not turn.layout:  # a crash: its readers may have read more events than are left
+        stream.repeat_from_here()
     if failed:
         stream.publish(ErrorEvent(say(f"was_{turn.status.value}", language)))
     stream.publish(StatusEvent(TurnStage.FINISHED, say("finished", language), finished_fields(turn)))
@@ -332,6 +351,17 @@ def _with_notes(texts: Iterable[Event | None], notes: dict[int, StatusEvent]) ->
     """`texts` begin with event 2. A number that is a text's stays the text's."""
     for n, text in enumerate(texts, start=2):
         yield notes.get(n) if text is None else text
+
+
+LONGEST_WAIT_S = 86_400  # that a client is asked for, whatever the model's server says
+
+
+def error_fields(failure: WenmaiError) -> dict[str, object]:
+    """The fields of the STATUS that names why an answer failed."""
+    wait = {}
+    if failure.retryable and failure.retry_after_s:
+        wait = {"retry_after_s": math.ceil(min(failure.retry_after_s, LONGEST_WAIT_S))}
+    return {"code": failure.code, "retryable": failure.retryable, **wait}
 
 
 def finished_fields(turn: Turn) -> dict[str, object]:

@@ -94,6 +94,7 @@ class TurnTools:
         self._before = turn.tool_calls  # of a run that was cut
         self._uses: list[ToolUse] = []
         self.steps = 0
+        self._unapproved = 0  # in this step, for want of a word
         self._room = 0
         self._count: CountTokens = len
         self._decisions: dict[str, asyncio.Future[bool]] = {}
@@ -151,12 +152,16 @@ class TurnTools:
                 ToolUse(call.call_id, function, step=self.steps, at=len(answer), read_only=read_only)
             )
         self.steps += 1
+        self._unapproved = 0
         try:
             async with anyio.create_task_group() as tasks:
                 for at in range(first, len(self._uses)):
                     tasks.start_soon(self._run, at, at - first)
         finally:
             self._uses = [_settled(use) for use in self._uses]
+        if self._unapproved:
+            code = WarnCode.TOOLS_UNAPPROVED
+            self._report(TurnStage.WARNING, message=code, code=code, calls=self._unapproved)
         self.messages = list(step_messages(answer, self._uses))
 
     def decide(self, call_id: str, *, approve: bool) -> bool:
@@ -213,6 +218,7 @@ class TurnTools:
             async with asyncio.timeout(self._box.settings.tool_confirm_timeout_s):
                 approved = await decision
         except TimeoutError:
+            self._unapproved += 1
             raise _RefusedError("Nobody approved this call in time: it was not made.") from None
         finally:
             del self._decisions[call_id]

@@ -14,6 +14,15 @@ async function* events(body) {
   }
 }
 
+// Whether the same request may succeed later, which a proxy's page does not say.
+function isRetryable(status, words) {
+  try {
+    return JSON.parse(words).error.retryable;
+  } catch {
+    return [429, 502, 503, 504].includes(status);
+  }
+}
+
 // The pieces of the answer, each once, however often the connection breaks.
 export async function* ask(base, question, key = "") {
   const turn_id = crypto.randomUUID();
@@ -25,11 +34,11 @@ export async function* ask(base, question, key = "") {
       const response = last // the answer goes on without a reader: continue behind the last event that came
         ? await fetch(`${base}/turns/${turn_id}/stream`, { headers: { ...headers, "Last-Event-ID": last } })
         : await fetch(`${base}/knowledge_chat_conversation`, request);
-      const refusal = response.ok ? "" : await response.text();
-      const passes = [429, 503].includes(response.status) && !refusal.includes('"retryable":false');
-      if (passes) wait_s = Number(response.headers.get("Retry-After") ?? wait_s);
-      else if (!response.ok) throw new Error(refusal);
-      else
+      if (!response.ok) {
+        const words = await response.text();
+        if (!isRetryable(response.status, words)) throw new Error(words);
+        wait_s = Number(response.headers.get("Retry-After") ?? wait_s);
+      } else
         for await (const [id, kind, text] of events(response.body)) {
           [last, failures] = [id, 0];
           if (kind === "CONTENT") yield text;

@@ -24,6 +24,16 @@ def events(response):
             data = []
 
 
+def refusal(error):
+    """Its words, and whether the same request may succeed later, which a proxy's page does not say."""
+    words = ""
+    try:
+        words = error.read().decode(errors="replace")
+        return words, json.loads(words)["error"]["retryable"]
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return words, error.code in (429, 502, 503, 504)
+
+
 def ask(base, question, key=""):
     """The pieces of the answer, each once, however often the connection breaks."""
     turn_id, last, failures = str(uuid.uuid4()), "", 0
@@ -45,9 +55,9 @@ def ask(base, question, key=""):
                     elif kind == "DONE":
                         return
         except urllib.error.HTTPError as error:
-            reply = error.read().decode()
-            if error.code not in (429, 503) or '"retryable":false' in reply:
-                raise RuntimeError(reply) from None
+            words, retryable = refusal(error)
+            if not retryable:
+                raise RuntimeError(words) from None
             wait_s = float(error.headers.get("Retry-After", wait_s))
         except (OSError, http.client.HTTPException):
             pass  # the connection was lost, or could not be made

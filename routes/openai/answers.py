@@ -16,7 +16,7 @@ from core.citing.citations import find_marks
 from core.conversation.turns import TurnStage, sources_footer
 from core.knowledge import Citation
 from core.text import Language, scrub
-from routes.errors import RETRY_AFTER_S
+from routes.errors import failed_turn_headers
 from routes.openai.wire import Completion, error_in_openai
 from routes.stream import EventStreamResponse, citation_objects, hear_whole, json_line
 
@@ -241,5 +241,5 @@ def _whole(collected: Collected) -> Response:
     if collected.error is None:
         body = collected.completion().model_dump_json(exclude_unset=True)
         return Response(body, media_type="application/json")
-    headers = {"Retry-After": RETRY_AFTER_S[503]} if collected.error["retryable"] else None
+    headers = failed_turn_headers(collected.error["retryable"], collected.error.get("retry_after_s"))
     return JSONResponse({"error": collected.error}, 503, headers)

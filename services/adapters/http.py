@@ -306,12 +306,10 @@ Event = tuple[bytes, bytes]  # its name (b"" for none) and its data
 
 
 class NotAnAnswerError(LLMUnavailableError):
-    """The upstream's bytes are not what its API promises; none of them is shown."""
+    """The upstream's bytes are not what its API promises, or (GARBLED) no more; none of them is shown."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "The model's server sent something that is not an answer.", ModelFailure(Cause.NOT_AN_ANSWER)
-        )
+    def __init__(self, cause: Cause = Cause.NOT_AN_ANSWER) -> None:
+        super().__init__("The model's server sent something that is not an answer.", ModelFailure(cause))
 
 
 class EventReader:

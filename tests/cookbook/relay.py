@@ -6,12 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-REFUSED = b'{"error":{"code":"llm_unavailable","message":"Its key is wrong.","retryable":false}}'
-FINAL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (
-    len(REFUSED),
-    REFUSED,
-)
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+_REFUSED = b'{"error": {"code": "llm_unavailable", "message": "no", "retryable": false}}'
+FINAL = b"HTTP/1.1 503 No\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(_REFUSED), _REFUSED)
 
 
 class Relay:

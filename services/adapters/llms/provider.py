@@ -32,7 +32,13 @@ from core.prompt.exchange import Exchange, canonical_json
 from core.prompt.messages import Message, ToolCall
 from core.text import scrub
 from core.tools import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_NAME_CHARS
-from services.adapters.http import Endpoint, EventReader, NotAnAnswerError, post_stream
+from services.adapters.http import (
+    MAX_REFUSAL_BYTES,
+    Endpoint,
+    EventReader,
+    NotAnAnswerError,
+    post_stream,
+)
 from services.adapters.llms.switches import NOTHING, TEMPLATE, Options, ThinkingSwitch, switch_of
 from services.llm_service import UNKNOWN_WINDOW, answer_reserve, known_window
 from services.models.lean import LeanLLM
@@ -117,6 +123,7 @@ class AnswerReader(ABC):
         self._events = EventReader()
         self.complete = self.ended = self.has_events = False
         self.failure: LLMUnavailableError | None = None
+        self._no_event = bytearray()  # what came before the first one
         self.text: list[str] = []
         self.thinking: list[str] = []
         self.calls = CallReader()
@@ -139,9 +146,12 @@ class AnswerReader(ABC):
                 self.take(name, data)
                 if self.ended:
                     break
+        except NotAnAnswerError as error:
+            self._fail(NotAnAnswerError(Cause.GARBLED) if self.has_events else error)
         except LLMUnavailableError as error:
-            self.ended = self.complete
-            self.failure = None if self.complete else error
+            self._fail(error)
+        if not self.has_events:
+            self._no_event += piece[: MAX_REFUSAL_BYTES - len(self._no_event)]
         if (
             self.text
             or self.thinking
@@ -151,14 +161,19 @@ class AnswerReader(ABC):
             return self._delta()
         return None
 
+    def _fail(self, error: LLMUnavailableError) -> None:
+        self.ended = self.complete
+        self.failure = None if self.complete else error
+
     def check(self) -> None:
         if self.failure is not None:
             raise self.failure
 
     def check_end(self) -> None:
-        """Raises LLMTruncatedError for an answer without its end, NotAnAnswerError for none at all."""
+        """Raises LLMTruncatedError for an answer without its end; for none at all NotAnAnswerError, or the
+        error that came in its place."""
         if not self.has_events:
-            raise NotAnAnswerError
+            raise _in_place_of_answer(bytes(self._no_event))
         if not self.complete:
             broke_off = ModelFailure(Cause.BROKE_OFF)
             raise LLMTruncatedError("The model's answer broke off before its end.", broke_off)
@@ -212,6 +227,16 @@ def provider_error(error: object) -> LLMUnavailableError:
     failure = ModelFailure(Cause.REFUSED, status=code if isinstance(code, int) else 0, reason=words)
     passing = code in _PASSING_KINDS or kind in _PASSING_KINDS or str(code) in map(str, PASSING)
     return LLMUnavailableError("The model's server reported an error.", failure, transient=passing)
+
+
+def _in_place_of_answer(body: bytes) -> LLMUnavailableError:
+    """Some services send their errors with status 200, and not as an event."""
+    try:
+        reply = json.loads(body)
+    except (ValueError, RecursionError):
+        return NotAnAnswerError()
+    error = reply.get("error") if isinstance(reply, dict) else None
+    return provider_error(error) if error else NotAnAnswerError()
 
 
 def _leniently(data: bytes, kind: type[E]) -> E:

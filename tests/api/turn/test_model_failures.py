@@ -63,6 +63,49 @@ async def test_a_refused_key_is_explained_on_the_stream_and_in_one_reply(
     assert whole["error"]["message"] == expected
 
 
+async def test_the_wait_that_the_models_server_asks_for_reaches_the_client(tmp_path: Path) -> None:
+    """Discriminates: a constant Retry-After: the client comes back every five seconds for an hour."""
+    async with serving(refusing("429 Wait", "quota", ("Retry-After", "3600"))) as stub:
+        models = {"openai_base_url": f"{stub.url}/v1", "openai_api_key": KEY}
+        async with open_app(make_settings(tmp_path, models=models)) as app:
+            streamed = await app.ask(EN)
+            whole = await app.client.post(CHAT, json={"question": EN, "stream": False})
+            body = {"messages": [{"role": "user", "content": EN}]}
+            doors = [
+                await app.client.post("/v1/chat/completions", json={**body, "model": model})
+                for model in ("wenmai", "plain/default")
+            ]
+    assert [each.get("retry_after_s") for each in streamed.statuses if each["stage"] == "error"] == [3600]
+    for reply in (whole, *doors):
+        assert (reply.status_code, reply.headers["Retry-After"]) == (503, "3600")
+        assert reply.json()["error"]["retry_after_s"] == 3600
+
+
+GOOD = b'data: {"choices": [{"delta": {"content": "Fifteen"}}]}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ((b'{"error": {"message": "quota used up"}}',), "refused the request: “quota used up”"),
+        ((b'{\n\n"error": "quota used up"}\n\n',), "refused the request: “quota used up”"),
+        ((GOOD, b'data: {"choices": [\n\n'), "sent something unreadable in the middle of its answer. Try"),
+        ((b'data: {"choices": [\n\n',), "sent something that is not an answer. Check OPENAI_BASE_URL"),
+        ((b'{"detail": "no"}',), "sent something that is not an answer. Check OPENAI_BASE_URL"),
+    ],
+)
+async def test_an_error_with_status_200_is_quoted_and_the_address_blamed_only_where_nothing_answered(
+    pieces: tuple[bytes, ...], expected: str, tmp_path: Path
+) -> None:
+    """Discriminates: the service's words lost with what is no event; an address that has just answered
+    blamed for the break in its answer."""
+    async with serving(Answer(pieces)) as stub:
+        models = {"openai_base_url": f"{stub.url}/v1", "openai_api_key": KEY}
+        async with open_app(make_settings(tmp_path, models=models)) as app:
+            streamed = await app.ask(EN)
+    assert streamed.text("ERROR").startswith(f"The model's server {expected}")
+
+
 TABLE = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
 PLACE = "http://127.0.0.1:9"
 

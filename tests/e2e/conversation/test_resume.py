@@ -209,3 +209,21 @@ async def test_a_reader_who_has_seen_all_is_told_that_nothing_is_left(tmp_path: 
         for unknown in (f"{turn_id}:²", f"{uuid.uuid4()}:{last}"):
             odd = await app.client.get(path, headers={b"Last-Event-ID": unknown.encode("latin-1")})
             assert Streamed(frames(odd.text)).answer == whole.answer
+
+
+@pytest.mark.parametrize("answer", ["", "half an"])
+async def test_a_reader_of_a_turn_that_a_crash_cut_gets_its_error_whatever_it_has_read(
+    tmp_path: Path, answer: str
+) -> None:
+    """Discriminates: numbering the replay anew gives 204, or DONE without ERROR, as of a stored turn; numbers
+    that a reader has read already are taken for events that it knows."""
+    settings = make_settings(tmp_path)
+    cut = Turn(str(uuid.uuid4()), str(uuid.uuid4()), "local", "Why?", 1, TurnStatus.RUNNING, answer=answer)
+    async with open_app(settings) as app:
+        await app.container.conversations.turns.put(cut, TurnVectors())
+    async with open_app(settings) as app:
+        for after in (0, 1, 2, 3, 4, 5, 6, 7, 500):
+            again = await read(app, cut.turn_id, after)
+            assert again.kinds[-3:] == ["ERROR", "STATUS", "DONE"]
+            assert again.finished["status"] == "interrupted"
+            assert int(again.frames[0].event_id.rpartition(":")[2]) > after
