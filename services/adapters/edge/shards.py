@@ -88,15 +88,17 @@ class Shards:
             return self.make(noted)
         if isinstance(request, wire.CreateCollection | wire.DeleteCollection | wire.Adopt):
             self._check_writable(request)
+            self._make_room(request)
         return self._answers[type(request)](request)
 
     def note(self, request: wire.Change) -> Noted:
         """The change as it is to be made once `commit` has returned. Raises Refusal: then it is not."""
         self._check_writable(request)
         self._points.collection(request.collection)
+        change = self._points.by_ids(request)
+        self._make_room(change)
         if isinstance(request, wire.Upsert | wire.UpdateVectors):
             on_disk.check_vectors(self._points.collection(request.collection).spec, request.points)
-        change = self._points.by_ids(request)
         if self._journal is None or self._integrity.lost:
             return Noted(change)
         return Noted(change, self._journal.note(wire.encode(change)))
@@ -117,10 +119,11 @@ class Shards:
         if self._integrity.lost and not isinstance(request, wire.CreateIndex):
             sentence = f"the store can only be read, since a part of it is lost: {self._integrity.line}"
             raise on_disk.Refusal(wire.Verdict.READ_ONLY, sentence)
-        self._make_room(request)
 
     def _make_room(self, request: wire.Request) -> None:
-        """Raises Refusal for what would grow a file on a full disk."""
+        """Raises Refusal for what would grow a file on a full disk. What matches no point needs none."""
+        if getattr(request, "ids", None) == []:
+            return
         deletes = isinstance(request, _DELETING) or getattr(request, "deletes", False)
         if deletes and free_bytes(self._folder) < self._reserve_bytes:
             self._for_deletions.give()

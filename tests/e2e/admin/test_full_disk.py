@@ -66,6 +66,24 @@ async def trial(folder: Path) -> dict[str, Any]:
     return outcome
 
 
+async def clean_up(folder: Path) -> dict[str, Any]:
+    """With nothing that has expired, then with a turn to delete."""
+    reserve = folder / "data/store/reserve"
+    async with open_app(
+        make_settings(folder / "data", models={"llms": {"default": scripted("fine")}})
+    ) as app:
+        asked = await app.ask("What is the fee?")
+        await until(reserve.exists, limit_s=20)
+        fill(folder)
+        cleanup = await app.client.post("/admin/cleanup", params={"dry_run": "false", "days": 1})
+        outcome = {
+            "cleanup": cleanup.status_code,
+            "matched": cleanup.json()["matched"],
+            "left": reserve.exists(),
+        }
+        return outcome | {"deleted": await deleted(app, [f"/turns/{asked.finished['turn_id']}"])}
+
+
 async def start(folder: Path) -> dict[str, Any]:
     """Of a store that was whole, without its reserve."""
     store = folder / "data/store"
@@ -93,6 +111,13 @@ def outcome_of(name: str, folder: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.full("fills a disk of more than a gigabyte")
+def test_a_cleanup_that_deletes_nothing_leaves_the_reserve_to_deletions(tmp_path: Path) -> None:
+    """Discriminates: a receipt, or a deletion that matches nothing, which takes it."""
+    expected = {"cleanup": 200, "matched": 0, "left": True, "deleted": [[200, 404]]}
+    assert outcome_of("clean_up", tmp_path) == expected
+
+
 @pytest.mark.full("mounts a disk")
 def test_a_start_that_has_no_room_is_refused_and_damages_nothing(tmp_path: Path) -> None:
     """Discriminates: an engine that is let at its files where it cannot write."""
@@ -110,4 +135,4 @@ def test_deletions_work_with_no_byte_left_and_questions_do_not(tmp_path: Path) -
 if __name__ == "__main__":
     place = Path(sys.argv[2])
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", str(place)], check=True)
-    print(json.dumps(asyncio.run({"trial": trial, "start": start}[sys.argv[1]](place))))
+    print(json.dumps(asyncio.run({"trial": trial, "start": start, "clean_up": clean_up}[sys.argv[1]](place))))
