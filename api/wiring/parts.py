@@ -62,7 +62,7 @@ from services.models.embedding import EmbeddingService
 from services.models.extractive import MODEL_NAME, ExtractiveLLM
 from services.operations.backup.filling import RestoreFolders, Target, check_empty, refuse_half_filled
 from services.operations.backup.making import Snapshots
-from services.operations.schedule.lease import LeaseStore
+from services.operations.schedule.lease import LeaseStore, Pace
 from services.operations.schedule.runner import CleanupSchedule
 from services.store.dialect import VectorStore
 
@@ -515,7 +515,8 @@ def scheduled_cleanup(
 ) -> AbstractAsyncContextManager[CleanupSchedule]:
     times = settings.conversation
     lease = LeaseStore(store, settings.store.operations_collection)
-    return open_schedule(clean_up, times.cleanup_cron, times.timezone, lease)
+    pace = Pace(alone=settings.store.qdrant_url is None)
+    return open_schedule(clean_up, times.cleanup_cron, times.timezone, lease, pace=pace)
 
 
 def scheduled_sync(

@@ -145,17 +145,20 @@ async def _models(client: ServerClient) -> list[Finding]:
 def _readiness(response: httpx.Response, server: Server) -> Finding:
     from routes.wire.server import Readiness
 
-    if response.is_success:
-        return ok("server", f"ready at {server.url}")
     try:
-        problems = read(response, Readiness).problems
-    except CommandError:
-        problems = {}
-    why = (
-        "; ".join(f"{part}: {reason}" for part, reason in problems.items())
-        or f"status {response.status_code}"
-    )
-    return fail("server", f"not ready at {server.url}: {why}")
+        ready = read(response, Readiness)
+    except CommandError as error:
+        return fail("server", f"{error} (status {response.status_code})")
+    if not response.is_success:
+        return fail("server", f"not ready at {server.url}: {_listed(ready.problems)}")
+    if not ready.warnings:
+        return ok("server", f"ready at {server.url}")
+    judged = fail if "store" in ready.warnings else warn  # it lost a part, and nothing is written
+    return judged("server", f"degraded at {server.url}: {_listed(ready.warnings)}")
+
+
+def _listed(reasons: dict[str, str]) -> str:
+    return "; ".join(f"{part}: {reason}" for part, reason in reasons.items())
 
 
 def _print(findings: Sequence[Finding], mask: Mask, *, as_json: bool) -> None:

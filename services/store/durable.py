@@ -155,12 +155,10 @@ def store_id(folder: Path) -> str:
 def write_durably(path: Path, content: bytes) -> None:
     """Write a new file, or replace an old one, so that a crash leaves the whole of one of them."""
     partial = path.with_name(path.name + ".partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(descriptor, content)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)  # all of it: a nearly full disk takes a part without an error
+        file.flush()
+        os.fsync(file.fileno())
     partial.rename(path)
     sync_folder(path.parent)
 

@@ -219,7 +219,7 @@ def close_collection(folder: Path, collection: Collection, journal: Fingerprint 
         str(Path(path, name).relative_to(folder)): seal
         for path, _, names in os.walk(folder)
         for name in names
-        if name != _CLOSED_FILE and (seal := fingerprint(Path(path, name))) is not None
+        if not name.startswith(_CLOSED_FILE) and (seal := fingerprint(Path(path, name))) is not None
     }
     write_durably(folder / _CLOSED_FILE, msgspec.json.encode(Closed(left, files, journal)))
 

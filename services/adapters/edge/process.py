@@ -136,9 +136,6 @@ def _open(folder: Path, server_pid: int, shards: Shards, *, with_journal: bool, 
 
 
 def _begin(folder: Path, shards: Shards) -> None:
-    """A journal that is not whole is worth nothing where everything else is as it was left."""
-    if not shards.is_journal_whole():
-        journal.remove(folder)
     if journal.is_missed(folder):
         shards.begin(None, f"{journal.FILE} is missing")
         return

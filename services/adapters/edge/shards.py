@@ -20,7 +20,7 @@ import qdrant_edge as edge
 from services.adapters.edge import collection as on_disk
 from services.adapters.edge import engine, wire
 from services.adapters.edge.integrity import Integrity, unreadable_unless_done
-from services.adapters.edge.journal import FILE, MOST_BYTES, Journal, put_aside
+from services.adapters.edge.journal import FILE, MOST_BYTES, Journal, put_aside, remove
 from services.adapters.edge.points import Feeds, Points
 from services.adapters.edge.wire import RESERVE_BYTES, free_bytes, remove_copies
 from services.store.durable import ReserveFile, sync_folder, sync_tree
@@ -32,7 +32,7 @@ _GROWING = (
     wire.CreateCollection, wire.CreateIndex, wire.Upsert, wire.UpdateVectors, wire.SetPayload, wire.Adopt,
 )  # fmt: skip
 _DELETING = (wire.Delete, wire.DeletePayload, wire.DeleteCollection)
-_LEAST_BYTES = 4 << 20  # of the deletions' reserve: left for the engine to flush what was deleted
+_LEAST_BYTES = 4 << 20  # left by deletions for the engine to flush them; and a start needs as much
 
 
 class Noted(NamedTuple):
@@ -88,15 +88,17 @@ class Shards:
             return self.make(noted)
         if isinstance(request, wire.CreateCollection | wire.DeleteCollection | wire.Adopt):
             self._check_writable(request)
+            self._make_room(request)
         return self._answers[type(request)](request)
 
     def note(self, request: wire.Change) -> Noted:
         """The change as it is to be made once `commit` has returned. Raises Refusal: then it is not."""
         self._check_writable(request)
         self._points.collection(request.collection)
+        change = self._points.by_ids(request)
+        self._make_room(change)
         if isinstance(request, wire.Upsert | wire.UpdateVectors):
             on_disk.check_vectors(self._points.collection(request.collection).spec, request.points)
-        change = self._points.by_ids(request)
         if self._journal is None or self._integrity.lost:
             return Noted(change)
         return Noted(change, self._journal.note(wire.encode(change)))
@@ -117,10 +119,11 @@ class Shards:
         if self._integrity.lost and not isinstance(request, wire.CreateIndex):
             sentence = f"the store can only be read, since a part of it is lost: {self._integrity.line}"
             raise on_disk.Refusal(wire.Verdict.READ_ONLY, sentence)
-        self._make_room(request)
 
     def _make_room(self, request: wire.Request) -> None:
-        """Raises Refusal for what would grow a file on a full disk."""
+        """Raises Refusal for what would grow a file on a full disk. What matches no point needs none."""
+        if getattr(request, "ids", None) == []:
+            return
         deletes = isinstance(request, _DELETING) or getattr(request, "deletes", False)
         if deletes and free_bytes(self._folder) < self._reserve_bytes:
             self._for_deletions.give()
@@ -154,10 +157,9 @@ class Shards:
 
     def open_all(self, *, probing: bool = False) -> None:
         """What cannot be read is left out until `begin`. With `probing` a collection that ends whoever reads
-        it is found out, too. Raises Refusal when the disk is too full to open one."""
+        it is found out, too. Raises Refusal when the disk is too full to open one: then none was touched."""
         remove_copies(self._folder)
-        if free_bytes(self._folder) < _LEAST_BYTES:  # a start writes a little, too
-            self._for_deletions.give()
+        self._make_room_to_open()
         for entry in sorted(self._folder.glob(f"*{on_disk.OLD}")):
             on_disk.put_back(entry)
         for entry in sorted(self._folder.iterdir()):
@@ -167,9 +169,29 @@ class Shards:
                 self._left[entry.name] = on_disk.left_by_close(entry)
         # before the engine has a thread, which no fork would have
         doubtful = [name for name, left in self._left.items() if probing or left.doubt]
+        self._unseal()
         ends_reader = {name for name in doubtful if not on_disk.is_readable(self._folder / name)}
         for name, left in self._left.items():
             self._open(name, left, ends_reader=name in ends_reader)
+
+    def _make_room_to_open(self) -> None:
+        """A start writes a little, too. Raises Refusal."""
+        if free_bytes(self._folder) < _LEAST_BYTES:
+            self._for_deletions.give()
+        if (left := free_bytes(self._folder)) < _LEAST_BYTES:
+            need = f"{left >> 20} MB are left, and opening the store needs {_LEAST_BYTES >> 20}"
+            sentence = f"the disk of the data folder {self._folder} is full: {need}; make room on it"
+            raise on_disk.Refusal(wire.Verdict.UNREADABLE, sentence)
+
+    def _unseal(self) -> None:
+        """The engine changes what it loads, also in a start that comes to no end: a later one must not call
+        that damage. What is damaged keeps its note, to be found again. A journal that is not whole is worth
+        nothing where everything else is as it was left."""
+        if not self._is_journal_whole():
+            remove(self._folder)
+        for name, left in self._left.items():
+            if left.sealed:
+                on_disk.note_opened(self._folder / name)
 
     def _open(self, name: str, left: on_disk.Left, *, ends_reader: bool) -> None:
         place = self._folder / name
@@ -184,7 +206,7 @@ class Shards:
         if doubt := left.doubt or on_disk.doubt_of_points(collection, left):
             self._integrity.lost[name] = doubt
 
-    def is_journal_whole(self) -> bool:
+    def _is_journal_whole(self) -> bool:
         """False: it is not the one that was left when all collections were closed, or it knows nothing of
         what an earlier version did since."""
         left = self._left.values()

@@ -202,7 +202,11 @@ async def _check_documents(store: VectorStore, names: StoreSettings) -> list[Fin
         )
     if unfinished:
         findings.append(
-            warn("documents", f"{unfinished} were being read in: a start marks them failed, send them again")
+            warn(
+                "documents",
+                f"{unfinished} were being read in: the next start goes on with them; those of a restored "
+                "backup it marks failed, send them again",
+            )
         )
     return findings or [ok("documents", f"{len(known)} documents, no chunk without one")]
 

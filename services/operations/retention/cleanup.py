@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -12,7 +12,7 @@ import structlog
 from anyio import move_on_after
 
 from core.dates import rfc3339
-from core.errors import ConflictError, WenmaiError
+from core.errors import ConflictError, DiskFullError, WenmaiError
 from core.operations.expiry import DAY_US, GUARDED_TURNS, AgeLimits, ExpiryReport, still_since, trusts_clock
 from core.operations.receipts import Receipt, ReceiptKind
 from services.conversation.turns import TurnStore
@@ -77,10 +77,6 @@ class Retention:
         core.operations.expiry.trusts_clock) and it is not `confirmed`: then nothing is deleted. Raises
         ValueError if days < 1, StoreUnavailableError.
         """
-        with deleting():
-            return await self._expire(days, reason, confirmed=confirmed)
-
-    async def _expire(self, days: int, reason: Reason, *, confirmed: bool) -> ExpiryReport:
         began_us = self._clock()
         run = self._run(began_us, days)
         async with self._one_at_a_time, self._receipt_of_failure(run, began_us, reason):
@@ -90,8 +86,9 @@ class Retention:
             if doubt and not confirmed:
                 raise ConflictError(doubt)
             backup = await self._back_up() if matched and self._back_up else ""
-            await run.delete()
-            after, note = await self._reclaim()
+            with _reserve(matched):
+                await run.delete()
+                after, note = await self._reclaim()
             total = await self._turns.count()
         report = replace(run.so_far(), total_after=total, bytes_before=size, bytes_after=after)
         log.info("cleanup_finished", reason=reason, matched=report.matched, deleted=report.deleted)
@@ -184,7 +181,7 @@ class Retention:
     async def _note(
         self, report: ExpiryReport, began_us: int, reason: Reason, details: dict[str, str], error: str = ""
     ) -> str:
-        """Returns the receipt's id, empty when none are kept."""
+        """Returns the receipt's id, empty when none are kept, or nothing was deleted and the disk is full."""
         if self._receipts is None:
             return ""
         receipt = Receipt(
@@ -199,7 +196,19 @@ class Retention:
             details={"cutoff": report.cutoff, "days": str(report.days), **details},
             error=error,
         )
-        return (await self._receipts.add(receipt)).receipt_id
+        try:
+            with _reserve(report.matched):
+                return (await self._receipts.add(receipt)).receipt_id
+        except DiskFullError:
+            if report.matched:
+                raise
+            log.warning("receipt_not_written", reason="the disk is full, and nothing was deleted")
+            return ""
+
+
+def _reserve(matched: int) -> AbstractContextManager[None]:
+    """What the store holds back for deletions, for a run that has some: one that has none must leave it."""
+    return deleting() if matched else nullcontext()
 
 
 def _counts(report: ExpiryReport) -> dict[str, int]:

@@ -213,12 +213,14 @@ MOST_AHEAD_US = 48 * HOUR_US
 class Pace:
     """A run takes `lease_s` at most: a slot that was claimed longer ago is a dead worker's. `first_look_s`
     after the start what was missed is made up, and every `look_s` the worker looks again: that the machine
-    slept is noticed within that. `retry_s` after a failure the slot is tried again."""
+    slept is noticed within that. `retry_s` after a failure the slot is tried again. `alone`: no other process
+    can have the store open, so another holder is dead."""
 
     lease_s: float = 3_600.0
     first_look_s: float = 15.0
     look_s: float = 30.0
     retry_s: float = 900.0
+    alone: bool = False
 
 
 class DueSlot:
@@ -261,7 +263,8 @@ class DueSlot:
         return None if done else slot
 
     def _is_free(self, record: LeaseRecord) -> bool:
-        return not record.holder or self._steady() - self._unchanged_since >= self._pace.lease_s
+        untouched_s = self._steady() - self._unchanged_since
+        return not record.holder or self._pace.alone or untouched_s >= self._pace.lease_s
 
     def _is_resting(self, record: LeaseRecord, slot: int) -> bool:
         """A failed slot waits; a clock that was set back since does not make it wait longer."""

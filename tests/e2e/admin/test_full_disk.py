@@ -1,4 +1,4 @@
-"""What can be deleted when the disk has no byte left: a tmpfs in a namespace, filled to the end."""
+"""What works when the disk has no byte left: a tmpfs in a namespace, filled to the end."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from core.errors import StartRefusedError
+from services.adapters.edge.client import open_edge_client
+from tests.services.adapters.edge.stores import COLLECTION, make_things, thing
 from tests.support.environment import ROOT
 from tests.support.servers.app import App, make_settings, open_app, scripted
 from tests.support.waiting import until
@@ -63,18 +66,73 @@ async def trial(folder: Path) -> dict[str, Any]:
     return outcome
 
 
-@pytest.mark.full("fills a disk of more than a gigabyte")
-def test_deletions_work_with_no_byte_left_and_questions_do_not(tmp_path: Path) -> None:
-    """Discriminates: a reserve that a question may use; a deletion that is refused for its receipt."""
-    command = ["unshare", "-rm", sys.executable, "-m", __name__, str(tmp_path)]
+async def clean_up(folder: Path) -> dict[str, Any]:
+    """With nothing that has expired, then with a turn to delete."""
+    reserve = folder / "data/store/reserve"
+    async with open_app(
+        make_settings(folder / "data", models={"llms": {"default": scripted("fine")}})
+    ) as app:
+        asked = await app.ask("What is the fee?")
+        await until(reserve.exists, limit_s=20)
+        fill(folder)
+        cleanup = await app.client.post("/admin/cleanup", params={"dry_run": "false", "days": 1})
+        outcome = {
+            "cleanup": cleanup.status_code,
+            "matched": cleanup.json()["matched"],
+            "left": reserve.exists(),
+        }
+        return outcome | {"deleted": await deleted(app, [f"/turns/{asked.finished['turn_id']}"])}
+
+
+async def start(folder: Path) -> dict[str, Any]:
+    """Of a store that was whole, without its reserve."""
+    store = folder / "data/store"
+    async with open_edge_client(store) as client:
+        await make_things(client)
+        await client.upsert(COLLECTION, [thing(1)])
+    (store / "reserve").unlink(missing_ok=True)
+    fill(folder)
+    outcome: dict[str, Any] = {}
+    with suppress(StartRefusedError):
+        async with open_edge_client(store):
+            outcome["started"] = True
+    (folder / "ballast").unlink()
+    async with open_edge_client(store) as client:
+        outcome["damage"] = (await client.condition(whole=True)).damage
+        outcome["points"] = (await client.count(COLLECTION)).count
+    return outcome
+
+
+def outcome_of(name: str, folder: Path) -> dict[str, Any]:
+    command = ["unshare", "-rm", sys.executable, "-m", __name__, name, str(folder)]
     if subprocess.run([*command[:2], "true"], capture_output=True, check=False).returncode:
         pytest.skip("users may not make namespaces here")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
-    outcome = json.loads(done.stdout.splitlines()[-1])
-    assert outcome == {"deleted": [[200, 404]] * 3, "cleanup": 200, "asked": 507, "given": True}
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.full("fills a disk of more than a gigabyte")
+def test_a_cleanup_that_deletes_nothing_leaves_the_reserve_to_deletions(tmp_path: Path) -> None:
+    """Discriminates: a receipt, or a deletion that matches nothing, which takes it."""
+    expected = {"cleanup": 200, "matched": 0, "left": True, "deleted": [[200, 404]]}
+    assert outcome_of("clean_up", tmp_path) == expected
+
+
+@pytest.mark.full("mounts a disk")
+def test_a_start_that_has_no_room_is_refused_and_damages_nothing(tmp_path: Path) -> None:
+    """Discriminates: an engine that is let at its files where it cannot write."""
+    assert outcome_of("start", tmp_path) == {"damage": [], "points": 1}
+
+
+@pytest.mark.full("fills a disk of more than a gigabyte")
+def test_deletions_work_with_no_byte_left_and_questions_do_not(tmp_path: Path) -> None:
+    """Discriminates: a reserve that a question may use; a deletion that is refused for its receipt."""
+    assert outcome_of("trial", tmp_path) == {
+        "deleted": [[200, 404]] * 3, "cleanup": 200, "asked": 507, "given": True,
+    }  # fmt: skip
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
+    place = Path(sys.argv[2])
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", str(place)], check=True)
-    print(json.dumps(asyncio.run(trial(place))))
+    print(json.dumps(asyncio.run({"trial": trial, "start": start, "clean_up": clean_up}[sys.argv[1]](place))))

@@ -152,6 +152,27 @@ def test_while_a_server_runs_it_is_asked_what_is_stored(tmp_path: Path, run_doct
     assert elsewhere.returncode == 1
 
 
+@pytest.mark.full("runs commands as processes of their own")
+def test_what_a_running_server_warns_of_is_shown(tmp_path: Path, run_doctor: Run) -> None:
+    """Discriminates: a store that lost a part, and a disk that is nearly full, behind "ready"."""
+    with running_server(tmp_path, LOW_DISK_MB="1000000", **QUICK) as server:
+        low = run_doctor()
+        assert low.returncode == 0
+        assert (
+            f"\nwarn  server         degraded at {server.url}: disk: The disk of the data folder"
+            in low.stdout
+        )
+    (tmp_path / "store" / "sessions" / "closed.json").write_text("[")
+    with running_server(tmp_path, **QUICK) as server:
+        lost = run_doctor()
+    assert lost.returncode == 1
+    assert (
+        f"\nfail  server         degraded at {server.url}: store: A part of what was stored is lost"
+        in lost.stdout
+    )
+    assert "ready at" not in lost.stdout
+
+
 def test_models_on_this_machine_are_looked_for(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     here = ModelSettings(embedding=f"sentence-transformers:{tmp_path / 'model'}")
@@ -269,6 +290,7 @@ async def test_what_a_crash_left_is_told_with_the_command_that_mends_it(tmp_path
     assert output["vectors"].sentence.startswith("1 turns")
     assert output["running"].sentence.startswith("1 turns")
     assert output["documents"].level is Level.WARN
+    assert "the next start goes on" in output["documents"].sentence
     assert "wenmai repair" in output["sessions"].sentence
 
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from core.errors import ConflictError, StartRefusedError, StoreUnavailableError
 from core.operations.expiry import ExpiryReport
 from services.adapters.schedule import open_schedule, open_sync_schedule, run_on, sync_slots
-from services.operations.schedule.lease import Lease, LeaseStore, Pace
+from services.operations.schedule.lease import Lease, LeaseRecord, LeaseStore, Pace
 from services.operations.schedule.runner import CleanupSchedule, SlotRunner
 from services.store.dialect import VectorStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, open_store
@@ -155,6 +155,26 @@ async def test_the_schedule_opens_before_its_collection_is_made(tmp_path: Path) 
         assert (await schedule.current()).last_slot is None
         await make_operations(store)
         await until(lambda: bool(job.ended))
+
+
+KILLED = LeaseRecord("killed", holder="before:1", slot=5, attempts=1, last_slot=4)
+
+
+@pytest.mark.parametrize("left", [None, KILLED])
+async def test_a_process_that_is_alone_with_its_store_waits_for_no_other(
+    tmp_path: Path, left: LeaseRecord | None
+) -> None:
+    """Discriminates: an hour without a run after a new store was made, or a run was killed."""
+    job, slots = CountingJob(), Every(0.3)
+    async with open_store("edge", tmp_path) as store:
+        await make_operations(store)
+        lease = LeaseStore(store, "operations")
+        if left:
+            await lease.make(left)
+        runner = SlotRunner(job, slots, lease, replace(QUICK, lease_s=3_600, alone=True))
+        async with run_on(runner, slots):
+            await until(lambda: len(job.ended) > 1)
+    assert job.most_at_once == 1
 
 
 async def test_a_run_comes_after_a_sleep_although_no_timer_counted_it() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
 import sqlite3
+import sys
 import uuid
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from services.adapters.edge import wire
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.journal import FILE, Journal, vectors_checksum
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, thing
+from tests.support.environment import ROOT
 from tests.support.waiting import until
 
 POINTS = 300  # more than are looked at in a step
@@ -133,6 +136,50 @@ async def test_a_file_that_was_cut_is_found_out_and_all_the_rest_is_served(
         await client.accept_loss()
         await client.upsert(COLLECTION, [thing(1)])
         assert (await client.count(COLLECTION)).count == 1
+
+
+HALF_A_START = """
+import os, sys
+from pathlib import Path
+from services.adapters.edge.shards import Shards
+
+Shards(Path(sys.argv[1])).open_all()
+os._exit(0)
+"""
+
+
+async def closed_store(folder: Path) -> None:
+    async with open_edge_client(folder) as client:
+        for name in (COLLECTION, "others"):
+            await make_things(client, name)
+            await client.upsert(name, [thing(n) for n in range(3)])
+
+
+@pytest.mark.parametrize("lost", [[], ["others"]])
+async def test_a_start_that_ends_halfway_takes_nothing_from_what_is_whole(
+    tmp_path: Path, lost: list[str]
+) -> None:
+    """The engine deletes files when it loads them. Discriminates: a collection that is held against what the
+    last close left although a start has loaded it since; one that is damaged and takes the other with it."""
+    await closed_store(tmp_path)
+    for name in lost:
+        (tmp_path / name / "closed.json").write_text("[")
+    begun = await asyncio.create_subprocess_exec(sys.executable, "-c", HALF_A_START, tmp_path, cwd=ROOT)
+    assert await begun.wait() == 0
+    for _ in range(2):
+        async with open_edge_client(tmp_path) as client:
+            assert [line.partition(":")[0] for line in await damage(client)] == lost
+            assert (await client.count(COLLECTION)).count == 3
+
+
+async def test_a_close_that_could_not_note_what_it_left_is_no_damage(tmp_path: Path) -> None:
+    """On a full disk, or killed in the middle. Discriminates: the half of a note taken for a file of the
+    collection."""
+    await closed_store(tmp_path)
+    (tmp_path / COLLECTION / "closed.json").rename(tmp_path / COLLECTION / "closed.json.partial")
+    for _ in range(2):
+        async with open_edge_client(tmp_path) as client:
+            assert await damage(client) == []
 
 
 async def test_a_process_that_dies_of_what_it_reads_is_followed_by_one_that_looks_first(
