@@ -53,6 +53,10 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: str = "", **e
             "LLMS.DEFAULT.MAX_TOKENS = 0 is refused: it must be an integer from 1 to 1000000.",
         ),
         (
+            MODEL + "max_tokens = true",
+            "LLMS.DEFAULT.MAX_TOKENS = True is refused: it must be an integer from 1 to 1000000.",
+        ),
+        (
             MODEL + "layout = 'x'",
             "LLMS.DEFAULT.LAYOUT = 'x' is refused: it must be one of "
             "auto, one_system, many_system, system_field, flat.",
@@ -128,6 +132,21 @@ def test_in_the_environment(
 ) -> None:
     line = refused(tmp_path, monkeypatch, **{name: value})
     assert line == f"{name} = {value!r} is refused: it must be {allowed}."
+
+
+def _numeric() -> dict[str, str]:
+    """Setting → section, of those with a number for their default, and one without."""
+    parts = {name: getattr(load_settings(), section) for name, section in section_of(Settings).items()}
+    numbers = {name for name, part in parts.items() if type(getattr(part, name)) in (int, float)}
+    return {name: section_of(Settings)[name] for name in sorted(numbers | {"memory_expire_days"})}
+
+
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize("name", _numeric())
+def test_true_is_no_number(name: str, value: bool) -> None:
+    """Discriminates: `conversation_expire_days = true`, taken as one day, and a year of turns deleted."""
+    with pytest.raises(ConfigurationError, match=f"{name.upper()}.* is refused: it must be an? "):
+        load_settings(**{section_of(Settings)[name]: {name: value}})
 
 
 @pytest.mark.parametrize("name", section_of(Settings))
