@@ -104,6 +104,25 @@ def test_in_the_file(toml: str, line: str, tmp_path: Path, monkeypatch: pytest.M
     assert refused(tmp_path, monkeypatch, toml) == line
 
 
+def test_a_file_that_cannot_be_read_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discriminates: a traceback. This one cannot be read by root either."""
+    monkeypatch.setenv("WENMAI_CONFIG", "/proc/self/mem")
+    with pytest.raises(
+        ConfigurationError, match=r"^/proc/self/mem cannot be read \(Input/output error\): let "
+    ):
+        load_settings()
+
+
+def test_a_folder_of_the_files_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discriminates: a start with the defaults, in silence."""
+    monkeypatch.delenv("WENMAI_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    load_settings()
+    (tmp_path / "wenmai.toml").mkdir()
+    with pytest.raises(ConfigurationError, match=r"^wenmai.toml in the current folder is not a file\.$"):
+        load_settings()
+
+
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
