@@ -104,15 +104,12 @@ async def erase(
 ) -> Erasure:
     """Erase a turn, a session, a document, a memory or an owner, or what is left of one that is gone."""
     options = asked(kind, proof, with_answers=with_answers, backups=backups, dry_run=dry_run)
-    name = name if kind is ErasedKind.OWNER else _id(name, kind)
+    name = name if kind is ErasedKind.OWNER else _id(name)
     return Erasure.model_validate(await container.sessions.erasure.anything(kind, name, confirm, options))
 
 
-def _id(name: str, kind: ErasedKind) -> str:
-    """Of a session that was imported it may be any text. Raises BadRequestError."""
+def _id(name: str) -> str:
     try:
         return str(UUID(name))
     except ValueError as error:
-        if kind is ErasedKind.SESSION:
-            return name
         raise BadRequestError("name: must be a UUID.") from error

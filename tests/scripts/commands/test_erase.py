@@ -133,11 +133,8 @@ def test_a_running_server_is_asked(tmp_path: Path) -> None:
         assert httpx.get(f"{server.url}/sessions/{session}", headers=headers).status_code == 404
 
 
-async def test_a_name_of_nothing_is_noted_and_any_session_can_be_named(
-    settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Discriminates: a slip in an owner's name that looks like a proof; a server that takes UUIDs alone,
-    where an imported session may have any id."""
+async def test_a_name_of_nothing_is_noted(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    """Discriminates: a slip in an owner's name that looks like a proof."""
     async with open_app(settings) as app:
         await app.ask("How much?")
     assert await run_it(settings, "--owner", "locl", "--apply", "--yes") == 0
@@ -146,9 +143,6 @@ async def test_a_name_of_nothing_is_noted_and_any_session_can_be_named(
     assert "No such" not in capsys.readouterr().out
     assert await run_it(settings, "--session", "x") == 0
     assert "No such session is stored" in capsys.readouterr().out
-    async with serving(settings) as url:
-        assert await run_it(settings, "--session", "x", "--url", url) == 0
-        assert "No such session is stored" in capsys.readouterr().out
 
 
 async def test_a_server_is_told_what_is_to_go_with_the_document(
