@@ -24,6 +24,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from config.secrets import is_secret_name, looks_like_key
@@ -79,6 +80,14 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), hide_input_in_errors=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        """Pydantic takes true for 1: a day, a turn, a second."""
+        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation is not bool:
+            raise PydanticCustomError("truth", "true and false are no value of it")
+        return value
 
     @field_validator("*")
     @classmethod

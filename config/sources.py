@@ -4,6 +4,7 @@ earlier versions had, with what to do instead."""
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -72,9 +73,16 @@ def must_be_refused(name: str) -> bool:
     return name in _NAMES_STORED_DATA
 
 
-def still_set(environment: Mapping[str, str]) -> list[str]:
-    """One line for each removed setting that the environment has; nothing reads them."""
-    return [removal_of(name) for name in sorted({key.lower() for key in environment} & REMOVED.keys())]
+def unread(environment: Mapping[str, str]) -> list[str]:
+    """One line for each setting that the environment has and nothing reads: removed ones, and tables."""
+    names = sorted({key.lower() for key in environment})
+    tables = f"{{}} is not read: its tables are written in {DEFAULT_CONFIG_FILE}."
+    removed = [removal_of(name) for name in names if name in REMOVED]
+    return removed + [tables.format(name.upper()) for name in names if name in TABLES]
+
+
+TABLES = ("llms", "sources", "tools")
+"""Settings that are written in the file only."""
 
 
 CONFIG_FILE_VARIABLE = "WENMAI_CONFIG"
@@ -116,8 +124,8 @@ class FlatSource(PydanticBaseSettingsSource):
         for key, value in self._values.items():
             name = key.lower()
             if name in sections:
-                if self._unknown == "ignored" and name in ("llms", "sources", "tools"):
-                    continue  # tables are written in the file only
+                if self._unknown == "ignored" and name in TABLES:
+                    continue
                 laid.setdefault(sections[name], {})[name] = value
             elif name in REMOVED and (self._unknown == "refused" or must_be_refused(name)):
                 raise ConfigurationError(removal_of(name))
@@ -142,14 +150,19 @@ def read_toml(environment: Mapping[str, str]) -> dict[str, Any]:
     """The file named by WENMAI_CONFIG, else ./wenmai.toml when there is one, else nothing."""
     named = environment.get(CONFIG_FILE_VARIABLE)
     path = Path(named or DEFAULT_CONFIG_FILE)
-    if not path.is_file():
-        if named:
-            raise ConfigurationError(f"{CONFIG_FILE_VARIABLE} names {named!r}, which is not a file.")
+    if not (named or os.path.lexists(path)):
         return {}
+    if not os.path.isfile(path):  # Path.is_file() raises where it may not look
+        called = (
+            f"{CONFIG_FILE_VARIABLE} names {named!r}, which" if named else f"{path} in the current folder"
+        )
+        raise ConfigurationError(f"{called} is not a file.")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         refusal = f"{path.name} is not valid TOML: {error}"
+    except OSError as error:
+        refusal = f"{path} cannot be read ({error.strerror}): let the server's user read it."
     raise ConfigurationError(refusal)  # not chained: the error of the decoder holds the whole file
 
 

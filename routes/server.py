@@ -27,7 +27,7 @@ from api.container import Container
 from api.messages import FailureTexts
 from config.secrets import mask_of
 from config.settings import ServerSettings, Settings, not_as_fitted
-from config.sources import still_set
+from config.sources import unread
 from core.errors import StoreLockedError, WenmaiError
 from routes.app import create_app
 from routes.greeting import greeting, reader_language, show, tell
@@ -224,10 +224,10 @@ def _parts(app: FastAPI, settings: Settings) -> dict[str, str]:
 
 
 def warn_of_settings(settings: Settings, environment: Mapping[str, str]) -> None:
-    """In the log: removed ones, whose names in the environment may be another program's, and those that the
-    calibrated reranker was not fitted on."""
-    for line in still_set(environment):
-        log.warning("removed_setting", message=line)
+    """In the log: those that are not read, whose names in the environment may be another program's, and those
+    that the calibrated reranker was not fitted on."""
+    for line in unread(environment):
+        log.warning("setting_not_read", message=line)
     if changed := not_as_fitted(settings):
         log.warning("probabilities_not_fitted", settings=changed, hint="look at RERANK_SCORE_THRESHOLD")
 

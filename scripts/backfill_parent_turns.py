@@ -100,7 +100,7 @@ def repair(**options: Any) -> int:
 
 
 async def _repair(settings: Settings, options: Options) -> int:
-    from core.errors import BadRequestError
+    from core.errors import BadRequestError, NotFoundError
 
     async def here() -> int:
         async with open_here(settings) as (history, _):
@@ -117,7 +117,7 @@ async def _repair(settings: Settings, options: Options) -> int:
         check_writable(options.save_plan)
     try:
         return await at_store(settings, options, here, by_server)
-    except BadRequestError as error:
+    except (BadRequestError, NotFoundError) as error:
         raise CommandError(str(error), EXIT_REFUSED) from error
 
 
@@ -258,12 +258,14 @@ def _refused(what: str) -> CommandError:
 
 
 def print_report(report: BackfillReport, *, embed: bool) -> None:
-    print_table([*_trouble_rows(report), *_done(report)])
+    print_table([*_trouble_rows(report), *_done(report, embed=embed)])
     if report.foreign_vectors:
         print("The vectors are not the configured embedding's: after this, run `wenmai reembed`.")
     elif report.lacking and not embed:
         print("Vectors were left out: the next start of the server makes them.")
     _print_backup(report.backup)
+    if report.embedded and report.nothing_to_do:
+        print("Only vectors were made, from what is stored: no backup is made for that.")
     if report.skipped:
         print("Some turns changed in the meantime and were left as they are: run this again.")
     if report.nothing_to_do and not (embed and report.lacking):
@@ -278,7 +280,7 @@ def _trouble_rows(report: BackfillReport) -> list[Row]:
     return rows + [(f"  {label}", report.troubles.get(name, 0)) for name, label in TROUBLES.items()]
 
 
-def _done(report: BackfillReport) -> list[Row]:
+def _done(report: BackfillReport, *, embed: bool) -> list[Row]:
     done: list[Row] = [
         (
             "turns to change" if report.dry_run else "turns changed",
@@ -290,7 +292,9 @@ def _done(report: BackfillReport) -> list[Row]:
     done += [
         ("copies left by a run that was cut", report.leftovers),
         ("duplicate turns to delete" if report.dry_run else "duplicate turns deleted", report.dropped),
-        ("turns embedded", report.embedded),
+        ("turns to embed", report.lacking if embed else 0)
+        if report.dry_run
+        else ("turns embedded", report.embedded),
         ("sessions added to the list", report.sessions_created),
         ("documents to mend" if report.dry_run else "documents mended", report.documents),
         ("not listed, session id is no UUID", report.unlisted),
@@ -333,19 +337,24 @@ def save_plan(path: Path, plan: BackfillPlan) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raises OSError, before anything else is done."""
+    """Raises CommandError, before anything else is done."""
     existed = path.exists()
-    with path.open("a", encoding="utf-8"):
-        pass
+    try:
+        with path.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise CommandError(f"--save-plan {path} cannot be written: {error.strerror}", EXIT_REFUSED) from error
     if not existed:
         path.unlink()
 
 
 def read_plan(path: Path) -> dict[str, Any]:
-    """What `save_plan` wrote; its `options` are those that the plan was made with."""
+    """What `save_plan` wrote; its `options` are those that the plan was made with. Raises CommandError."""
     try:
         saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         saved["options"]["drop_duplicates"]
+    except OSError as error:
+        raise CommandError(f"--plan {path} cannot be read: {error.strerror}", EXIT_REFUSED) from error
     except (ValueError, KeyError, TypeError) as error:
         raise CommandError(f"{path} is not a plan that --save-plan wrote", EXIT_REFUSED) from error
     return saved

@@ -15,11 +15,21 @@ from api.wiring.parts import (
     open_embedding,
     open_snapshots,
     open_source,
+    open_store,
     open_target,
 )
 from config.settings import Settings, StoreSettings
+from core.errors import StoreLockedError
 from core.operations.archive import Manifest
-from services.operations.backup.filling import FillReport, Migration, Restore, check_restorable, embedding_of
+from services.operations.backup.filling import (
+    FillReport,
+    Migration,
+    Restore,
+    StoreNotEmptyError,
+    check_empty,
+    check_restorable,
+    embedding_of,
+)
 from services.operations.backup.making import Backups
 from services.operations.backup.reader import Archive, open_archive
 from services.operations.backup.writer import ArchiveListing, list_archives
@@ -65,6 +75,17 @@ class Restoring:
             async with open_embedding(settings.models) as embedding:
                 configured = stored_as_of(embedding)
         check_restorable(self.manifest, configured, into_server=bool(settings.store.qdrant_url))
+
+    async def obstacle(self, names: StoreSettings) -> str:
+        """Why `into` would refuse the store as it is, "" when it would not."""
+        if not names.qdrant_url and not names.embedded.is_dir():
+            return ""
+        try:
+            async with open_store(names) as present:
+                await check_empty(present, names)
+        except (StoreNotEmptyError, StoreLockedError) as error:
+            return str(error)
+        return ""
 
     async def into(self, names: StoreSettings, on_points: Callable[[int], object]) -> FillReport:
         """Raises StoreNotEmptyError, StoreLockedError when a server has the embedded store."""

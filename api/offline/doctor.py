@@ -24,7 +24,7 @@ from api.wiring.parts import (
 )
 from config.secrets import mask_of
 from config.settings import LLMSettings, ModelSettings, Settings
-from config.sources import CONFIG_FILE_VARIABLE, DEFAULT_CONFIG_FILE
+from config.sources import CONFIG_FILE_VARIABLE, DEFAULT_CONFIG_FILE, unread
 from core.errors import EmbeddingUnavailableError, StartRefusedError, StoreLockedError, WenmaiError
 from core.operations.findings import Finding, fail, ok, warn
 from services.operations.doctor import machine
@@ -58,6 +58,7 @@ def _machine(settings: Settings, stored: StoreFindings) -> list[Finding]:
         ok("python", f"Python {sys.version_info.major}.{sys.version_info.minor}"),
         machine.check_libraries(machine.pinned_libraries()),
         _configuration(),
+        *(warn("configuration", line) for line in unread(os.environ)),
         machine.check_data_dir(store),
         machine.check_disk(store),
         machine.check_confinement(),

@@ -51,7 +51,11 @@ archive to its end and compares its checksums.
 
 
 @click.command("backup", help=BACKUP_DESCRIPTION)
-@click.option("--to", type=Path, help="A file or a folder (default: BACKUP_DIR).")
+@click.option(
+    "--to",
+    type=Path,
+    help="A folder that exists, or a file in one, while no server runs (default: BACKUP_DIR).",
+)
 @click.option(
     "--keep", type=click.IntRange(1, 1_000), help="Afterwards delete all but this many archives there."
 )
@@ -93,11 +97,16 @@ def _print_backup(report: Backup, folder: Path) -> None:
 
 
 def _place(to: Path | None, backups: Path) -> tuple[Path, str]:
-    """The folder, and the file's name when it is given ("" otherwise). Raises CommandError."""
+    """The folder, and the file's name when `to` names one ("" otherwise). Raises CommandError."""
     from core.operations.archive import SUFFIX
 
-    if to is None or to.is_dir() or not to.name.endswith(".zip"):
+    if to is None or to.is_dir():
         return to or backups, ""
+    folder = to.parent if to.name.endswith(".zip") else to
+    if not folder.exists():  # a disk that is not mounted: not to be made on the one below it
+        raise CommandError(f"--to {to}: there is no folder {folder}; mount or make it first", EXIT_REFUSED)
+    if folder == to:
+        return to, ""
     if to.exists():
         raise CommandError(f"--to {to}: there is such a file, and nothing is overwritten", EXIT_REFUSED)
     if not to.name.endswith(SUFFIX):
@@ -237,16 +246,20 @@ async def _restore(settings: Settings, options: Options) -> int:
             _show(restoring)
         await restoring.check(settings, as_is=options.as_is)
         if not options.apply:
-            return _unchanged(restoring.manifest.points, "restore it into an empty store", options)
+            problem = await restoring.obstacle(settings.store)
+            what = "restore it into an empty store"
+            return _unchanged(restoring.manifest.points, what, options, problem)
         total = sum(restoring.manifest.points.values())
         with tqdm(total=total, unit="point", disable=None) as bar:
             report = await restoring.into(settings.store, bar.update)
     return _changed(f"Restored {{}} points in {report.seconds:.1f} s.", report.points, options)
 
 
-def _unchanged(points: Mapping[Any, int], what: str, options: Options) -> int:
-    sentence = f"Nothing was changed: add --apply to {what}."
-    print_result({"points": points, "dry_run": True}, options, lambda _: print(sentence))
+def _unchanged(points: Mapping[Any, int], what: str, options: Options, problem: str = "") -> int:
+    """`problem`: why --apply would be refused."""
+    advice = f"--apply would be refused, for {problem}" if problem else f"add --apply to {what}"
+    result = {"points": points, "dry_run": True, **({"problem": problem} if problem else {})}
+    print_result(result, options, lambda _: print(f"Nothing was changed: {advice}."))
     return EXIT_OK
 
 

@@ -184,6 +184,8 @@ def _print_plan(plan: ForeignImport) -> None:
     fresh = sum(each.fresh for each in plan.conversations)
     done = "brought in" if plan.applied else "would be brought in (--apply does it)"
     print(f"{plan.product}: {len(plan.conversations)} conversations, {fresh} new turns {done}")
+    if fresh:
+        print("They are put on hold, and do not expire until you release them.")
 
 
 def _figures(each: PlannedConversation) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -93,7 +94,7 @@ async def _erase(settings: Settings, options: Options) -> int:
     erased, look = await _ask(settings, options, kind, name)
     if look.is_empty:
         raise CommandError(f"{look.place} is empty: this proves nothing of another store", EXIT_REFUSED)
-    print_result(erased, options, _print_report)
+    print_result(erased, options, partial(_print_report, delete_backups=options.backups == "delete"))
     return EXIT_FAILED if erased.proof is not None and _hits_in_use(erased.proof) else EXIT_OK
 
 
@@ -140,16 +141,20 @@ async def _ask(settings: Settings, options: Options, kind: str, name: str) -> tu
     return await at_store(settings, options, here, by_server)
 
 
-def _print_report(erased: Erased) -> None:
+def _print_report(erased: Erased, *, delete_backups: bool) -> None:
     word = "would be erased" if erased.dry_run else "erased"
     print_table(
         [(f"{name.replace('_', ' ')} {word}", number) for name, number in erased.counts.items()]
         or [("nothing", word)]
     )
+    if not any(erased.counts.values()):
+        print(f"No such {erased.kind.value} is stored: check its name, unless it was erased before.")
     if erased.dry_run:
         print("Nothing was changed: add --apply --yes to erase.")
     if erased.proof is not None:
         _print_proof(erased.proof)
+        if delete_backups and not erased.proof.backups:
+            print("No backup is left: run `wenmai backup`.")
     quoting = erased.quoted_in.turn_ids
     if quoting:
         print(f"{len(quoting)} answers quote the document (--with-answers erases them):")

@@ -26,7 +26,8 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 EXIT_NO_READER = 141  # 128 + SIGPIPE
 EXIT_CODES = {
     EXIT_OK: "done, also when there was nothing to do",
-    EXIT_FAILED: "failed, in whole or in part, or no server answers; the last line says what",
+    EXIT_FAILED: "failed, in whole or in part, no server answers, or the store is in use; the last line "
+    "says what",
     EXIT_REFUSED: "refused, and nothing was done: an option, a setting, or what was asked for",
     EXIT_INTERRUPTED: "interrupted with Ctrl-C: what was written is complete",
     EXIT_NO_READER: "nobody reads the output any more (`| head`)",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-REFUSALS = (400, 409, 422)  # statuses of a server that refuses what was asked
+REFUSALS = (400, 404, 409, 422)  # statuses of a server that refuses what was asked
 KEYS = {
     401: "API key missing or wrong: set API_KEYS or ADMIN_API_KEYS here to one of the server's",
     403: "set ADMIN_API_KEYS here to one of the server's",
@@ -312,7 +312,7 @@ def read(response: httpx.Response, reply: type[T]) -> T:
 def refusal(response: httpx.Response) -> CommandError:
     status = response.status_code
     if status in KEYS:
-        return CommandError(f"the server refuses ({status}): {KEYS[status]}")
+        return CommandError(f"the server refuses ({status}): {KEYS[status]}", EXIT_REFUSED)
     exit_code = EXIT_REFUSED if status in REFUSALS else EXIT_FAILED
     return CommandError(f"the server refuses ({status}): {reason_of(response)}", exit_code)
 

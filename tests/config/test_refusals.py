@@ -53,6 +53,10 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: str = "", **e
             "LLMS.DEFAULT.MAX_TOKENS = 0 is refused: it must be an integer from 1 to 1000000.",
         ),
         (
+            MODEL + "max_tokens = true",
+            "LLMS.DEFAULT.MAX_TOKENS = True is refused: it must be an integer from 1 to 1000000.",
+        ),
+        (
             MODEL + "layout = 'x'",
             "LLMS.DEFAULT.LAYOUT = 'x' is refused: it must be one of "
             "auto, one_system, many_system, system_field, flat.",
@@ -100,6 +104,25 @@ def test_in_the_file(toml: str, line: str, tmp_path: Path, monkeypatch: pytest.M
     assert refused(tmp_path, monkeypatch, toml) == line
 
 
+def test_a_file_that_cannot_be_read_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discriminates: a traceback. This one cannot be read by root either."""
+    monkeypatch.setenv("WENMAI_CONFIG", "/proc/self/mem")
+    with pytest.raises(
+        ConfigurationError, match=r"^/proc/self/mem cannot be read \(Input/output error\): let "
+    ):
+        load_settings()
+
+
+def test_a_folder_of_the_files_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discriminates: a start with the defaults, in silence."""
+    monkeypatch.delenv("WENMAI_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    load_settings()
+    (tmp_path / "wenmai.toml").mkdir()
+    with pytest.raises(ConfigurationError, match=r"^wenmai.toml in the current folder is not a file\.$"):
+        load_settings()
+
+
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
@@ -128,6 +151,21 @@ def test_in_the_environment(
 ) -> None:
     line = refused(tmp_path, monkeypatch, **{name: value})
     assert line == f"{name} = {value!r} is refused: it must be {allowed}."
+
+
+def _numeric() -> dict[str, str]:
+    """Setting → section, of those with a number for their default, and one without."""
+    parts = {name: getattr(load_settings(), section) for name, section in section_of(Settings).items()}
+    numbers = {name for name, part in parts.items() if type(getattr(part, name)) in (int, float)}
+    return {name: section_of(Settings)[name] for name in sorted(numbers | {"memory_expire_days"})}
+
+
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize("name", _numeric())
+def test_true_is_no_number(name: str, value: bool) -> None:
+    """Discriminates: `conversation_expire_days = true`, taken as one day, and a year of turns deleted."""
+    with pytest.raises(ConfigurationError, match=f"{name.upper()}.* is refused: it must be an? "):
+        load_settings(**{section_of(Settings)[name]: {name: value}})
 
 
 @pytest.mark.parametrize("name", section_of(Settings))

@@ -48,10 +48,12 @@ def test_in_the_environment_it_is_named_at_the_start_and_changes_nothing(
     monkeypatch.setenv("RRF_K", "60")
     assert load_settings() == before
     with structlog.testing.capture_logs() as logged:
-        warn_of_settings(before, {"RRF_K": "60", "Compress_History": "false", "PORT": "1", "PATH": "/bin"})
+        named = {"RRF_K": "60", "Compress_History": "false", "PORT": "1", "PATH": "/bin", "LLMS": "x"}
+        warn_of_settings(before, named)
     assert [(line["log_level"], line["message"]) for line in logged] == [
         ("warning", removal_of("compress_history")),
         ("warning", removal_of("rrf_k")),
+        ("warning", "LLMS is not read: its tables are written in wenmai.toml."),
     ]
 
 

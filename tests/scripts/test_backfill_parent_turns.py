@@ -104,6 +104,40 @@ async def test_no_sessions_are_no_failure(settings: Settings, capsys: pytest.Cap
     assert archives(settings) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--plan", "/proc/none.json"], "--plan /proc/none.json cannot be read: No such file"),
+        (["--save-plan", "/proc/none.json"], "--save-plan /proc/none.json cannot be written: No such file"),
+        (["--import-from", "none"], "no collection 'none'"),
+    ],
+)
+async def test_what_is_missing_is_refused_by_name(
+    arguments: list[str], named: str, settings: Settings
+) -> None:
+    """Discriminates: exit code 1, as of a repair that was begun; the system's "[Errno 2]"."""
+    await made(settings)
+    with pytest.raises(CommandError, match=named) as refused:
+        await repair(settings, *arguments)
+    assert refused.value.exit_code == 2
+
+
+async def test_turns_that_lack_vectors_alone_are_counted_before_and_noted_after(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: a count of 0 before, and no word that no backup is made."""
+    await write(settings, Old(1, "2024-05-01"))
+    assert await repair(settings, "--apply", "--no-embed") == 0
+    capsys.readouterr()
+    assert await repair(settings) == 0
+    assert table(capsys.readouterr().out)["turns to embed"] == 1
+    made_before = archives(settings)
+    assert await repair(settings, "--apply") == 0
+    output = capsys.readouterr().out
+    assert (table(output)["turns embedded"], archives(settings)) == (1, made_before)
+    assert "no backup is made" in output
+
+
 async def test_an_unknown_session_is_a_failure(settings: Settings) -> None:
     await write(settings, Old(1, "2024-05-01"))
     with pytest.raises(CommandError, match=uid(7)) as failed:
@@ -191,7 +225,7 @@ async def test_an_unwritable_plan_file_stops_before_anything_is_written(
 ) -> None:
     await write(settings, Old(1, "2024-05-01"))
     before = await read(settings)
-    with pytest.raises(OSError, match="nowhere"):
+    with pytest.raises(CommandError, match="nowhere"):
         await repair(settings, "--apply", "--save-plan", str(tmp_path / "nowhere" / "plan.json"))
     assert await read(settings) == before
 
@@ -260,8 +294,8 @@ def test_exit_codes_and_one_plain_line(
     capsys.readouterr()
     for code, arguments in (
         (1, ["--session", uid(1)]),
-        (1, ["--import-from", "nowhere"]),
-        (1, ["--save-plan", str(tmp_path / "nowhere" / "plan.json")]),
+        (2, ["--import-from", "nowhere"]),
+        (2, ["--save-plan", str(tmp_path / "nowhere" / "plan.json")]),
         (2, ["--import-from", TURNS]),
     ):
         assert invoke(backfill_parent_turns.repair, arguments) == code, arguments

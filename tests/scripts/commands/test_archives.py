@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,27 @@ async def test_a_backup_comes_back_elsewhere_and_only_into_an_empty_store(
     assert refusal.startswith("wenmai: the store is not empty")
 
 
+async def test_a_count_says_why_the_archive_could_not_be_restored(
+    session: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: an invitation to --apply, which then refuses a store that is full or in use."""
+    archive = tmp_path / "kept.wenmai.zip"
+    assert await back_up(settings_of(session[0]), "--to", str(archive)) == 0
+
+    async def count(data: Path, *arguments: str) -> str:
+        capsys.readouterr()
+        options = options_of(archives.restore, [str(archive), *arguments])
+        assert await archives._restore(settings_of(data), options) == 0
+        return capsys.readouterr().out
+
+    assert "add --apply to restore it" in await count(tmp_path / "new")
+    assert "--apply would be refused, for the store is not empty" in await count(session[0])
+    assert "not empty" in json.loads(await count(session[0], "--json"))["problem"]
+    async with open_app(settings_of(session[0])):
+        assert "--apply would be refused, for " in (in_use := await count(session[0]))
+    assert "in use" in in_use
+
+
 @pytest.mark.full("runs commands as processes of their own")
 async def test_a_damaged_archive_is_told_by_verify_and_refused_by_restore(
     session: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -106,12 +128,13 @@ async def test_the_list_and_what_is_refused(
     assert "removed wenmai-" in capsys.readouterr().out
     assert await back_up(settings, "--list", "--to", str(tmp_path)) == 0
     assert capsys.readouterr().out.count("wenmai-") == 1
-    existing = tmp_path / "there.wenmai.zip"
+    existing, missing = tmp_path / "there.wenmai.zip", tmp_path / "not-mounted"
     existing.touch()
-    for refused in (["--to", str(existing)], ["--to", str(tmp_path / "a.zip")]):
+    for refused in (existing, tmp_path / "a.zip", missing, missing / "b", missing / "c.wenmai.zip"):
         with pytest.raises(CommandError) as raised:
-            await back_up(settings, *refused)
+            await back_up(settings, "--to", str(refused))
         assert raised.value.exit_code == 2
+    assert not missing.exists()  # discriminates: a backup on the disk below an unmounted one
 
 
 @pytest.mark.full("runs commands as processes of their own")

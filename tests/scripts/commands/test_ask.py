@@ -158,12 +158,12 @@ def test_an_unknown_turn_a_missing_key_and_no_server_are_said_in_one_line(
     unknown = "0b0e8a52-6f1c-4d1e-9a43-5a1c6d1f7e21"
     address = ["--url", server.url]
     refusals = {
-        "turn_id": show(unknown, *address),
-        "key": show(unknown, *address, key=""),
-        "wenmai serve": show(unknown, "--url", "http://127.0.0.1:9"),
+        "turn_id": (2, show(unknown, *address)),
+        "key": (2, show(unknown, *address, key="")),
+        "wenmai serve": (1, show(unknown, "--url", "http://127.0.0.1:9")),
     }
-    for word, refused in refusals.items():
-        assert (refused.returncode, refused.stdout) == (1, "")
+    for word, (exit_code, refused) in refusals.items():
+        assert (refused.returncode, refused.stdout) == (exit_code, "")
         *before, line = refused.stderr.splitlines()
         assert line.startswith("wenmai: ")
         assert all(re.match(f"(Store|Server) {server.url}", each) for each in before)

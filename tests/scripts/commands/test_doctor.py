@@ -94,6 +94,16 @@ def test_a_refused_configuration_is_the_only_line_and_exits_with_2(run_doctor: R
     assert "API_KEYS" in as_json[0]["sentence"]
 
 
+def test_what_nothing_reads_is_named_with_what_to_do(run_doctor: Run) -> None:
+    """Discriminates: a removed setting, or a table, that only the server's log names."""
+    shown = run_doctor("--fast", MAX_PERSONA_CHARS="7", LLMS="x")
+    assert shown.returncode == 0
+    named = [line for line in shown.stdout.splitlines() if line.startswith("warn  configuration")]
+    assert [line.split()[2] for line in named] == ["MAX_PERSONA_CHARS", "LLMS"]
+    assert "a persona has at most 15 % of the model's window" in named[0]
+    assert "wenmai.toml" in named[1]
+
+
 async def plant(data: Path) -> str:
     """What must not be told, in a store that has faults to tell of. Returns the id of a session."""
     async with open_app(make_settings(data)) as app:

@@ -111,8 +111,10 @@ async def test_what_is_left_in_backups_alone_is_told_and_is_no_failure(
     output = capsys.readouterr().out
     assert f"\nleft in 1 backup: {archive.name}\n" in output
     assert "--backups delete" in output
+    assert "No backup is left" not in output
     assert await run_it(settings, *one, "--backups", "delete") == 0
     assert not archive.exists()
+    assert "No backup is left: run `wenmai backup`." in capsys.readouterr().out
 
 
 @pytest.mark.full("runs commands as processes of their own")
@@ -129,6 +131,18 @@ def test_a_running_server_is_asked(tmp_path: Path) -> None:
         done = command("wenmai", "erase", *arguments, "--apply", "--yes", **where)
         assert (done.returncode, json.loads(done.stdout)["proof"]["hits"]) == (0, 0)
         assert httpx.get(f"{server.url}/sessions/{session}", headers=headers).status_code == 404
+
+
+async def test_a_name_of_nothing_is_noted(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    """Discriminates: a slip in an owner's name that looks like a proof."""
+    async with open_app(settings) as app:
+        await app.ask("How much?")
+    assert await run_it(settings, "--owner", "locl", "--apply", "--yes") == 0
+    assert "No such owner is stored: check its name" in capsys.readouterr().out
+    assert await run_it(settings, "--owner", "local") == 0
+    assert "No such" not in capsys.readouterr().out
+    assert await run_it(settings, "--session", "x") == 0
+    assert "No such session is stored" in capsys.readouterr().out
 
 
 async def test_a_server_is_told_what_is_to_go_with_the_document(
