@@ -19,7 +19,6 @@ from api.wiring.parts import (
     open_target,
 )
 from config.settings import Settings, StoreSettings
-from core.errors import StoreLockedError
 from core.operations.archive import Manifest
 from services.operations.backup.filling import (
     FillReport,
@@ -77,13 +76,15 @@ class Restoring:
         check_restorable(self.manifest, configured, into_server=bool(settings.store.qdrant_url))
 
     async def obstacle(self, names: StoreSettings) -> str:
-        """Why `into` would refuse the store as it is, "" when it would not."""
-        if not names.qdrant_url and not names.embedded.is_dir():
-            return ""
+        """Why `into` would refuse the store as it is, "" when it would not. An embedded one is not opened to
+        be counted: to open it writes."""
+        if not names.qdrant_url:
+            note = f"{names.embedded} holds a store, and only one without points is filled"
+            return note if names.embedded.is_dir() and any(names.embedded.iterdir()) else ""
         try:
             async with open_store(names) as present:
                 await check_empty(present, names)
-        except (StoreNotEmptyError, StoreLockedError) as error:
+        except StoreNotEmptyError as error:
             return str(error)
         return ""
 

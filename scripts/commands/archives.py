@@ -256,8 +256,8 @@ async def _restore(settings: Settings, options: Options) -> int:
 
 
 def _unchanged(points: Mapping[Any, int], what: str, options: Options, problem: str = "") -> int:
-    """`problem`: why --apply would be refused."""
-    advice = f"--apply would be refused, for {problem}" if problem else f"add --apply to {what}"
+    """`problem`: why --apply may be refused."""
+    advice = f"add --apply to {what}" + (f"; {problem}" if problem else "")
     result = {"points": points, "dry_run": True, **({"problem": problem} if problem else {})}
     print_result(result, options, lambda _: print(f"Nothing was changed: {advice}."))
     return EXIT_OK

@@ -171,7 +171,7 @@ def test_a_wrong_key_is_said_once_and_no_further_file_is_sent(
 ) -> None:
     (tmp_path / "a.md").write_text("locked")
     (tmp_path / "b.md").write_text("fine")
-    assert run(server, tmp_path) == 1
+    assert run(server, tmp_path) == 2
     assert not server.uploads
     captured = capsys.readouterr()
     assert captured.err.count("the server refuses (401): API key missing or wrong: set API_KEYS") == 1

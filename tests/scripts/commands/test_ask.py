@@ -88,9 +88,9 @@ async def test_a_refused_question_and_key_are_said_in_the_same_line_everywhere(
         model = "the server refuses (404): model_id: unknown model. Configured: default."
         session = "the server refuses (422): session_id: Input should be a valid UUID"
         for sent, words, exit_code, line in (
-            ("", ["ask", "Hello?"], 1, key),
-            ("", ["sessions"], 1, key),
-            (KEY, ["ask", "Hello?", "--model", "nope"], 1, model),
+            ("", ["ask", "Hello?"], 2, key),
+            ("", ["sessions"], 2, key),
+            (KEY, ["ask", "Hello?", "--model", "nope"], 2, model),
             (KEY, ["ask", "Hello?", "--session", "12"], 2, session),
             (KEY, ["ask", "Hello?", "--session", "12", "--json"], 2, session),
         ):

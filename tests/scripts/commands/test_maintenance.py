@@ -285,7 +285,7 @@ async def test_what_cannot_be_sent_is_refused_in_one_line(server: Server) -> Non
 
 @pytest.mark.parametrize(
     ("status", "exit_code", "text"),
-    [(409, 2, "busy"), (422, 2, "busy"), (503, 1, "busy"), (403, 1, "ADMIN_API_KEYS")],
+    [(409, 2, "busy"), (422, 2, "busy"), (503, 1, "busy"), (403, 2, "ADMIN_API_KEYS")],
 )
 def test_a_refusal_of_the_server_is_told_by_the_exit_code(status: int, exit_code: int, text: str) -> None:
     error = refusal(httpx.Response(status, json={"error": {"message": "busy"}}))

@@ -56,7 +56,7 @@ CASES = {
     "ask": Case(("ask", "Hello?"), "asks", writes=True),
     "search": Case(("search", "Hello?"), "asks"),
     "sessions": Case(("sessions",), "asks"),
-    "prompt": Case(("prompt", UNKNOWN), "asks", found=1),
+    "prompt": Case(("prompt", UNKNOWN), "asks", found=2),
     "ingest": Case(("ingest", __file__), "asks", writes=True),
     "import": Case(("import", "TALK", "--apply"), "asks", writes=True),
     "mcp": Case(("mcp",), "asks"),
@@ -316,7 +316,7 @@ def test_a_users_key_is_checked_for_the_store_too(
         environment.setenv("API_KEYS", "wrong")
         for name, case in CASES.items():
             if case.kind == "asks":
-                assert wenmai.main(placed(case.words, world)) == 1, name
+                assert wenmai.main(placed(case.words, world)) == 2, name
                 assert "API key missing or wrong" in capsys.readouterr().err, name
 
 
