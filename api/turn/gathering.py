@@ -30,8 +30,7 @@ from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.knowledge.chunks import SamplePrecedence
 from services.llm_service import ModelEntry
-from services.memory.learning import MemoryLearning
-from services.memory.recall import MemoryRecall, RecalledMemory, RecallScope
+from services.memory.turns import MemoryLearning, MemoryRecall, RecalledMemory, RecallScope
 from services.models.text_filters import AnswerFilters
 from services.operations.metrics import Metrics
 from services.operations.qa_log import QALog

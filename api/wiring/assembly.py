@@ -55,9 +55,8 @@ from services.knowledge.base import KnowledgeBase
 from services.knowledge.jobs.lanes import CpuHours
 from services.llm_service import DEFAULT_MODEL_ID, LLMService
 from services.memory.extraction import Extraction, UnreadTurns
-from services.memory.learning import MemoryLearning, Reading
-from services.memory.recall import MemoryRecall
 from services.memory.records import MemoryRecords
+from services.memory.turns import MemoryLearning, MemoryRecall, Reading
 from services.memory.writing import MemoryWriter
 from services.models.embedding import EmbeddingService
 from services.models.text_filters import load_answer_filters, load_question_filters
