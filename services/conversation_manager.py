@@ -26,8 +26,7 @@ from services.models.embedding import EmbeddingService
 from services.operations.retention.cleanup import Reason, Retention
 from services.store.clock import Activity, Clock, utc_now_us
 from services.store.dialect import Filter, StoreRequestError, UnknownPointError
-from services.store.filters import equals, in_range
-from services.store.pages import batches
+from services.store.points import batches, equals, in_range
 
 log = structlog.get_logger()
 

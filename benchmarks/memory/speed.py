@@ -26,7 +26,7 @@ from core.relevance.sparse import encode_query
 from services.memory.records import MemoryRecords
 from services.memory.turns import MemoryRecall, RecallScope
 from services.store.collections import ensure_collections
-from services.store.pages import batches
+from services.store.points import batches
 
 DIMENSION, QUESTIONS, INSTRUCTIONS = 384, 200, 10
 _RANDOM = np.random.default_rng(5)

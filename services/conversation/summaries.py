@@ -37,8 +37,7 @@ from services.conversation.turns import TurnStore, rewritten_payload
 from services.llm_service import ModelEntry
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import Filter, Record, UnknownPointError
-from services.store.filters import equals, has_id, is_empty
-from services.store.pages import batches
+from services.store.points import batches, equals, has_id, is_empty
 
 log = structlog.get_logger()
 

@@ -34,8 +34,15 @@ from core.knowledge import Citation, KnowledgeFilter
 from core.relevance.sparse import SparseTerms
 from core.tools import ToolUse
 from services.store.dialect import Filter, Point, PointVectors, QueryRequest, Record, ScoredPoint, VectorStore
-from services.store.filters import by_ids, in_session, matching, newest_first, sparse_vector
-from services.store.pages import read_leniently, scroll_all
+from services.store.points import (
+    by_ids,
+    in_session,
+    matching,
+    newest_first,
+    read_leniently,
+    scroll_all,
+    sparse_vector,
+)
 
 log = structlog.get_logger()
 
