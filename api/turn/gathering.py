@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from api.messages import FailureTexts
-from api.turn.answer import FindDocuments
 from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, Judgement, PromptBuilder
 from api.turn.tools import LookedUp, ToolBox
+from core.citing.citations import FindDocuments
 from core.conversation.sessions import Branch
 from core.conversation.turns import KnowledgeUse, Turn, TurnRequest, TurnStage, TurnStatus, WarnCode
 from core.dates import day_asked
