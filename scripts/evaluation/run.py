@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from api.wiring.parts import SAMPLE_FOLDER
+from api.admin.sample import SAMPLE_FOLDER
 from config.settings import load_settings
 from core.conversation.recall import DEFAULT_THRESHOLD
 from core.conversation.turns import Turn, TurnStatus

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api.wiring.parts import SAMPLE_MARKER
+from api.admin.sample import SAMPLE_MARKER
 from core.knowledge import Upload
 from services.store.dialect import Filter
 from services.store.points import equals, matching
