@@ -15,7 +15,7 @@ import structlog
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from pydantic import ValidationError
 
-from api.messages import FailureTexts
+from api.failures import FailureTexts
 from config.settings import HTTP_PROVIDERS, LLMSettings, ModelSettings
 from core.errors import (
     BadRequestError,

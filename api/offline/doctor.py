@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
-from api.messages import FailureTexts
+from api.failures import FailureTexts
 from api.offline.holders import StoreContents
 from api.offline.stores import contents_of
 from api.wiring.parts import LLMOpener, check_schedule, open_embedding, open_reranker, open_store

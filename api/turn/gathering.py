@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from api.messages import FailureTexts
+from api.failures import FailureTexts
 from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, Judgement, PromptBuilder
 from api.turn.tools import LookedUp, ToolBox

@@ -24,9 +24,10 @@ from api.admin.store_look import Readiness, StoreLook, WatchedStore
 from api.container import Container, History, opened_task
 from api.doors.conversations import ConversationDoor
 from api.doors.plain import PlainDoor
+from api.failures import FailureTexts
 from api.knowledge_handler import KnowledgeHandler
 from api.memories import MemoriesHandler
-from api.messages import FailureTexts, PromptLibrary
+from api.messages import PromptLibrary
 from api.search.handler import SearchHandler
 from api.search.why_not import WhyNot
 from api.sessions.foreign import ForeignImporter
