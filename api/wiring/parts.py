@@ -49,13 +49,7 @@ from services.conversation.turns import TurnStore
 from services.knowledge.chunking.splitter import StructureSplitter
 from services.knowledge.jobs.lanes import CpuHours
 from services.knowledge.parsing.process import ParserProcess
-from services.llm_service import (
-    ListedModel,
-    ModelEntry,
-    WindowReply,
-    answer_reserve,
-    window_of,
-)
+from services.llm_service import ListedModel, ModelEntry, WindowReply, answer_reserve, window_of
 from services.models.calls import GuardedCalls
 from services.models.embedding import EmbeddingService
 from services.models.extractive import MODEL_NAME, ExtractiveLLM
