@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import structlog
 
 from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
+from api.admin.erasure import halting
 from api.admin.models import ModelCheck, ModelsHandler
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
@@ -28,21 +32,34 @@ from config.logging import SparingLog
 from config.settings import Settings
 from core.errors import WenmaiError
 from core.formats import FORMATS
+from core.knowledge import SHARED_OWNER
 from core.tools import ToolSource
 from services.conversation.library import LibraryFolder
+from services.conversation.sessions import SessionStore
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
 from services.llm_service import LLMService
+from services.memory.turns import MemoryRecall
 from services.models.embedding import EmbeddingService
+from services.operations.erasure.copies import Copies
+from services.operations.erasure.erase import Erasure
+from services.operations.erasure.proof import ErasureParts, nothing_runs
 from services.operations.metrics import Metrics
+from services.operations.qa_log import QALog
 from services.operations.repair.run import Backfill
+from services.operations.retention.traces import TurnTraces
 from services.operations.schedule.runner import CleanupSchedule
+from services.retrieval.query_forms import QueryBuilder
+from services.retrieval.reranking import Calibrations
+from services.store.clock import Activity
 from services.store.dialect import StoreUpkeep, VectorStore
-from services.store.durable import announce, store_id
+from services.store.durable import announce, forgetful_file_system, store_id
 from services.store.receipts import ReceiptStore
 from services.store.space import DiskWatch, StoreSpace
 from services.sync.folders import FolderSync
+
+log = structlog.get_logger()
 
 ADVICE = "A part of what was stored is lost; put a backup back or run wenmai repair --accept-loss"
 MEND_EVERY_S = 1.0
@@ -99,6 +116,22 @@ class Container:
             self.calibration.load, self.models.load, self.finish_erasures, self.recover_running,
             self.discard_unfinished, self.recover_documents, self.sweep_images,
         )  # fmt: skip
+
+    def begun_at_start(self) -> list[Coroutine[Any, Any, object]]:
+        """What goes on beside the first questions."""
+        later: list[Coroutine[Any, Any, object]] = [
+            self.readiness.keep_trying(),
+            # the first question should not be the one that loads dictionaries and pages the model in
+            QueryBuilder(self.embedding).build("预热 warm up", []),
+            self.conversations.index_missing(),
+            self.memories.learning.catch_up(),
+            self.keep_mended(),
+            self.llms.keep_windows(),
+            self.knowledge.fill_languages(),
+        ]
+        if self.knowledge.sample_pending:
+            later.append(self.sample.load())
+        return later
 
     def store_id(self) -> str:
         """ "" of a Qdrant server's store. Blocking."""
@@ -170,6 +203,10 @@ class Container:
         names = self.settings.store
         return "server" if names.qdrant_url else names.durability
 
+    def forgetful_file_system(self) -> str:
+        """The one on which an acknowledgement means less than DURABILITY says, else "". Blocking."""
+        return forgetful_file_system(self.settings.store.data_dir) if self.durability == "power" else ""
+
     async def health(self) -> dict[str, str]:
         """Problems by part; empty when a question can be asked."""
         if self.running.draining:
@@ -183,3 +220,78 @@ class Container:
         warnings = {"store": f"{ADVICE}: {'; '.join(damage)}"} if damage else {}
         warnings |= {f"tools.{each.name}": each.problem for each in self.tools if each.problem}
         return {**warnings, "disk": disk} if disk else warnings
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What keeps conversations, sums them up, mends them and forgets them, in an open store; all that a
+    command of operators works with. `qa_log` is None when it is off."""
+
+    settings: Settings
+    store: VectorStore
+    embedding: EmbeddingService
+    llms: LLMService
+    conversations: ConversationManager
+    sessions: SessionStore
+    summaries: SummaryService
+    traces: TurnTraces
+    recall: MemoryRecall
+    activity: Activity
+    qa_log: QALog | None
+    calibrations: Calibrations
+    receipts: ReceiptStore
+    space: StoreSpace
+    backups: BackupsHandler
+    backfill: Backfill
+    prompts: PromptLibrary
+
+    def make_erasure(
+        self, knowledge: KnowledgeBase | None = None, running: RunningTurns | None = None
+    ) -> Erasure:
+        """Without these two: for a command, beside which no server has the store open."""
+        names = self.settings.store
+        store_folder = None if names.qdrant_url else names.embedded
+        erased = ErasureParts(
+            store=self.store,
+            names=names,
+            turns=self.conversations.turns,
+            traces=self.traces,
+            receipts=self.receipts,
+            copies=Copies(names.backups, store_folder),
+            shared_owner=SHARED_OWNER,
+            qa_log=self.qa_log,
+            space=self.space,
+            knowledge=knowledge,
+            answers=running,
+            halt=halting(running) if running is not None else nothing_runs,
+        )
+        return Erasure(erased)
+
+    async def accept_loss(self) -> list[str]:
+        """What is left of a damaged store is all there is from now on. Returns what was lost, a line each."""
+        return await self.store.accept_loss() if isinstance(self.store, StoreUpkeep) else []
+
+    async def close(self) -> None:
+        """What was begun in the background is finished, briefly; the log is written to its end."""
+        await self.summaries.close()
+        await self.recall.close()
+        await self.conversations.close()
+        if self.qa_log is not None:
+            await self.qa_log.close()
+
+
+@asynccontextmanager
+async def opened_task(work: Coroutine[Any, Any, object]) -> AsyncIterator[asyncio.Task[object]]:
+    """Run `work` beside the server; cancelled when the server closes, logged when it fails."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(_log_failure)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _log_failure(task: asyncio.Task[object]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("background_work_failed", exc_info=error)

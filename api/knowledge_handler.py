@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 
 from api.messages import say_image
-from api.turn.answer import known_documents
 from api.turn.gathering import Pipeline, TurnModels
 from api.turn.run import TurnPlan, TurnRun
 from api.turn.running import RunningTurns, StreamSeats
 from api.turn.stream import Event, TurnStream, replay
 from api.turn.tools import unfinished
 from config.settings import ConversationSettings, ServerSettings
+from core.citing.citations import known_documents
 from core.conversation.sessions import (
     Branch,
     Command,

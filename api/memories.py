@@ -10,8 +10,8 @@ from core.memory.gate import slot_named, statement_of
 from core.memory.record import Memory, MemoryDraft, MemoryType
 from core.memory.requests import type_of
 from core.relevance.sparse import question_terms, terms
-from services.memory.learning import MemoryLearning
 from services.memory.records import MemoryRecords, MemorySwitch
+from services.memory.turns import MemoryLearning
 from services.memory.writing import ImportCounts, MemoryWriter, Written
 from services.store.clock import Clock, utc_now_us
 

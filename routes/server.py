@@ -24,7 +24,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.container import Container
-from api.messages import FailureTexts
+from api.failures import FailureTexts
 from config.secrets import mask_of
 from config.settings import ServerSettings, Settings, not_as_fitted
 from config.sources import unread

@@ -33,8 +33,8 @@ from scripts.commands.maintenance import (
 from scripts.commands.server import Server, ask_server, at_store, at_url, open_here
 
 if TYPE_CHECKING:
+    from api.container import History
     from api.offline.holders import StoreContents
-    from api.wiring.assembly import History
     from config.settings import Settings
     from core.operations.backfill_turns import BackfillOptions, BackfillPlan, BackfillReport, ImportReport
 

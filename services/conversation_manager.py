@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
 import structlog
@@ -21,13 +21,12 @@ from core.prompt.messages import History, Message, PromptTexts, assemble
 from core.relevance.query import Query
 from core.tools import ToolUse
 from services.conversation.recall import HistoryRecall, Progress, TurnIndexer, read_words
-from services.conversation.turns import TurnStore, TurnVectors, to_payload, tool_calls_payload
+from services.conversation.turns import TurnStore, TurnVectors, to_payload
 from services.models.embedding import EmbeddingService
 from services.operations.retention.cleanup import Reason, Retention
 from services.store.clock import Activity, Clock, utc_now_us
 from services.store.dialect import Filter, StoreRequestError, UnknownPointError
-from services.store.filters import equals, in_range
-from services.store.pages import batches
+from services.store.points import batches, equals, in_range
 
 log = structlog.get_logger()
 
@@ -128,7 +127,7 @@ class ConversationManager:
 
         Raises StoreUnavailableError, StoreRequestError.
         """
-        await self.turns.set_payload(tool_calls_payload(uses), [turn_id])
+        await self.turns.set_payload({"tool_calls": [asdict(use) for use in uses]}, [turn_id])
 
     def index_later(self, turns: Sequence[Turn]) -> None:
         """Have stored turns embedded in the background, oldest first; commands and unfinished ones never."""

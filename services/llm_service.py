@@ -17,7 +17,7 @@ from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW
 from llama_index.core.llms.llm import LLM
 
 import config
-from config.settings import HTTP_PROVIDERS, LLMSettings
+from config.settings import HTTP_PROVIDERS, LLMSettings, ModelSettings
 from core.errors import LLMRefusedError, LLMUnavailableError, UnknownModelError
 from core.llm_wrapper import LLMDelta, LLMStreamWrapper
 from core.prompt.budget import estimate_prompt_tokens
@@ -31,11 +31,9 @@ from services.models.calls import GuardedCalls, Report, untold
 log = structlog.get_logger()
 
 DEFAULT_MODEL_ID = "default"
+DEFAULT_OPENAI_MODEL = "gpt-4o-mini"
 TEACHING = (400, 422)  # how servers refuse a form
-NO_CHAT = (
-    404,
-    405,
-)  # how a server says that it has no /chat/completions; any other status says nothing of it
+NO_CHAT = (404, 405)  # a server has no /chat/completions; any other status says nothing of it
 
 IN_A_ROW = 2  # answers that teach that answers begin in thinking: one may have been asked to look like it
 
@@ -273,6 +271,24 @@ class ModelEntry:
             path="/completions" if completes else "/chat/completions",
             note="its server refused the form before; answers begin with this one until the next start",
         )
+
+
+def configured_llms(models: ModelSettings) -> dict[str, LLMSettings]:
+    """The tables of the file; `default` is OPENAI_… of the environment, else the first, else extractive."""
+    entries = dict(models.llms)
+    if DEFAULT_MODEL_ID not in entries:
+        if models.openai_base_url or models.openai_api_key:
+            entries[DEFAULT_MODEL_ID] = LLMSettings(
+                provider="openai",
+                model=models.llm_model or DEFAULT_OPENAI_MODEL,
+                base_url=models.openai_base_url,
+                api_key=models.openai_api_key,
+            )
+        elif entries:
+            entries[DEFAULT_MODEL_ID] = next(iter(entries.values()))
+        else:
+            entries[DEFAULT_MODEL_ID] = LLMSettings(provider="extractive")
+    return {DEFAULT_MODEL_ID: entries.pop(DEFAULT_MODEL_ID), **entries}
 
 
 class LLMService:

@@ -15,7 +15,7 @@ import structlog
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from pydantic import ValidationError
 
-from api.messages import FailureTexts
+from api.failures import FailureTexts
 from config.settings import HTTP_PROVIDERS, LLMSettings, ModelSettings
 from core.errors import (
     BadRequestError,
@@ -28,8 +28,7 @@ from services.llm_service import DEFAULT_MODEL_ID, ListedModel, LLMService, Mode
 from services.models.embedding import EmbeddingService
 from services.operations.doctor.models import QUESTION, Checked, check, check_llm, check_reranker, is_asked
 from services.store.dialect import Filter, Point, VectorStore
-from services.store.filters import by_ids, equals
-from services.store.pages import scroll_all
+from services.store.points import by_ids, equals, scroll_all
 
 log = structlog.get_logger()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from api.admin.erasure import ErasureHandler
+from config.settings import Settings
 from core.errors import UnknownDocumentError, WenmaiError
 from core.formats import supported_files
 from core.knowledge import SHARED_OWNER, JobStage, Upload
@@ -19,6 +20,21 @@ from core.operations.erasure import ErasureOptions
 from services.knowledge.base import KnowledgeBase
 
 log = structlog.get_logger()
+
+SAMPLE_FOLDER = Path(__file__).parents[2] / "docs" / "guide"
+SAMPLE_MARKER = "sample-loaded"
+
+
+def sample_is_pending(settings: Settings) -> bool:
+    """Whether this start reads the sample knowledge base in."""
+    enabled = settings.knowledge.load_sample and SAMPLE_FOLDER.is_dir()
+    return enabled and not (settings.store.data_dir / SAMPLE_MARKER).exists()
+
+
+def mark_sample_loaded(data_dir: Path) -> None:
+    """No later start reads it in."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    (data_dir / SAMPLE_MARKER).touch()
 
 
 @dataclass(frozen=True, slots=True)

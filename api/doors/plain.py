@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 
-from api.messages import FailureTexts, say
+from api.failures import FailureTexts
+from api.messages import say
 from api.turn.answer import Answer
 from api.turn.stream import DoneEvent, ErrorEvent, Event, StatusEvent, error_fields
 from core.conversation.lineage import Conversation

@@ -7,17 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from api.admin.sample import mark_sample_loaded
 from api.offline.holders import StoreContents
-from api.offline.stores import contents_of
-from api.wiring.parts import (
-    folders_of,
-    mark_sample_loaded,
-    open_embedding,
-    open_snapshots,
-    open_source,
-    open_store,
-    open_target,
-)
+from api.offline.stores import contents_of, open_source, open_target
+from api.wiring.parts import folders_of, open_embedding, open_snapshots, open_store
 from config.settings import Settings, StoreSettings
 from core.operations.archive import Manifest
 from services.operations.backup.filling import (

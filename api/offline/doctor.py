@@ -11,22 +11,16 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
-from api.messages import FailureTexts
+from api.failures import FailureTexts
 from api.offline.holders import StoreContents
 from api.offline.stores import contents_of
-from api.wiring.parts import (
-    check_schedule,
-    configured_llms,
-    open_embedding,
-    open_llms,
-    open_reranker,
-    open_store,
-)
+from api.wiring.parts import LLMOpener, check_schedule, open_embedding, open_reranker, open_store
 from config.secrets import mask_of
 from config.settings import LLMSettings, ModelSettings, Settings
 from config.sources import CONFIG_FILE_VARIABLE, DEFAULT_CONFIG_FILE, unread
 from core.errors import EmbeddingUnavailableError, StartRefusedError, StoreLockedError, WenmaiError
 from core.operations.findings import Finding, fail, ok, warn
+from services.llm_service import configured_llms
 from services.operations.doctor import machine
 from services.operations.doctor.models import LIMIT_S, QUESTION, Checked, check, check_llm, check_reranker
 from services.operations.doctor.store import StoreFindings, check_store
@@ -106,8 +100,7 @@ async def _asked(
 
 
 async def _ask_llm(settings: Settings, model_id: str, entry: LLMSettings, stack: AsyncExitStack) -> Checked:
-    opened = await open_llms(settings, stack, {model_id: entry})
-    return await check_llm(opened[model_id])
+    return await check_llm(await LLMOpener(settings, stack).entry(model_id, entry))
 
 
 async def _ask_embedding(models: ModelSettings, stack: AsyncExitStack) -> Checked:

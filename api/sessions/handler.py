@@ -29,7 +29,7 @@ from services.conversation.sessions import SessionStore, find_titled, read_quest
 from services.conversation.turns import TurnStore, feedback_payload
 from services.memory.records import MemoryRecords
 from services.store.dialect import Filter, UnknownPointError
-from services.store.filters import in_session
+from services.store.points import in_session
 
 CheckOrigin = Callable[[PersonaDraft, str], Awaitable[PersonaDraft]]
 CheckChoices = Callable[[Mapping[str, Any]], None]

@@ -23,8 +23,7 @@ from services.conversation.sessions import SessionStore, title_from
 from services.conversation.turns import TurnStore, TurnVectors
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import Filter
-from services.store.filters import has_id, in_session
-from services.store.pages import batches
+from services.store.points import batches, has_id, in_session
 
 log = structlog.get_logger()
 

@@ -14,9 +14,8 @@ from typing import TypeVar
 import structlog
 
 from api.turn.stream import ContentEvent, ThinkEvent
-from core.citing.citations import KnownDocuments, Mark, cite, claims, find_marks, mark_cited
+from core.citing.citations import Mark, cite, claims, find_marks, mark_cited
 from core.citing.passages import KeyPassages, Span
-from core.conversation.turns import Turn
 from core.knowledge import Candidate, Citation
 from core.llm_wrapper import LLMDelta
 from core.prompt.budget import estimate_tokens
@@ -310,8 +309,6 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 LARGE_CHARS = 8_000  # a text that takes more than about a millisecond goes to a thread
-FindDocuments = Callable[[Sequence[str], Sequence[str]], Awaitable[KnownDocuments]]
-"""Document ids and owners to those that are there."""
 
 
 class AnswerSaver:
@@ -437,14 +434,6 @@ class Citing:
             number = index - 1
             size = len(self._candidates[number].chunk.text)
             self._spans[number] = await _step(size, self._passages.span, number, claim)
-
-
-async def known_documents(
-    find: FindDocuments, turns: Sequence[Turn], owners: Sequence[str]
-) -> KnownDocuments:
-    """Which documents of these turns' sources are there: one look, none when there are no sources."""
-    ids = {citation.document_id for turn in turns for citation in turn.sources}
-    return await find(sorted(ids), owners) if ids else KnownDocuments()
 
 
 async def _step(size: int, work: Callable[..., T], *arguments: object) -> T:

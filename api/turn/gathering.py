@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from api.messages import FailureTexts
-from api.turn.answer import FindDocuments
+from api.failures import FailureTexts
 from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, Judgement, PromptBuilder
 from api.turn.tools import LookedUp, ToolBox
+from core.citing.citations import FindDocuments
 from core.conversation.sessions import Branch
 from core.conversation.turns import KnowledgeUse, Turn, TurnRequest, TurnStage, TurnStatus, WarnCode
 from core.dates import day_asked
@@ -30,8 +30,7 @@ from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.knowledge.chunks import SamplePrecedence
 from services.llm_service import ModelEntry
-from services.memory.learning import MemoryLearning
-from services.memory.recall import MemoryRecall, RecalledMemory, RecallScope
+from services.memory.turns import MemoryLearning, MemoryRecall, RecalledMemory, RecallScope
 from services.models.text_filters import AnswerFilters
 from services.operations.metrics import Metrics
 from services.operations.qa_log import QALog

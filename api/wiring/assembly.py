@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,18 +15,19 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
 from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
-from api.admin.erasure import ErasureHandler, halting
+from api.admin.erasure import ErasureHandler
 from api.admin.gauges import Gauges
 from api.admin.models import ModelCheck, ModelsHandler
 from api.admin.reembedding import StoreReembedding
-from api.admin.sample import SampleHandler
+from api.admin.sample import SAMPLE_FOLDER, SampleHandler, mark_sample_loaded, sample_is_pending
 from api.admin.store_look import Readiness, StoreLook, WatchedStore
-from api.container import Container
+from api.container import Container, History, opened_task
 from api.doors.conversations import ConversationDoor
 from api.doors.plain import PlainDoor
+from api.failures import FailureTexts
 from api.knowledge_handler import KnowledgeHandler
 from api.memories import MemoriesHandler
-from api.messages import FailureTexts, PromptLibrary
+from api.messages import PromptLibrary
 from api.search.handler import SearchHandler
 from api.search.why_not import WhyNot
 from api.sessions.foreign import ForeignImporter
@@ -39,7 +40,7 @@ from api.turn.running import RunningTurns, StreamSeats
 from api.turn.tools import ToolBox
 from api.wiring import parts
 from config.secrets import mask_of
-from config.settings import ServerSettings, Settings, StoreSettings
+from config.settings import ServerSettings, Settings
 from core.conversation.sessions import PersonaDraft, PersonaRules
 from core.errors import StartRefusedError, UnknownModelError
 from core.knowledge import SHARED_OWNER
@@ -53,18 +54,14 @@ from services.conversation.turns import HISTORY_CACHE_S, TurnStore
 from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
 from services.knowledge.jobs.lanes import CpuHours
-from services.llm_service import DEFAULT_MODEL_ID, LLMService
+from services.llm_service import DEFAULT_MODEL_ID, LLMService, configured_llms
 from services.memory.extraction import Extraction, UnreadTurns
-from services.memory.learning import MemoryLearning, Reading
-from services.memory.recall import MemoryRecall
 from services.memory.records import MemoryRecords
+from services.memory.turns import MemoryLearning, MemoryRecall, Reading
 from services.memory.writing import MemoryWriter
 from services.models.embedding import EmbeddingService
 from services.models.text_filters import load_answer_filters, load_question_filters
 from services.operations.backup.making import Backups, Snapshots
-from services.operations.erasure.copies import Copies
-from services.operations.erasure.erase import Erasure
-from services.operations.erasure.proof import ErasureParts, nothing_runs
 from services.operations.metrics import Metrics
 from services.operations.qa_log import QALog
 from services.operations.reembedding.beside import OpenFolder, switch_if_prepared
@@ -81,71 +78,13 @@ from services.retrieval.retriever import LIST_DEPTH, ListPlaces, Retriever
 from services.retrieval.surroundings import Neighbours, Widener
 from services.store.clock import Activity, utc_now_us
 from services.store.collections import collection_specs, ensure_collections
-from services.store.dialect import StoreUpkeep, VectorStore
-from services.store.durable import forgetful_file_system, refuse_unusable
+from services.store.dialect import VectorStore
+from services.store.durable import refuse_unusable
 from services.store.receipts import ReceiptStore
 from services.store.space import DiskWatch, StoreSpace
 from services.sync.folders import FolderSync
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """What keeps conversations, sums them up, mends them and forgets them, in an open store; all that a
-    command of operators works with. `qa_log` is None when it is off."""
-
-    settings: Settings
-    store: VectorStore
-    embedding: EmbeddingService
-    llms: LLMService
-    conversations: ConversationManager
-    sessions: SessionStore
-    summaries: SummaryService
-    traces: TurnTraces
-    recall: MemoryRecall
-    activity: Activity
-    qa_log: QALog | None
-    calibrations: Calibrations
-    receipts: ReceiptStore
-    space: StoreSpace
-    backups: BackupsHandler
-    backfill: Backfill
-    prompts: PromptLibrary
-
-    def make_erasure(
-        self, knowledge: KnowledgeBase | None = None, running: RunningTurns | None = None
-    ) -> Erasure:
-        """Without these two: for a command, beside which no server has the store open."""
-        names = self.settings.store
-        store_folder = None if names.qdrant_url else names.embedded
-        erased = ErasureParts(
-            store=self.store,
-            names=names,
-            turns=self.conversations.turns,
-            traces=self.traces,
-            receipts=self.receipts,
-            copies=Copies(names.backups, store_folder),
-            shared_owner=SHARED_OWNER,
-            qa_log=self.qa_log,
-            space=self.space,
-            knowledge=knowledge,
-            answers=running,
-            halt=halting(running) if running is not None else nothing_runs,
-        )
-        return Erasure(erased)
-
-    async def accept_loss(self) -> list[str]:
-        """What is left of a damaged store is all there is from now on. Returns what was lost, a line each."""
-        return await self.store.accept_loss() if isinstance(self.store, StoreUpkeep) else []
-
-    async def close(self) -> None:
-        """What was begun in the background is finished, briefly; the log is written to its end."""
-        await self.summaries.close()
-        await self.recall.close()
-        await self.conversations.close()
-        if self.qa_log is not None:
-            await self.qa_log.close()
 
 
 @asynccontextmanager
@@ -161,7 +100,7 @@ async def open_container(
     async with AsyncExitStack() as stack:
         embedding = await stack.enter_async_context(parts.open_embedding(settings.models, wrap))
         opener = parts.LLMOpener(settings, stack)
-        tables = parts.configured_llms(settings.models)
+        tables = configured_llms(settings.models)
         llms = LLMService({name: await opener.entry(name, table) for name, table in tables.items()})
         _check_named_model(settings, llms)
         reranker = parts.open_reranker(settings, embedding.name, stack)
@@ -189,10 +128,10 @@ async def open_container(
         container = _put_together(history, knowledge, running, schedule, reembedding, reranker, tools, models)
         container.metrics.registry.register(Gauges(container))
         await container.readiness.prepare(*container.recoveries)
-        if kind := await asyncio.to_thread(_forgetful, settings.store):
+        if kind := await asyncio.to_thread(container.forgetful_file_system):
             log.warning("flush_promises_little", file_system=kind, data_dir=str(settings.store.data_dir))
-        for work in _begun_at_start(container):
-            await stack.enter_async_context(_opened_task(work))
+        for work in container.begun_at_start():
+            await stack.enter_async_context(opened_task(work))
         stack.push_async_callback(container.close_background)
         if settings.knowledge.sources:
             await stack.enter_async_context(parts.scheduled_sync(container.sync.run, settings))
@@ -235,19 +174,17 @@ def make_history(
     prompts: PromptLibrary | None = None,
 ) -> History:
     conversation, names = settings.conversation, settings.store
-    activity = activity or Activity()
     cache_s = 0.0 if names.qdrant_url else HISTORY_CACHE_S  # other workers write there, too
     turns = TurnStore(store, names.conversation_collection, cache_s)
     qa_log = QALog(conversation.qa_log) if conversation.qa_log else None
     if qa_log is not None:
         qa_log.check()
-    prompts = prompts or PromptLibrary()
+    activity, prompts = activity or Activity(), prompts or PromptLibrary()
     summaries = SummaryService(turns, llms.get, conversation, partial(prompts.text, "summarize"))
     sessions = SessionStore(store, names.session_collection, operations=names.operations_collection)
     memories = MemoryRecords(store, names.memory_collection, alone=names.qdrant_url is None)
-    forget = Rewordings(turns).forget
     traces = TurnTraces(
-        summaries.forget, sessions, qa_log, memories, names.data_dir, forget,
+        summaries.forget, sessions, qa_log, memories, names.data_dir, Rewordings(turns).forget,
         memories_outlive=conversation.memory_outlives_turns,
     )  # fmt: skip
     receipts = ReceiptStore(store, names.operations_collection)
@@ -256,11 +193,12 @@ def make_history(
     records = SessionRecords(store, names.session_collection)
     back_up = partial(backups.create_before, "clean-up") if conversation.backup_before_cleanup else None
     retention = Retention(turns, records, traces, receipts, space, back_up=back_up)
+    backfill = Backfill(
+        turns, store, names.conversation_collection, names.session_collection, embedding, receipts,
+        backups.create_before, UnsearchedDocuments(store, names),
+    )  # fmt: skip
     return History(
-        settings=settings,
-        store=store,
-        embedding=embedding,
-        llms=llms,
+        settings=settings, store=store, embedding=embedding, llms=llms,
         conversations=ConversationManager(turns, embedding, conversation, retention, activity=activity),
         sessions=sessions,
         summaries=summaries,
@@ -272,24 +210,9 @@ def make_history(
         receipts=receipts,
         space=space,
         backups=backups,
-        backfill=_backfill(store, names, turns, embedding, receipts, backups),
+        backfill=backfill,
         prompts=prompts,
-    )
-
-
-def _backfill(
-    store: VectorStore,
-    names: StoreSettings,
-    turns: TurnStore,
-    embedding: EmbeddingService,
-    receipts: ReceiptStore,
-    backups: BackupsHandler,
-) -> Backfill:
-    conversations, sessions = names.conversation_collection, names.session_collection
-    documents = UnsearchedDocuments(store, names)
-    return Backfill(
-        turns, store, conversations, sessions, embedding, receipts, backups.create_before, documents
-    )
+    )  # fmt: skip
 
 
 def _put_together(
@@ -359,9 +282,9 @@ def _chat(
 
 
 def _sample(history: History, knowledge: KnowledgeBase, sessions: SessionsHandler) -> SampleHandler:
-    loaded = partial(parts.mark_sample_loaded, history.settings.store.data_dir)
-    knowledge.sample_pending = parts.sample_is_pending(history.settings)
-    return SampleHandler(knowledge, sessions.erasure, parts.SAMPLE_FOLDER, loaded)
+    loaded = partial(mark_sample_loaded, history.settings.store.data_dir)
+    knowledge.sample_pending = sample_is_pending(history.settings)
+    return SampleHandler(knowledge, sessions.erasure, SAMPLE_FOLDER, loaded)
 
 
 def _sessions(
@@ -405,13 +328,9 @@ def _seats(server: ServerSettings, each: int = 1) -> StreamSeats:
 def _folder_sync(history: History, knowledge: KnowledgeBase) -> FolderSync:
     settings = history.settings
     return FolderSync(
-        knowledge,
-        settings.knowledge.sources,
-        history.store,
-        settings.store,
-        shared_owner=SHARED_OWNER,
-        max_file_bytes=settings.server.max_upload_bytes,
-    )
+        knowledge, settings.knowledge.sources, history.store, settings.store,
+        shared_owner=SHARED_OWNER, max_file_bytes=settings.server.max_upload_bytes,
+    )  # fmt: skip
 
 
 def _search(history: History, knowledge: KnowledgeBase, pipeline: Pipeline) -> SearchHandler:
@@ -517,29 +436,6 @@ def _check_named_model(settings: Settings, llms: LLMService) -> None:
         raise StartRefusedError(f"SUMMARY_MODEL_ID names no model. {error}") from error
 
 
-def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
-    """What goes on beside the first questions."""
-    later: list[Coroutine[Any, Any, object]] = [
-        container.readiness.keep_trying(),
-        _warm_up(QueryBuilder(container.embedding)),
-        container.conversations.index_missing(),
-        container.memories.learning.catch_up(),
-        container.keep_mended(),
-        container.llms.keep_windows(),
-        container.knowledge.fill_languages(),
-    ]
-    if container.knowledge.sample_pending:
-        later.append(container.sample.load())
-    return later
-
-
-def _forgetful(names: StoreSettings) -> str:
-    """Where what is acknowledged may be lost with the machine, although DURABILITY says otherwise."""
-    if names.qdrant_url or names.durability == "process":
-        return ""
-    return forgetful_file_system(names.data_dir)
-
-
 async def _settle_folders(settings: Settings, embedding: EmbeddingService, open_folder: OpenFolder) -> None:
     """Before the embedded store is opened: where a copy with this embedding's vectors was prepared beside it,
     that one takes its place. Raises StartRefusedError also when a restore into it was interrupted."""
@@ -547,25 +443,3 @@ async def _settle_folders(settings: Settings, embedding: EmbeddingService, open_
     if not names.qdrant_url:
         parts.folders_of(names).refuse_interrupted()
         await switch_if_prepared(names.embedded, names, embedding, open_folder)
-
-
-async def _warm_up(queries: QueryBuilder) -> None:
-    """The first question should not be the one that loads dictionaries and pages the model in."""
-    await queries.build("预热 warm up", [])
-
-
-@asynccontextmanager
-async def _opened_task(work: Coroutine[Any, Any, object]) -> AsyncIterator[asyncio.Task[object]]:
-    """Run `work` beside the server; cancelled when the server closes, logged when it fails."""
-    task = asyncio.create_task(work)
-    task.add_done_callback(_log_failure)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-def _log_failure(task: asyncio.Task[object]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("background_work_failed", exc_info=error)

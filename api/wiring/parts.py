@@ -49,18 +49,11 @@ from services.conversation.turns import TurnStore
 from services.knowledge.chunking.splitter import StructureSplitter
 from services.knowledge.jobs.lanes import CpuHours
 from services.knowledge.parsing.process import ParserProcess
-from services.llm_service import (
-    DEFAULT_MODEL_ID,
-    ListedModel,
-    ModelEntry,
-    WindowReply,
-    answer_reserve,
-    window_of,
-)
+from services.llm_service import ListedModel, ModelEntry, WindowReply, answer_reserve, window_of
 from services.models.calls import GuardedCalls
 from services.models.embedding import EmbeddingService
 from services.models.extractive import MODEL_NAME, ExtractiveLLM
-from services.operations.backup.filling import RestoreFolders, Target, check_empty, refuse_half_filled
+from services.operations.backup.filling import RestoreFolders
 from services.operations.backup.making import Snapshots
 from services.operations.schedule.lease import LeaseStore, Pace
 from services.operations.schedule.runner import CleanupSchedule
@@ -71,9 +64,6 @@ if TYPE_CHECKING:
 
     from services.adapters.llms.catalogue import Catalogue
 
-SAMPLE_FOLDER = Path(__file__).parents[2] / "docs" / "guide"
-SAMPLE_MARKER = "sample-loaded"
-DEFAULT_OPENAI_MODEL = "gpt-4o-mini"
 REASON_CHARS = 200  # of what a class says of its options
 T = TypeVar("T")
 WrapEmbedding = Callable[[BaseEmbedding, str], BaseEmbedding]
@@ -125,56 +115,6 @@ async def refuse_foreign(store: VectorStore, names: StoreSettings) -> None:
         raise StartRefusedError(
             f"{place} has no collection {names.conversation_collection}: is it another's?"
         )
-
-
-@asynccontextmanager
-async def open_source(settings: StoreSettings) -> AsyncIterator[VectorStore]:
-    """The store as it is, nothing made or checked but that it is there and whole.
-
-    Raises StartRefusedError, StoreLockedError when a server has the embedded store.
-    """
-    folders = folders_of(settings)
-    if not settings.qdrant_url:
-        folders.refuse_interrupted()
-        if not folders.store.is_dir():
-            raise StartRefusedError(f"there is no store in {settings.data_dir}")
-    async with open_store(settings) as store:
-        await refuse_half_filled(store, settings.operations_collection)
-        yield store
-
-
-@asynccontextmanager
-async def open_target(settings: StoreSettings) -> AsyncIterator[Target]:
-    """To be filled by the body; whoever starts finds it empty or whole, or is refused.
-
-    Raises StoreNotEmptyError, StoreLockedError when a server has the embedded store.
-    """
-    if settings.qdrant_url:
-        async with open_store(settings) as store:
-            yield Target(store, settings)
-        return
-    folders = folders_of(settings)
-    await asyncio.to_thread(settings.data_dir.mkdir, mode=0o700, parents=True, exist_ok=True)
-    async with _beside(settings, folders) as target:
-        yield target
-    await asyncio.to_thread(folders.replace)
-
-
-@asynccontextmanager
-async def _beside(settings: StoreSettings, folders: RestoreFolders) -> AsyncIterator[Target]:
-    """The empty store that is there stays open, so that no server takes it meanwhile."""
-    try:
-        async with AsyncExitStack() as stack:
-            receipts = []
-            if folders.store.is_dir():
-                present = await stack.enter_async_context(open_store(settings))
-                receipts = await check_empty(present, settings)
-            await asyncio.to_thread(folders.discard_unfinished)
-            store = await stack.enter_async_context(open_store(settings, folders.unfinished.name))
-            yield Target(store, settings, receipts)
-    except BaseException:
-        await asyncio.to_thread(folders.discard_unfinished)
-        raise
 
 
 # The embedding and the reranker.
@@ -305,28 +245,6 @@ def _refused_options(name: str, options: Mapping[str, Any], error: Exception) ->
 # The language models.
 
 
-def configured_llms(models: ModelSettings) -> dict[str, LLMSettings]:
-    """The tables of the file; `default` is OPENAI_… of the environment, else the first, else extractive."""
-    entries = dict(models.llms)
-    if DEFAULT_MODEL_ID not in entries:
-        if models.openai_base_url or models.openai_api_key:
-            entries[DEFAULT_MODEL_ID] = LLMSettings(
-                provider="openai",
-                model=models.llm_model or DEFAULT_OPENAI_MODEL,
-                base_url=models.openai_base_url,
-                api_key=models.openai_api_key,
-            )
-        elif entries:
-            entries[DEFAULT_MODEL_ID] = next(iter(entries.values()))
-        else:
-            entries[DEFAULT_MODEL_ID] = LLMSettings(provider="extractive")
-    return {DEFAULT_MODEL_ID: entries.pop(DEFAULT_MODEL_ID), **entries}
-
-
-def is_openais(base_url: str) -> bool:
-    return (urlsplit(base_url).hostname or "").endswith("api.openai.com")
-
-
 def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str:
     """An own server often needs no key; the public API always does.
 
@@ -345,15 +263,6 @@ def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str
     if any(char.isspace() for char in key.strip()):
         raise StartRefusedError(f"Model {model_id!r}: its API key has a blank or a line break inside.")
     return key.strip() or "none"
-
-
-async def open_llms(
-    settings: Settings, stack: AsyncExitStack, only: Mapping[str, LLMSettings] | None = None
-) -> Mapping[str, ModelEntry]:
-    """Of `only` these tables, else of all that are configured. Raises StartRefusedError."""
-    opener = LLMOpener(settings, stack)
-    tables = only or configured_llms(settings.models)
-    return {model_id: await opener.entry(model_id, table) for model_id, table in tables.items()}
 
 
 async def _open_counter(entry: LLMSettings) -> Callable[[str], int]:
@@ -434,7 +343,8 @@ class LLMOpener:
         self, model_id: str, entry: LLMSettings
     ) -> Callable[[], Awaitable[WindowReply]] | None:
         """OpenAI's own server does not tell."""
-        tells = entry.provider == "anthropic" or (entry.base_url and not is_openais(entry.base_url))
+        host = urlsplit(entry.base_url or "").hostname or ""
+        tells = entry.provider == "anthropic" or (entry.base_url and not host.endswith("api.openai.com"))
         if entry.provider not in HTTP_PROVIDERS or entry.context_window or not tells:
             return None
         catalogue = await self._catalogue(model_id, entry)
@@ -524,18 +434,3 @@ def scheduled_sync(
 ) -> AbstractAsyncContextManager[None]:
     slots = sync_slots(settings.knowledge.sync_cron, settings.conversation.timezone)
     return open_sync_schedule(sync, slots, at_start=slots is not None)
-
-
-# The sample knowledge base.
-
-
-def sample_is_pending(settings: Settings) -> bool:
-    """Whether this start reads the sample knowledge base in."""
-    enabled = settings.knowledge.load_sample and SAMPLE_FOLDER.is_dir()
-    return enabled and not (settings.store.data_dir / SAMPLE_MARKER).exists()
-
-
-def mark_sample_loaded(data_dir: Path) -> None:
-    """No later start reads it in."""
-    data_dir.mkdir(parents=True, exist_ok=True)
-    (data_dir / SAMPLE_MARKER).touch()

@@ -29,7 +29,7 @@ from services.conversation.recall import EMBEDDED_TURN_CHARS
 from services.conversation.turns import TurnVectors
 from services.conversation_manager import ConversationManager
 from services.retrieval.query_forms import QueryBuilder
-from services.store.pages import batches
+from services.store.points import batches
 
 TOP = 10
 EMBEDDED_AT_ONCE, STORED_AT_ONCE = 32, 500

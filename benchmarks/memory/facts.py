@@ -21,8 +21,8 @@ from benchmarks.memory.attributes import KINDS, Attribute, Person, people
 from config.settings import Settings, load_settings
 from core.memory.record import MemoryDraft
 from core.relevance.query import Query
-from services.memory.recall import MemoryRecall, RecallScope
 from services.memory.records import MemoryRecords
+from services.memory.turns import MemoryRecall, RecallScope
 from services.memory.writing import MemoryWriter
 from services.retrieval.query_forms import QueryBuilder
 from services.store.collections import ensure_collections

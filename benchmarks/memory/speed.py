@@ -23,10 +23,10 @@ from config.settings import Settings, load_settings
 from core.memory.record import Memory, MemoryType
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
-from services.memory.recall import MemoryRecall, RecallScope
 from services.memory.records import MemoryRecords
+from services.memory.turns import MemoryRecall, RecallScope
 from services.store.collections import ensure_collections
-from services.store.pages import batches
+from services.store.points import batches
 
 DIMENSION, QUESTIONS, INSTRUCTIONS = 384, 200, 10
 _RANDOM = np.random.default_rng(5)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.citing.passages import Span
+from core.conversation.turns import Turn
 from core.knowledge import SCORE_DIGITS, Candidate, Citation
 
 # The marks by which an answer names its sources: [1], [1, 2], [1-3], 【1】, [^1], （来源 1）, (source 1).
@@ -168,6 +169,18 @@ class KnownDocuments:
         """Whether the document exists with another content than the one that was cited."""
         stored = self.hashes.get(citation.document_id)
         return bool(stored and citation.version) and not (stored or "").startswith(citation.version)
+
+
+FindDocuments = Callable[[Sequence[str], Sequence[str]], Awaitable[KnownDocuments]]
+"""Document ids and owners to those that are there."""
+
+
+async def known_documents(
+    find: FindDocuments, turns: Sequence[Turn], owners: Sequence[str]
+) -> KnownDocuments:
+    """Which documents of these turns' sources are there: one look, none when there are no sources."""
+    ids = {citation.document_id for turn in turns for citation in turn.sources}
+    return await find(sorted(ids), owners) if ids else KnownDocuments()
 
 
 def cite(candidates: Sequence[Candidate], spans: Sequence[Span | None] = ()) -> tuple[Citation, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from core.conversation.turns import KnowledgeUse, TurnRequest, TurnStatus
+from core.conversation.turns import KnowledgeUse, Turn, TurnRequest, TurnStatus
 from core.dates import rfc3339
 from core.errors import BadRequestError
 from core.memory.requests import explicit_request
@@ -242,6 +242,18 @@ class TurnNode:
     status: TurnStatus
     command: str = ""
     has_summary: bool = False
+
+    @classmethod
+    def of(cls, turn: Turn) -> TurnNode:
+        return cls(
+            turn_id=turn.turn_id,
+            parent_turn_id=turn.parent_turn_id,
+            created_us=turn.created_us,
+            seq=turn.seq,
+            status=turn.status,
+            command=turn.command,
+            has_summary=turn.summary is not None,
+        )
 
     @property
     def order(self) -> tuple[int, int, str]:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from api.turn.answer import known_documents
+from core.citing.citations import known_documents
 from core.conversation.sessions import CHOICES, KEEP, SessionChange
 from core.dates import rfc3339
 from core.images import ENDINGS, MAX_IMAGES

@@ -16,8 +16,8 @@ from scripts.commands.maintenance import EXIT_FAILED, EXIT_REFUSED, CommandError
 if TYPE_CHECKING:
     import httpx
 
+    from api.container import History
     from api.offline.holders import StoreContents
-    from api.wiring.assembly import History
     from config.settings import Settings, StoreSettings
     from core.errors import StoreLockedError
     from routes.wire.server import Statistics

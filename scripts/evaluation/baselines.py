@@ -11,7 +11,7 @@ from scripts.evaluation.figures import Answer
 from scripts.evaluation.sets import EvaluationSet, Line, Question
 from services.models.embedding import EmbeddingService
 from services.store.dialect import Filter, QueryRequest, ScoredPoint, SparseVector, VectorStore
-from services.store.filters import equals
+from services.store.points import equals
 
 DEPTH = 100
 DENSE, SPARSE, RRF, REWRITTEN = "dense", "sparse", "rrf", "rrf, human rewrite"

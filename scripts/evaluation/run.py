@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from api.wiring.parts import SAMPLE_FOLDER
+from api.admin.sample import SAMPLE_FOLDER
 from config.settings import load_settings
 from core.conversation.recall import DEFAULT_THRESHOLD
 from core.conversation.turns import Turn, TurnStatus
@@ -46,7 +46,7 @@ from services.conversation.turns import TurnVectors
 from services.conversation_manager import ConversationManager
 from services.retrieval.query_forms import QueryBuilder
 from services.store.dialect import Filter, ScoredPoint
-from services.store.filters import in_session
+from services.store.points import in_session
 
 OWNER = "local"
 DOCUMENTS, PUBLISHED = "documents", "baselines.json"

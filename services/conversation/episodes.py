@@ -15,7 +15,7 @@ from core.relevance.sparse import encode_query
 from services.conversation.recall import HistoryRecall
 from services.conversation.turns import TurnStore
 from services.store.dialect import Condition, Filter
-from services.store.filters import equals, in_range
+from services.store.points import equals, in_range
 
 MOST = 3
 LOOKED_AT = 4 * MOST  # what may not be told is among them

@@ -9,8 +9,7 @@ from core.conversation.lineage import Continued, MarkedTurn, continued, marks_of
 from core.conversation.turns import PastTurn, TurnStatus, marks_of
 from services.conversation.turns import MARKS, TurnStore
 from services.store.dialect import Filter, Record
-from services.store.filters import any_of, equals, is_empty
-from services.store.pages import batches
+from services.store.points import any_of, batches, equals, is_empty
 
 MOST_TURNS = 2_000  # the newest that have a mark of the history: a bot may have asked the same for years
 _FIELDS = ["session_id", "parent_turn_id", "created_us", "status", MARKS]

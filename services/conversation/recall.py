@@ -28,7 +28,7 @@ from services.store.dialect import (
     SparseVector,
     UnknownPointError,
 )
-from services.store.filters import equals, has_id, has_vector, in_session, sparse_vector
+from services.store.points import equals, has_id, has_vector, in_session, sparse_vector
 
 log = structlog.get_logger()
 

@@ -29,8 +29,16 @@ from core.text import alike
 from services.conversation.turns import TurnStore
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import Condition, Filter, Point, Record, UnknownPointError, VectorStore
-from services.store.filters import any_of, by_ids, equals, has_id, in_range, in_session, newest_first
-from services.store.pages import read_leniently
+from services.store.points import (
+    any_of,
+    by_ids,
+    equals,
+    has_id,
+    in_range,
+    in_session,
+    newest_first,
+    read_leniently,
+)
 
 # A session as it is stored: the payload of one point in the session collection.
 

@@ -33,12 +33,11 @@ from core.prompt.budget import estimate_tokens, shares_of
 from core.prompt.fence import new_code, restored
 from core.prompt.messages import Message, Part, Role
 from core.text import is_mostly_chinese
-from services.conversation.turns import TurnStore, rewritten_payload
+from services.conversation.turns import TurnStore
 from services.llm_service import ModelEntry
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import Filter, Record, UnknownPointError
-from services.store.filters import equals, has_id, is_empty
-from services.store.pages import batches
+from services.store.points import batches, equals, has_id, is_empty
 
 log = structlog.get_logger()
 
@@ -190,7 +189,7 @@ class Rewordings:
         ]
         for batch in batches(holders):
             with suppress(UnknownPointError):  # one went meanwhile; the others are written
-                await self._turns.set_payload(rewritten_payload(None), batch)
+                await self._turns.set_payload({"rewritten_question": None}, batch)
         return len(holders)
 
 

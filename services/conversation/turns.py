@@ -34,8 +34,15 @@ from core.knowledge import Citation, KnowledgeFilter
 from core.relevance.sparse import SparseTerms
 from core.tools import ToolUse
 from services.store.dialect import Filter, Point, PointVectors, QueryRequest, Record, ScoredPoint, VectorStore
-from services.store.filters import by_ids, in_session, matching, newest_first, sparse_vector
-from services.store.pages import read_leniently, scroll_all
+from services.store.points import (
+    by_ids,
+    in_session,
+    matching,
+    newest_first,
+    read_leniently,
+    scroll_all,
+    sparse_vector,
+)
 
 log = structlog.get_logger()
 
@@ -112,7 +119,7 @@ def to_payload(turn: Turn) -> dict[str, Any]:
         "filters": None if turn.filters.limits_nothing else turn.filters,
         **summary_payload(turn.summary),
         **feedback_payload(turn.feedback),
-        **rewritten_payload(turn.rewritten),
+        "rewritten_question": turn.rewritten,
         MARKS: marks_of(turn.question, turn.answer, turn.status),
         "schema": TURN_SCHEMA,
     }
@@ -131,11 +138,6 @@ def summary_payload(summary: Summary | None) -> dict[str, Any]:
 def feedback_payload(feedback: Feedback | None) -> dict[str, Any]:
     """The field of a turn that holds its feedback; None, or what says nothing, takes it away."""
     return {"feedback": asdict(feedback) if feedback and not feedback.says_nothing else None}
-
-
-def rewritten_payload(rewritten: RewrittenQuestion | None) -> dict[str, Any]:
-    """The field of a turn that holds its rewritten question; None takes it away."""
-    return {"rewritten_question": asdict(rewritten) if rewritten else None}
 
 
 def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
@@ -171,11 +173,6 @@ def _each(form: TypeAdapter[T], stored: Sequence[Any], turn_id: str) -> tuple[T,
     """Those that can be read."""
     read = [_read(form, one, turn_id) for one in stored]
     return tuple([one for one in read if one is not None])
-
-
-def tool_calls_payload(uses: Sequence[ToolUse]) -> dict[str, Any]:
-    """The field of a turn that holds them."""
-    return {"tool_calls": [asdict(use) for use in uses]}
 
 
 # The trees of the sessions in use, kept between turns. Right only where this process writes all turns.
@@ -240,7 +237,7 @@ class SessionCache:
                 self._outdate(key)
         for turn in turns:
             if (turn.session_id, turn.owner) in known:
-                known[turn.session_id, turn.owner].put(node_of(turn))
+                known[turn.session_id, turn.owner].put(TurnNode.of(turn))
         for key, tree in known.items():
             self.keep(Reading(key), tree)
 
@@ -284,19 +281,6 @@ class SessionCache:
 
 def _cost(tree: SessionTree) -> int:
     return len(tree) + SESSION_COST
-
-
-def node_of(turn: Turn) -> TurnNode:
-    """The turn as the tree knows it."""
-    return TurnNode(
-        turn_id=turn.turn_id,
-        parent_turn_id=turn.parent_turn_id,
-        created_us=turn.created_us,
-        seq=turn.seq,
-        status=turn.status,
-        command=turn.command,
-        has_summary=turn.summary is not None,
-    )
 
 
 PAGE = 1_000

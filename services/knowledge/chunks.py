@@ -25,8 +25,17 @@ from core.text import fold_width, holds_chinese
 from services.knowledge.documents import DocumentStore
 from services.knowledge.upload import version_of
 from services.store.dialect import Filter, Point, SparseVector, VectorStore
-from services.store.filters import ascending, by_ids, equals, has_id, in_range, is_empty, matching
-from services.store.pages import scroll_all, scroll_pages
+from services.store.points import (
+    ascending,
+    by_ids,
+    equals,
+    has_id,
+    in_range,
+    is_empty,
+    matching,
+    scroll_all,
+    scroll_pages,
+)
 
 log = structlog.get_logger()
 _CHUNK = TypeAdapter(Chunk)

@@ -15,8 +15,18 @@ from core.errors import BadRequestError
 from core.knowledge import SHARED_OWNER, Document, DocumentStatus, Narrowed
 from services.store.clock import Clock
 from services.store.dialect import Condition, Filter, Point, Record, VectorStore
-from services.store.filters import any_of, by_ids, equals, has_id, in_range, is_empty, newest_first, of_sample
-from services.store.pages import retrieve_all, scroll_all
+from services.store.points import (
+    any_of,
+    by_ids,
+    equals,
+    has_id,
+    in_range,
+    is_empty,
+    newest_first,
+    of_sample,
+    retrieve_all,
+    scroll_all,
+)
 
 _DOCUMENT = TypeAdapter(Document)
 _TIES = 16  # documents that may share one microsecond at the edge of a page

@@ -24,7 +24,7 @@ from services.knowledge.parsing.pieces import Pieces
 from services.knowledge.upload import chunk_id_of, version_of
 from services.models.embedding import EmbeddingService
 from services.store.dialect import Point, SparseVector
-from services.store.filters import sparse_vector
+from services.store.points import sparse_vector
 
 INTERRUPTED = "The server stopped while the document was read in; add it again."
 

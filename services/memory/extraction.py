@@ -22,8 +22,7 @@ from core.prompt.messages import Message, Part, Role
 from core.text import is_mostly_chinese
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import Condition, Filter, Record, VectorStore
-from services.store.filters import equals, has_id, in_range, in_session, is_empty
-from services.store.pages import scroll_all
+from services.store.points import equals, has_id, in_range, in_session, is_empty, scroll_all
 
 Reply = Callable[[Sequence[Message]], Awaitable[str]]
 """A model's whole answer to [system, question]. Raises WenmaiError."""

@@ -17,17 +17,19 @@ from core.relevance.sparse import SparseTerms, encode_document
 from core.text import alike
 from services.store.collections import SPARSE
 from services.store.dialect import Condition, Filter, Point, QueryRequest, Record, ScoredPoint, VectorStore
-from services.store.filters import (
+from services.store.points import (
+    PAGE,
     any_of,
+    batches,
     by_ids,
     equals,
     has_id,
     in_range,
     matching,
     newest_first,
+    scroll_all,
     sparse_vector,
 )
-from services.store.pages import PAGE, batches, scroll_all
 
 log = structlog.get_logger()
 

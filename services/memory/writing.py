@@ -18,7 +18,7 @@ from core.memory.record import Memory, MemoryDraft, MemoryType
 from core.relevance.sparse import encode_query
 from services.memory.records import MemoryRecords
 from services.store.clock import Clock, utc_now_us
-from services.store.pages import batches
+from services.store.points import batches
 
 log = structlog.get_logger()
 

@@ -17,7 +17,7 @@ from services.operations.backup.records import bodies, framed, id_of, read_shape
 from services.operations.schedule.lease import RECORD as LEASE
 from services.store.clock import Clock
 from services.store.dialect import AnyPointId, ChangeFeed, Record, StoreUpkeep, VectorStore
-from services.store.pages import batches, scroll_pages
+from services.store.points import batches, scroll_pages
 
 # Where a collection's points wait while the store is copied; what changed meanwhile takes their place.
 #

@@ -22,8 +22,7 @@ from core.relevance.sparse import encode_query
 from services.retrieval.foreign_rerankers import ForeignReranker, RerankerUnavailableError
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import Filter, Point, VectorStore
-from services.store.filters import any_of, equals
-from services.store.pages import scroll_all
+from services.store.points import any_of, equals, scroll_all
 
 log = structlog.get_logger()
 

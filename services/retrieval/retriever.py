@@ -16,7 +16,7 @@ from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
 from core.text import is_mostly_chinese
 from services.knowledge.chunks import CHUNK_FIELDS, SIGNS, is_chinese, read_chunk
 from services.store.dialect import Condition, Filter, QueryRequest, Record, ScoredPoint, VectorStore
-from services.store.filters import any_of, equals, in_range, of_sample, sparse_vector
+from services.store.points import any_of, equals, in_range, of_sample, sparse_vector
 
 DENSE = "dense"
 SPARSE = "sparse"

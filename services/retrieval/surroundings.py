@@ -14,7 +14,7 @@ from core.prompt.budget import estimate_tokens
 from services.knowledge.chunks import CHUNK_FIELDS, read_chunk
 from services.retrieval.retriever import searchable
 from services.store.dialect import Condition, Filter, VectorStore
-from services.store.filters import equals, in_range
+from services.store.points import equals, in_range
 
 SECTION_TOKENS = 2_000
 SECTION_REACH = 64  # chunks, to either side

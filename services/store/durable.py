@@ -22,6 +22,12 @@ ID_FILE = "id"  # beside it: the store's own, so that nobody takes another for i
 _BLOCK_BYTES = 512  # of st_blocks, whatever the file system
 
 
+def free_bytes(folder: Path) -> int:
+    """Of the disk, for a user who is not root."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
 class ReserveFile:
     """Bytes of the disk that nobody else can take: a file that is given back where it is needed."""
 
@@ -31,7 +37,7 @@ class ReserveFile:
 
     def hold(self, least_bytes: int) -> None:
         """Take them where they are not held and `least_bytes` stay free; else the next time."""
-        if self._path.exists() or self._free_bytes() < self._size_bytes + least_bytes:
+        if self._path.exists() or free_bytes(self._path.parent) < self._size_bytes + least_bytes:
             return
         try:
             with self._path.open("xb") as file:
@@ -48,10 +54,6 @@ class ReserveFile:
 
     def taken_bytes(self) -> int:
         return self._path.stat().st_blocks * _BLOCK_BYTES if self._path.exists() else 0
-
-    def _free_bytes(self) -> int:
-        disk = os.statvfs(self._path.parent)
-        return disk.f_bavail * disk.f_frsize
 
 
 def try_lock(descriptor: int) -> bool:

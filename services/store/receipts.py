@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from core.operations.receipts import Receipt, ReceiptKind
 from services.store.dialect import Condition, Filter, Point, VectorStore
-from services.store.filters import equals, in_range, newest_first
+from services.store.points import equals, in_range, newest_first
 
 log = structlog.get_logger()
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from core.knowledge import DocumentStatus
 from core.operations.sync import KindCount, LeftSource, SyncFailure, SyncReport
 from services.store.dialect import AnyPointId, Condition, Filter, Point, VectorStore
-from services.store.filters import by_ids, equals
+from services.store.points import by_ids, equals
 
 MOST_FAILURES = 1_000
 MOST_KINDS = 50

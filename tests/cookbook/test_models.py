@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from api.messages import FailureTexts
+from api.failures import FailureTexts
 from api.offline.doctor import examine
 from config.secrets import mask_of
 from config.settings import Settings

@@ -58,7 +58,7 @@ def imports() -> Iterator[tuple[str, str]]:
 
 
 def room_of(module: str) -> str:
-    """`services.store.pages` → `services.store`: a direct child of services; elsewhere the package."""
+    """`services.store.points` → `services.store`: a direct child of services; elsewhere the package."""
     parts = module.split(".")
     return ".".join(parts[:2]) if parts[0] == "services" else parts[0]
 

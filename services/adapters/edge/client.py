@@ -18,9 +18,9 @@ from services.adapters.edge import convert, wire
 from services.adapters.edge.channel import EdgeChannel, EdgeFeed, open_channel, open_feed
 from services.adapters.edge.compaction import compact, estimated_size
 from services.adapters.edge.convert import optional_filter, point_id, point_ids, target
-from services.adapters.edge.wire import RESERVE_BYTES, free_bytes
+from services.adapters.edge.wire import RESERVE_BYTES
 from services.store.dialect import DiskRoom, Reclaimed, StoreCondition, StoreRequestError
-from services.store.durable import ReserveFile, allocated_bytes
+from services.store.durable import ReserveFile, allocated_bytes, free_bytes
 from services.store.space import IS_DELETION
 from services.store.spawn import flags_of
 

@@ -23,8 +23,7 @@ import qdrant_edge as edge
 
 from core.failpoints import failpoint
 from services.adapters.edge import engine, wire
-from services.adapters.edge.wire import free_bytes
-from services.store.durable import sync_folder, write_durably
+from services.store.durable import free_bytes, sync_folder, write_durably
 
 _SPEC_FILE = "collection.json"
 _SHARD_FOLDER = "shard"
@@ -195,6 +194,17 @@ def left_by_close(folder: Path) -> Left:
         return Left(sealed=True, journal=closed.journal)
     more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
     return Left(doubt=f"{sorted(differing)[0]}{more}: not as it was left, or missing")
+
+
+def is_journal_whole(journal: Path, left: Iterable[Left]) -> bool:
+    """False: it is not the one that was left when all collections were closed, or it knows nothing of what an
+    earlier version did since."""
+    collections = list(left)
+    if any(each.points is not None for each in collections):
+        return False
+    if not collections or not all(each.sealed for each in collections):
+        return True  # it is all that is known
+    return {each.journal for each in collections} == {fingerprint(journal)}
 
 
 def doubt_of_points(collection: Collection, left: Left) -> str:

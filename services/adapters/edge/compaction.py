@@ -23,9 +23,9 @@ from core.errors import DiskFullError, StartRefusedError, StoreUnavailableError
 from core.failpoints import failpoint
 from services.adapters.edge import wire
 from services.adapters.edge.channel import EdgeChannel, EdgeFeed, open_channel
-from services.adapters.edge.wire import COPIES, RESERVE_BYTES, free_bytes, remove_copies
+from services.adapters.edge.wire import COPIES, RESERVE_BYTES, remove_copies
 from services.store.dialect import Reclaimed, StoreRequestError
-from services.store.durable import allocated_bytes
+from services.store.durable import allocated_bytes, free_bytes
 
 _PAGE = 32
 _SAMPLE = 128

@@ -82,6 +82,12 @@ class Feeds:
         return taken
 
 
+def ids_of(change: wire.Change) -> list[wire.PointId]:
+    if isinstance(change, wire.Upsert | wire.UpdateVectors):
+        return [point.id for point in change.points]
+    return [] if isinstance(change, wire.CreateIndex) else list(change.ids or [])
+
+
 class Points:
     """`unflushed` means that a write is in the engine's log only, which a start would have to replay."""
 

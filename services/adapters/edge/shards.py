@@ -21,9 +21,9 @@ from services.adapters.edge import collection as on_disk
 from services.adapters.edge import engine, wire
 from services.adapters.edge.integrity import Integrity, unreadable_unless_done
 from services.adapters.edge.journal import FILE, MOST_BYTES, Journal, put_aside, remove
-from services.adapters.edge.points import Feeds, Points
-from services.adapters.edge.wire import RESERVE_BYTES, free_bytes, remove_copies
-from services.store.durable import ReserveFile, sync_folder, sync_tree
+from services.adapters.edge.points import Feeds, Points, ids_of
+from services.adapters.edge.wire import RESERVE_BYTES, remove_copies
+from services.store.durable import ReserveFile, free_bytes, sync_folder, sync_tree
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NEW, _DELETED = ".new", ".gone"
@@ -40,12 +40,6 @@ class Noted(NamedTuple):
 
     change: wire.Change
     number: int | None = None
-
-
-def _ids_of(change: wire.Change) -> list[wire.PointId]:
-    if isinstance(change, wire.Upsert | wire.UpdateVectors):
-        return [point.id for point in change.points]
-    return [] if isinstance(change, wire.CreateIndex) else list(change.ids or [])
 
 
 class Shards:
@@ -112,7 +106,7 @@ class Shards:
             partly = isinstance(error, on_disk.Refusal) and error.verdict is wire.Verdict.UNKNOWN_POINT
             if self._journal is not None and number is not None and not partly:
                 self._journal.take_back(number)
-                self._integrity.expected.unsure(change.collection, _ids_of(change))
+                self._integrity.expected.unsure(change.collection, ids_of(change))
             raise
 
     def _check_writable(self, request: wire.Request) -> None:
@@ -187,7 +181,7 @@ class Shards:
         """The engine changes what it loads, also in a start that comes to no end: a later one must not call
         that damage. What is damaged keeps its note, to be found again. A journal that is not whole is worth
         nothing where everything else is as it was left."""
-        if not self._is_journal_whole():
+        if not on_disk.is_journal_whole(self._folder / FILE, self._left.values()):
             remove(self._folder)
         for name, left in self._left.items():
             if left.sealed:
@@ -205,16 +199,6 @@ class Shards:
             return
         if doubt := left.doubt or on_disk.doubt_of_points(collection, left):
             self._integrity.lost[name] = doubt
-
-    def _is_journal_whole(self) -> bool:
-        """False: it is not the one that was left when all collections were closed, or it knows nothing of
-        what an earlier version did since."""
-        left = self._left.values()
-        if any(each.points is not None for each in left):
-            return False
-        if not left or not all(each.sealed for each in left):
-            return True  # it is all that is known
-        return {each.journal for each in left} == {on_disk.fingerprint(self._folder / FILE)}
 
     def begin(self, journal: Journal | None, why_not: str = "") -> None:
         """Bring back what was accepted and is in the journal only; from now on changes are noted there.
@@ -331,7 +315,10 @@ class Shards:
 
     def close(self) -> None:
         if self._journal is not None:
-            self._flush_last()
+            try:
+                self.flush()
+            except Exception as error:  # noqa: BLE001 — what is in the journal comes back at the next start
+                print(f"store: the last flush failed: {error}", file=sys.stderr)  # noqa: T201
             self._journal.close()
         left = on_disk.fingerprint(self._folder / FILE) if self._journal is not None else None
         while self._collections:
@@ -340,13 +327,6 @@ class Shards:
                 collection.shard.close()
             else:
                 on_disk.close_collection(self._folder / name, collection, left)
-
-    def _flush_last(self) -> None:
-        """What cannot be flushed is in the journal, and comes back at the next start."""
-        try:
-            self.flush()
-        except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
-            print(f"store: the last flush failed: {error}", file=sys.stderr)  # noqa: T201
 
     # ---- collections ----------------------------------------------------------------------------
 

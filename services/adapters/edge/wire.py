@@ -7,7 +7,6 @@ this file, so it knows neither engine nor client.
 
 from __future__ import annotations
 
-import os
 import shutil
 import struct
 from enum import IntEnum
@@ -421,11 +420,6 @@ DELETIONS_BYTES = 32 << 20
 DELETIONS_FILE = "reserve"
 COPIES = ".compacting-"
 """Begins the name of a folder in which a collection is being copied; no collection is named so."""
-
-
-def free_bytes(folder: Path) -> int:
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize
 
 
 def remove_copies(folder: Path) -> None:

@@ -32,13 +32,7 @@ from core.prompt.exchange import Exchange, canonical_json
 from core.prompt.messages import Message, ToolCall
 from core.text import scrub
 from core.tools import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_NAME_CHARS
-from services.adapters.http import (
-    MAX_REFUSAL_BYTES,
-    Endpoint,
-    EventReader,
-    NotAnAnswerError,
-    post_stream,
-)
+from services.adapters.http import MAX_REFUSAL_BYTES, Endpoint, EventReader, NotAnAnswerError, post_stream
 from services.adapters.llms.switches import NOTHING, TEMPLATE, Options, ThinkingSwitch, switch_of
 from services.llm_service import UNKNOWN_WINDOW, answer_reserve, known_window
 from services.models.lean import LeanLLM

@@ -33,8 +33,7 @@ from services.store.clock import Clock, utc_now_us
 from services.store.collections import REEMBED_COMMAND, SCHEMA_VERSION, SPARSE, StoredAs, read_stored_as
 from services.store.dialect import Filter, Point, Record, VectorStore
 from services.store.durable import store_locked, sync_folder
-from services.store.filters import by_ids, equals
-from services.store.pages import scroll_pages
+from services.store.points import by_ids, equals, scroll_pages
 from services.store.receipts import RECORD, ReceiptStore
 
 RESTORING = "restoring"

@@ -17,8 +17,7 @@ from services.operations.reembedding.level import lacks
 from services.operations.repair.documents import UnsearchedDocuments
 from services.store.collections import REEMBED_COMMAND, collection_specs, read_stored_as
 from services.store.dialect import Filter, StoreCondition, StoreUpkeep, VectorStore
-from services.store.filters import equals, is_empty
-from services.store.pages import scroll_all
+from services.store.points import equals, is_empty, scroll_all
 
 # The doctor on the size of the knowledge base.
 

@@ -26,8 +26,7 @@ from services.operations.erasure.proof import (
 from services.operations.erasure.reading import ANSWERED, StoreReader, is_id, texts_at
 from services.store.clock import utc_now_us
 from services.store.dialect import Filter, Record, UnknownPointError
-from services.store.filters import any_of, equals, has_id
-from services.store.pages import retrieve_all
+from services.store.points import any_of, equals, has_id, retrieve_all
 
 AT_ONCE = 50  # turns read whole
 _SCRUBBED = [

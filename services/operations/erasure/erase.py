@@ -36,8 +36,7 @@ from services.operations.erasure.reading import StoreReader
 from services.operations.erasure.turns import MemoryEraser, OwnerEraser, TurnEraser
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import Condition, Filter, Point, VectorStore
-from services.store.filters import by_ids, equals, in_range
-from services.store.pages import scroll_all
+from services.store.points import by_ids, equals, in_range, scroll_all
 
 log = structlog.get_logger()
 

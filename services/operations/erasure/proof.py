@@ -34,7 +34,7 @@ from services.operations.qa_log import QALog
 from services.operations.retention.traces import TurnTraces
 from services.store.clock import Clock
 from services.store.dialect import Condition, VectorStore
-from services.store.filters import equals, has_id
+from services.store.points import equals, has_id
 from services.store.receipts import ReceiptStore
 
 MANIFEST_TURNS = "prompt.parts[].turn_id"

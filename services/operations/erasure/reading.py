@@ -25,8 +25,7 @@ from core.operations.erasure import (
     uuids_of,
 )
 from services.store.dialect import Condition, Filter, Record, VectorStore
-from services.store.filters import any_of
-from services.store.pages import batches, existing_points, scroll_all
+from services.store.points import any_of, batches, existing_points, scroll_all
 
 PAGE = 100  # payloads in one answer: some milliseconds of the event loop
 

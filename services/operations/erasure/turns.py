@@ -27,8 +27,7 @@ from services.operations.erasure.proof import (
 from services.operations.erasure.reading import StoreReader, is_id, texts_at
 from services.operations.retention.traces import ErasedTraces, delete_undo_files
 from services.store.dialect import Condition, Filter, Record, UnknownPointError
-from services.store.filters import any_of, by_ids, equals, has_id, is_empty, matching
-from services.store.pages import batches, retrieve_all
+from services.store.points import any_of, batches, by_ids, equals, has_id, is_empty, matching, retrieve_all
 
 MOST_PIECES = 50
 _TEXTS = own_words()

@@ -26,8 +26,15 @@ from services.knowledge.chunks import SIGNS
 from services.models.embedding import EmbeddingService
 from services.store.collections import SPARSE, CollectionSpec
 from services.store.dialect import Filter, Point, Record, SparseVector, VectorStore
-from services.store.filters import by_ids, has_id, has_vector, sparse_vector
-from services.store.pages import IDS_AT_ONCE, batches, scroll_pages
+from services.store.points import (
+    IDS_AT_ONCE,
+    batches,
+    by_ids,
+    has_id,
+    has_vector,
+    scroll_pages,
+    sparse_vector,
+)
 
 Embedded = TypeVar("Embedded")
 

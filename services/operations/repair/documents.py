@@ -12,8 +12,7 @@ from services.knowledge.documents import DocumentStore
 from services.knowledge.upload import version_of
 from services.store.clock import utc_now_us
 from services.store.dialect import Filter, VectorStore
-from services.store.filters import equals
-from services.store.pages import scroll_all
+from services.store.points import equals, scroll_all
 
 LOST = "A part of the document's text is no longer stored; add it again."
 _MOST = 100_000

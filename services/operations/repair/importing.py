@@ -26,7 +26,7 @@ from services.operations.repair.stored import BackfillWriter, Progress, fields_o
 from services.operations.repair.vectors import ALL, MissingVectors, embedded_turn, make_vectors
 from services.store.collections import REEMBED_COMMAND
 from services.store.dialect import Point, Record, VectorStore
-from services.store.pages import batches, existing_points
+from services.store.points import batches, existing_points
 
 BATCH = 32
 

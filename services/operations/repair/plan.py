@@ -26,8 +26,7 @@ from services.conversation.sessions import title_from
 from services.conversation.turns import TurnStore
 from services.operations.repair.stored import FIELDS, point_id_of, stored_turn, text_digests, text_of
 from services.store.dialect import Filter, Record, VectorStore
-from services.store.filters import any_of, equals
-from services.store.pages import batches, existing_points
+from services.store.points import any_of, batches, equals, existing_points
 
 
 @dataclass(frozen=True, slots=True)

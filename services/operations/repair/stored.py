@@ -12,8 +12,7 @@ from core.conversation.sessions import Session
 from core.failpoints import failpoint
 from core.operations.backfill_turns import PointId, Repair, StoredTurn, TurnChange
 from services.store.dialect import Point, Record, UnknownPointError, VectorStore
-from services.store.filters import by_ids
-from services.store.pages import batches, existing_points, retrieve_all
+from services.store.points import batches, by_ids, existing_points, retrieve_all
 
 FIELDS = [*(repair.value for repair in Repair), "session_id", "legacy_turn_id", "legacy_point_id"]
 

@@ -19,8 +19,7 @@ from services.models.embedding import EmbeddingService
 from services.operations.repair.stored import Progress, point_id_of, text_of
 from services.store.collections import SPARSE, CollectionSpec, fits
 from services.store.dialect import Filter, PointVectors, Record, UnknownPointError, VectorStore
-from services.store.filters import equals, has_vector, is_empty
-from services.store.pages import batches
+from services.store.points import batches, equals, has_vector, is_empty
 
 DENSE = ("question", "turn")
 ALL = frozenset((*DENSE, SPARSE))

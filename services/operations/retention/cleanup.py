@@ -20,8 +20,7 @@ from services.operations.retention.expiry import ExpiryRun, SessionRecords
 from services.operations.retention.traces import TurnTraces
 from services.store.clock import Clock, ClockMark, utc_now_us
 from services.store.dialect import Filter, UnknownPointError
-from services.store.filters import in_range, is_empty
-from services.store.pages import batches
+from services.store.points import batches, in_range, is_empty
 from services.store.receipts import ReceiptStore
 from services.store.space import StoreSpace, deleting
 

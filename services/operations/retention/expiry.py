@@ -15,8 +15,7 @@ from core.operations.expiry import MAX_DAYS, Age, AgeLimits, ExpiryReport, age_o
 from services.conversation.turns import TurnStore
 from services.operations.retention.traces import ErasedTraces, TurnTraces
 from services.store.dialect import AnyPointId, Condition, Filter, Record, VectorStore
-from services.store.filters import any_of, equals, has_id, in_range, matching
-from services.store.pages import batches, scroll_all
+from services.store.points import any_of, batches, equals, has_id, in_range, matching, scroll_all
 
 # The sessions collection, as far as expiry is concerned: holds, limits of their own, emptied sessions.
 

@@ -18,7 +18,7 @@ from services.conversation.turns import TurnStore
 from services.memory.records import MemoryRecords
 from services.operations.qa_log import QALog
 from services.store.dialect import Filter
-from services.store.filters import has_id
+from services.store.points import has_id
 
 ForgetSummaries = Callable[[str, str | None, Collection[str]], Awaitable[int]]
 ForgetRewordings = Callable[[str, Collection[str]], Awaitable[int]]

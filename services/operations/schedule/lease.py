@@ -22,7 +22,7 @@ from core.dates import moment_at
 from core.operations.expiry import ExpiryReport
 from services.store.clock import Clock, ClockWatch, utc_now_us
 from services.store.dialect import Filter, Point, VectorStore
-from services.store.filters import equals, has_id
+from services.store.points import equals, has_id
 
 log = structlog.get_logger()
 

@@ -6,9 +6,7 @@ import asyncio
 
 import pytest
 
-from api.turn.answer import LARGE_CHARS, Citing, known_documents
-from core.citing.citations import KnownDocuments
-from core.conversation.turns import Turn, TurnStatus
+from api.turn.answer import LARGE_CHARS, Citing
 from core.knowledge import Candidate, Chunk, Citation
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms
@@ -114,20 +112,3 @@ async def test_a_failure_in_choosing_loses_no_citation() -> None:
     citations = await citing.finish("[1]")
     assert len(citations) == 3
     assert citations[0].cited
-
-
-async def test_documents_are_looked_for_once_for_all_turns_and_not_at_all_without_sources() -> None:
-    """Discriminates: a look per turn, or one for a page without sources."""
-    looks: list[list[str]] = []
-
-    async def find(document_ids: list[str], owners: list[str]) -> KnownDocuments:
-        looks.append(list(document_ids))
-        return KnownDocuments({"d1": "f"})
-
-    citations = await expecting("退款", *TEXTS).finish("")
-    turn = Turn("t", "s", "me", "?", 1, TurnStatus.COMPLETED, sources=citations)
-    bare = Turn("u", "s", "me", "?", 1, TurnStatus.COMPLETED)
-    assert await known_documents(find, [bare, bare], ["me"]) == KnownDocuments()  # type: ignore[arg-type]
-    results = await known_documents(find, [turn, bare, turn], ["me"])  # type: ignore[arg-type]
-    assert looks == [["d0", "d1", "d2"]]
-    assert [results.lack(each) for each in citations] == [True, False, True]

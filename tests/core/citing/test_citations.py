@@ -9,8 +9,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core.citing.citations import KnownDocuments, cite, claims, find_marks, mark_cited, placed, without_marks
+from core.citing.citations import (
+    KnownDocuments,
+    cite,
+    claims,
+    find_marks,
+    known_documents,
+    mark_cited,
+    placed,
+    without_marks,
+)
 from core.citing.passages import Span
+from core.conversation.turns import Turn, TurnStatus
 from core.knowledge import Candidate, Chunk
 from core.prompt.fence import render_block
 
@@ -188,3 +198,20 @@ def test_a_passage_is_shown_again_from_its_citation_as_it_was_sent(probability: 
     sent = replace(candidate("Fees."), probability=probability)
     (citation,) = cite([sent])
     assert render_block(1, replace(sent, probability=citation.score), "1") == render_block(1, sent, "1")
+
+
+async def test_documents_are_looked_for_once_for_all_turns_and_not_at_all_without_sources() -> None:
+    """Discriminates: a look per turn, or one for a page without sources."""
+    looks: list[list[str]] = []
+
+    async def find(document_ids: list[str], owners: list[str]) -> KnownDocuments:
+        looks.append(list(document_ids))
+        return KnownDocuments({"d1": "f"})
+
+    citations = cite([Candidate(Chunk(f"c{at}", f"d{at}", "a.md", "退款。", 0)) for at in range(3)])
+    turn = Turn("t", "s", "me", "?", 1, TurnStatus.COMPLETED, sources=citations)
+    bare = Turn("u", "s", "me", "?", 1, TurnStatus.COMPLETED)
+    assert await known_documents(find, [bare, bare], ["me"]) == KnownDocuments()  # type: ignore[arg-type]
+    results = await known_documents(find, [turn, bare, turn], ["me"])  # type: ignore[arg-type]
+    assert looks == [["d0", "d1", "d2"]]
+    assert [results.lack(each) for each in citations] == [True, False, True]

@@ -10,7 +10,7 @@ import pytest
 from qdrant_client import models
 
 from core.conversation.turns import AskedWith, TurnStatus
-from services.store.filters import equals
+from services.store.points import equals
 from tests.services.conversation.stores import TURNS
 from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
 from tests.support.wire.copies import bring_in, exported, qa

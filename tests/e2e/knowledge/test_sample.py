@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from api.wiring.parts import SAMPLE_MARKER
+from api.admin.sample import SAMPLE_MARKER
 from core.knowledge import Upload
 from services.store.dialect import Filter
-from services.store.filters import equals, matching
+from services.store.points import equals, matching
 from tests.e2e.knowledge.test_search import search
 from tests.support.servers.app import App, make_settings, open_app
 from tests.support.waiting import until

@@ -1,25 +1,30 @@
 """Servers of tools through the whole product, over their standard streams and over HTTP, and a model that
-asks for their tools in both forms: those that the SDK's examples show, and one of ours that misbehaves."""
+asks for their tools in both forms: those that the SDK's examples show, and one of ours that misbehaves, or
+whose call runs when Wenmai is killed."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
+import threading
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.e2e.tools.asking import FORMS, Asking, both_forms, calls_made, decided, waits
+from tests.e2e.tools.asking import FORMS, WEATHER, Asking, both_forms, calls_made, decided, waits
 from tests.support.models.provider_stub import Answer, serving
 from tests.support.models.tool_stub import Call, Step, calling_tools
-from tests.support.servers.app import make_settings, open_app
+from tests.support.servers.app import CHAT, HASHING, make_settings, open_app
 from tests.support.servers.sdk_examples import readme_server
+from tests.support.servers.server import running_server, start_server, stop_server
 from tests.support.servers.tool_http import tools_over_http
-from tests.support.waiting import until
+from tests.support.waiting import until, wait_until
 
 TRANSPORTS = ("stdio", "http")
 PYTHON = (sys.executable, "-m")
@@ -237,3 +242,50 @@ async def test_openai_s_own_example_comes_in_as_its_messages(form: str, asking: 
     sent = asking.stub.results(0)
     assert asking.stub.calls(0) == list(sent) == [each["id"] for each in calls]
     assert all(weather(city) in text for city, text in zip(CITIES, sent.values(), strict=True))
+
+
+def _ask_and_be_cut(url: str, body: dict[str, Any]) -> None:
+    with suppress(httpx.HTTPError):
+        httpx.post(url, json=body, timeout=60)
+
+
+@pytest.mark.full("starts the server twice and kills it")
+@pytest.mark.parametrize(("form", "over_http"), [("openai", False), ("anthropic", True)])
+def test_a_call_that_ran_when_the_server_was_killed_is_asked_about_before_it_is_made_again(
+    tmp_path: Path, form: str, over_http: bool
+) -> None:
+    """Discriminates: a retry that orders twice; one that asks although nothing can be changed."""
+    turn_id = str(uuid.uuid4())
+    body = {"question": WEATHER, "tools": ["t"], "turn_id": turn_id, "knowledge": "never"}
+    calls: list[Call] = [("c1", "t__write_slowly", {}), ("c2", "t__wait", {})]
+    with calling_tools(Step("", calls)) as stub, ExitStack() as stack:
+        config, base_url = tmp_path / "wenmai.toml", both_forms(stub)[form]["base_url"]
+        table = f"command = {json.dumps([*PYTHON, 'tests.support.servers.tool_program', str(tmp_path)])}"
+        if over_http:
+            table = f'url = "{stack.enter_context(tools_over_http("tool_http", str(tmp_path)))}"'
+        config.write_text(
+            f'[llms.default]\nprovider = "{form}"\nmodel = "m"\nbase_url = "{base_url}"\napi_key = "k"\n'
+            f'[tools.t]\n{table}\nconfirm = "never"\n'
+        )
+        environment = {"WENMAI_CONFIG": str(config), "EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
+        first = start_server(tmp_path / "data", **environment)
+        asked = threading.Thread(target=_ask_and_be_cut, args=(f"{first.url}{CHAT}", body))
+        asked.start()
+        wait_until(lambda: len(calls_made(tmp_path)) == 2)
+        first.process.kill()
+        asked.join()
+        stop_server(first)
+        stub.play(Step("", [("d1", "t__write_slowly", {}), ("d2", "t__echo", {"text": "晴"})]), Step("好。"))
+        with running_server(tmp_path / "data", TOOL_CONFIRM_TIMEOUT_S="2", **environment) as second:
+            turn = httpx.get(f"{second.url}/turns/{turn_id}").json()
+            assert (turn["status"], [use["state"] for use in turn["tool_calls"]]) == (
+                "interrupted",
+                ["interrupted", "interrupted"],
+            )
+            reply = httpx.post(f"{second.url}{CHAT}", json={**body, "stream": False}, timeout=60).json()
+            assert reply["answer"] == "好。"
+            turn = httpx.get(f"{second.url}/turns/{turn_id}").json()
+    uses = [(use["function"]["name"], use["state"]) for use in turn["tool_calls"]]
+    assert uses == [("t__write_slowly", "interrupted"), ("t__write_slowly", "refused"), ("t__echo", "done")]
+    assert calls_made(tmp_path).count("write_slowly") == 1
+    assert stub.calls(1) == ["d1", "d2"]

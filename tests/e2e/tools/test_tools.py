@@ -6,14 +6,11 @@ import asyncio
 import json
 import re
 import sys
-import threading
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import structlog
 
@@ -29,11 +26,9 @@ from tests.e2e.tools.asking import (
     lighthouses,
     waits,
 )
-from tests.support.models.tool_stub import Call, Step, ToolStub, calling_tools
-from tests.support.servers.app import CHAT, HASHING, make_settings, open_app
-from tests.support.servers.server import running_server, start_server, stop_server
-from tests.support.servers.tool_http import tools_over_http
-from tests.support.waiting import until, wait_until
+from tests.support.models.tool_stub import Step, ToolStub, calling_tools
+from tests.support.servers.app import CHAT, make_settings, open_app
+from tests.support.waiting import until
 
 PROGRAM = (sys.executable, "-m", "tests.support.servers.tool_program")
 
@@ -429,50 +424,3 @@ async def test_a_call_that_nobody_approves_is_refused_in_the_end(asking: Asking)
     again = {**body, "turn_id": turn_id, "stream": False}
     whole = await asking.app.client.post(CHAT, json=again)
     assert [(each["code"], each["calls"]) for each in whole.json()["warnings"]] == [("tools_unapproved", 1)]
-
-
-def _ask_and_be_cut(url: str, body: dict[str, Any]) -> None:
-    with suppress(httpx.HTTPError):
-        httpx.post(url, json=body, timeout=60)
-
-
-@pytest.mark.full("starts the server twice and kills it")
-@pytest.mark.parametrize(("form", "over_http"), [("openai", False), ("anthropic", True)])
-def test_a_call_that_ran_when_the_server_was_killed_is_asked_about_before_it_is_made_again(
-    tmp_path: Path, form: str, over_http: bool
-) -> None:
-    """Discriminates: a retry that orders twice; one that asks although nothing can be changed."""
-    turn_id = str(uuid.uuid4())
-    body = {"question": WEATHER, "tools": ["t"], "turn_id": turn_id, "knowledge": "never"}
-    calls: list[Call] = [("c1", "t__write_slowly", {}), ("c2", "t__wait", {})]
-    with calling_tools(Step("", calls)) as stub, ExitStack() as stack:
-        config, base_url = tmp_path / "wenmai.toml", both_forms(stub)[form]["base_url"]
-        table = f"command = {json.dumps([*PROGRAM, str(tmp_path)])}"
-        if over_http:
-            table = f'url = "{stack.enter_context(tools_over_http("tool_http", str(tmp_path)))}"'
-        config.write_text(
-            f'[llms.default]\nprovider = "{form}"\nmodel = "m"\nbase_url = "{base_url}"\napi_key = "k"\n'
-            f'[tools.t]\n{table}\nconfirm = "never"\n'
-        )
-        environment = {"WENMAI_CONFIG": str(config), "EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
-        first = start_server(tmp_path / "data", **environment)
-        asked = threading.Thread(target=_ask_and_be_cut, args=(f"{first.url}{CHAT}", body))
-        asked.start()
-        wait_until(lambda: len(calls_made(tmp_path)) == 2)
-        first.process.kill()
-        asked.join()
-        stop_server(first)
-        stub.play(Step("", [("d1", "t__write_slowly", {}), ("d2", "t__echo", {"text": "晴"})]), Step("好。"))
-        with running_server(tmp_path / "data", TOOL_CONFIRM_TIMEOUT_S="2", **environment) as second:
-            turn = httpx.get(f"{second.url}/turns/{turn_id}").json()
-            assert (turn["status"], [use["state"] for use in turn["tool_calls"]]) == (
-                "interrupted",
-                ["interrupted", "interrupted"],
-            )
-            reply = httpx.post(f"{second.url}{CHAT}", json={**body, "stream": False}, timeout=60).json()
-            assert reply["answer"] == "好。"
-            turn = httpx.get(f"{second.url}/turns/{turn_id}").json()
-    uses = [(use["function"]["name"], use["state"]) for use in turn["tool_calls"]]
-    assert uses == [("t__write_slowly", "interrupted"), ("t__write_slowly", "refused"), ("t__echo", "done")]
-    assert calls_made(tmp_path).count("write_slowly") == 1
-    assert stub.calls(1) == ["d1", "d2"]

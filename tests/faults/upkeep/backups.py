@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from api.offline.stores import open_target
 from api.wiring.assembly import open_maintenance
-from api.wiring.parts import folders_of, open_target
+from api.wiring.parts import folders_of
 from config.settings import StoreSettings
 from core.errors import StartRefusedError
 from services.operations.backup.filling import Restore

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from services.store.dialect import Filter
-from services.store.filters import equals
+from services.store.points import equals
 from tests.routes.openai.support import Message, assistant, user
 from tests.support.models.counting_llm import COUNTING
 from tests.support.servers.app import App, make_settings, open_app

@@ -22,7 +22,7 @@ from scripts import wenmai
 from services.store.collections import collection_specs
 from services.store.dialect import Record
 from services.store.durable import store_id
-from services.store.pages import scroll_all
+from services.store.points import scroll_all
 from tests.support.servers.app import HASHING, make_settings, open_app
 from tests.support.servers.server import RunningServer, running_server
 from tests.support.stores.copies import copied

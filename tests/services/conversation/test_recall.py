@@ -23,7 +23,7 @@ from services.conversation.turns import TurnVectors
 from services.conversation_manager import ConversationManager
 from services.models.embedding import EmbeddingService
 from services.store.dialect import Filter
-from services.store.filters import has_vector, in_session, sparse_vector
+from services.store.points import has_vector, in_session, sparse_vector
 from tests.services.conversation.stores import uid
 from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding
 from tests.support.stores.turn_model import TURNS, Services, embedded_in_background, open_services

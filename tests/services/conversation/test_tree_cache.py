@@ -16,7 +16,7 @@ from core.conversation.turns import Summary, Turn, TurnStatus
 from core.errors import StoreUnavailableError
 from services.conversation.turns import SessionCache, TurnStore, TurnVectors
 from services.store.dialect import UnknownPointError, VectorStore
-from services.store.filters import in_session
+from services.store.points import in_session
 from tests.services.conversation.stores import TURNS, open_edge, uid
 
 SESSION, OTHER = uid(1), uid(2)

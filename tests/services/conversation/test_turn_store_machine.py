@@ -30,7 +30,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from api.wiring.parts import open_target
+from api.offline.stores import open_target
 from config.settings import ConversationSettings
 from core.conversation.turns import UNSET, TurnStatus
 from core.errors import InvalidParentError

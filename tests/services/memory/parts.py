@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from qdrant_client import models
 
 from api.memories import MemoriesHandler
-from services.memory.learning import MemoryLearning
 from services.memory.records import MemoryRecords
+from services.memory.turns import MemoryLearning
 from services.memory.writing import MemoryWriter, count_nothing
 from services.store.clock import utc_now_us
 from services.store.dialect import VectorStore

@@ -29,8 +29,8 @@ from services.memory.extraction import (
     read_proposals,
     task_of,
 )
-from services.memory.learning import MemoryLearning, Reading
 from services.memory.records import MemoryRecords, MemorySwitch
+from services.memory.turns import MemoryLearning, Reading
 from services.memory.writing import MemoryWriter
 from services.store.clock import Activity, utc_now_us
 from services.store.dialect import VectorStore

@@ -13,7 +13,7 @@ from core.memory.record import Memory, MemoryType
 from core.relevance.sparse import encode_query
 from services.memory.records import ForgottenMemories, MemoryRecords, MemorySwitch
 from services.store.dialect import Point
-from services.store.pages import IDS_AT_ONCE
+from services.store.points import IDS_AT_ONCE
 from tests.services.conversation.stores import open_edge, open_memory, payloads, uid
 from tests.services.operations.retention.parts import MEMORIES, Parts, a_memory, open_parts
 

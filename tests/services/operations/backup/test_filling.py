@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from qdrant_client import models
 
-from api.wiring.parts import folders_of, open_source, open_target
+from api.offline.stores import open_source, open_target
+from api.wiring.parts import folders_of
 from core.errors import StartRefusedError, StoreLockedError
 from core.operations.receipts import Receipt, ReceiptKind
 from services.operations.backup.filling import (

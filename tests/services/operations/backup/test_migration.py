@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api.wiring.parts import open_source, open_target
+from api.offline.stores import open_source, open_target
 from core.errors import StartRefusedError
 from core.operations.receipts import ReceiptKind
 from services.operations.backup.filling import (

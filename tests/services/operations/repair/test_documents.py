@@ -10,7 +10,7 @@ import pytest
 from core.operations.backfill_turns import BackfillReport
 from services.operations.doctor.store import check_store
 from services.store.dialect import Filter
-from services.store.filters import equals, matching
+from services.store.points import equals, matching
 from tests.support.servers.app import App, make_settings, open_app
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from qdrant_client import models
 
-from api.wiring.assembly import History, make_history
+from api.container import History
+from api.wiring.assembly import make_history
 from config.settings import Settings
 from core.conversation.sessions import Session, SessionTree
 from core.conversation.turns import ManifestPart, PromptManifest, Summary, Turn, TurnStatus

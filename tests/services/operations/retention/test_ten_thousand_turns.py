@@ -22,7 +22,7 @@ from qdrant_client import models
 from core.conversation.transcript import readable_parents
 from core.operations.expiry import ExpiryReport
 from core.operations.receipts import ReceiptKind
-from services.store.filters import sparse_vector
+from services.store.points import sparse_vector
 from tests.services.conversation.stores import uid
 from tests.services.operations.retention.many_turns import (
     EACH,

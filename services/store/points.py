@@ -1,4 +1,5 @@
-"""Every matching point, page by page; long lists of ids in batches; stored records field by field."""
+"""The points of a collection: how they are named, by conditions on stored payloads and by ids, and how they
+are read: every matching one page by page, long lists of ids in batches, stored records field by field."""
 
 from __future__ import annotations
 
@@ -7,17 +8,83 @@ from typing import Any, TypeVar
 
 import structlog
 from pydantic import BaseModel, ValidationError
+from qdrant_client.http.models import models
 
-from services.store.dialect import Filter, Record, VectorStore
+from core.relevance.sparse import SparseTerms
+from services.store.dialect import Condition, Filter, PointSelector, Record, SparseVector, VectorStore
 
 log = structlog.get_logger()
 
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 PAGE = 256
 """Points a request: a page with payloads stays below a megabyte, and the store answers others in between."""
 IDS_AT_ONCE = 500
 """Ids named in one request: naming one in a filter costs the store 5 µs and more."""
+
+
+def equals(field: str, value: str | int | bool) -> models.FieldCondition:
+    return models.FieldCondition(key=field, match=models.MatchValue(value=value))
+
+
+def any_of(field: str, values: Iterable[str]) -> models.FieldCondition:
+    """The field, or an item of its list, is one of `values`; without values nothing matches."""
+    return models.FieldCondition(key=field, match=models.MatchAny(any=list(values)))
+
+
+def in_range(
+    field: str,
+    *,
+    gt: float | None = None,
+    gte: float | None = None,
+    lt: float | None = None,
+    lte: float | None = None,
+) -> models.FieldCondition:
+    return models.FieldCondition(key=field, range=models.Range(gt=gt, gte=gte, lt=lt, lte=lte))
+
+
+def is_empty(field: str) -> models.IsEmptyCondition:
+    """The field is absent, null, or an empty list."""
+    return models.IsEmptyCondition(is_empty=models.PayloadField(key=field))
+
+
+def of_sample(shared_owner: str) -> Filter:
+    """Documents, or chunks, of the guide that came with Wenmai: shared, and of no followed folder. Those of
+    early versions have no field for it."""
+    return Filter(must=[equals("owner", shared_owner)], should=[equals("source", ""), is_empty("source")])
+
+
+def has_id(point_ids: Iterable[models.ExtendedPointId]) -> models.HasIdCondition:
+    return models.HasIdCondition(has_id=list(point_ids))
+
+
+def has_vector(name: str) -> models.HasVectorCondition:
+    return models.HasVectorCondition(has_vector=name)
+
+
+def in_session(session_id: str, owner: str) -> list[Condition]:
+    return [equals("session_id", session_id), equals("owner", owner)]
+
+
+def newest_first(field: str) -> models.OrderBy:
+    return models.OrderBy(key=field, direction=models.Direction.DESC)
+
+
+def ascending(field: str, start_from: int | None = None) -> models.OrderBy:
+    return models.OrderBy(key=field, direction=models.Direction.ASC, start_from=start_from)
+
+
+def by_ids(point_ids: Iterable[models.ExtendedPointId]) -> PointSelector:
+    return models.PointIdsList(points=list(point_ids))
+
+
+def matching(point_filter: Filter) -> PointSelector:
+    return models.FilterSelector(filter=point_filter)
+
+
+def sparse_vector(terms: SparseTerms) -> SparseVector:
+    return SparseVector(indices=terms.indices, values=terms.values)
 
 
 async def scroll_pages(
@@ -67,9 +134,6 @@ async def scroll_all(
 def batches(items: Sequence[T], size: int = IDS_AT_ONCE) -> Iterator[list[T]]:
     """In order, each of `size` items, the last one of what is left."""
     return (list(items[start : start + size]) for start in range(0, len(items), size))
-
-
-M = TypeVar("M", bound=BaseModel)
 
 
 def read_leniently(form: type[M], stored: Mapping[str, Any], point_id: str) -> M:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from api.messages import FailureTexts
+from api.failures import FailureTexts
 from config.secrets import HIDDEN, mask_of
 from config.settings import LLMSettings, ModelSettings
 from core.errors import (
