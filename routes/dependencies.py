@@ -28,6 +28,7 @@ from core.errors import (
 )
 from core.knowledge import SHARED_OWNER
 from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
+from core.text import Language
 from routes.errors import describe
 from routes.wire.erasure import Proof
 
@@ -106,6 +107,17 @@ def erasable(owner: str) -> tuple[str, ...]:
 def sent_key(request: Request) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
+
+
+def accepted_language(accepted: str) -> Language | None:
+    """The first of ours in a list like "zh-CN,zh;q=0.9,en": browsers begin with what is read best."""
+    for tag in accepted.lower().split(","):
+        match tag.strip().partition(";")[0].partition("-")[0]:
+            case "zh":
+                return "zh"
+            case "en":
+                return "en"
+    return None
 
 
 def _matching(sent: str, keys: Sequence[SecretStr]) -> str | None:

@@ -14,7 +14,7 @@ from api.turn.stream import ContentEvent, DoneEvent, ErrorEvent, Event, SessionE
 from core.conversation.sessions import CHOICES
 from core.conversation.turns import UNSET, AskedWith, TurnRequest
 from core.text import Language
-from routes.dependencies import ContainerDep, Owner, body_schema, json_body
+from routes.dependencies import ContainerDep, Owner, accepted_language, body_schema, json_body
 from routes.errors import failed_turn_headers, request_id
 from routes.openapi import EARLIER_STREAM, TURN_STREAM, Responses, WireRoute, errors
 from routes.stream import EventStreamResponse, WholeTurn, events_of, hear_whole, json_line, stream_response
@@ -50,7 +50,7 @@ async def knowledge_chat_conversation(
 ) -> Response:
     """Ask a question; the answer streams as Server-Sent Events, or comes whole with `stream: false`."""
     stream = await container.chat.begin_turn(
-        _turn_request(body, owner, request_id(request), _language_of(accept_language))
+        _turn_request(body, owner, request_id(request), accepted_language(accept_language))
     )
     seat = container.chat.reader_seat(owner)
     if body.stream:
@@ -115,17 +115,6 @@ async def decide_tool_call(
     """Approve a call of a tool that waits for it, or refuse it. Without a word it is refused in the end."""
     await container.chat.decide_call(str(turn_id), call_id, owner, approve=body.approve)
     return DecidedCall(turn_id=str(turn_id), call_id=call_id, approved=body.approve)
-
-
-def _language_of(accepted: str) -> Language | None:
-    """The first of ours in a list like "zh-CN,zh;q=0.9,en": browsers begin with what is read best."""
-    for tag in accepted.lower().split(","):
-        match tag.strip().partition(";")[0].partition("-")[0]:
-            case "zh":
-                return "zh"
-            case "en":
-                return "en"
-    return None
 
 
 def _turn_request(body: ChatBody, owner: str, request_id: str, language: Language | None) -> TurnRequest:

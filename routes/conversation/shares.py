@@ -7,15 +7,18 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, Response
 
 from api.sessions.shares import SharedBranch
 from core.conversation.sessions import Share
 from core.conversation.turns import Turn
 from core.dates import rfc3339
+from core.errors import NotFoundError
 from core.knowledge import Citation
-from core.text import is_mostly_chinese
-from routes.dependencies import ContainerDep, Owner, body_schema, json_body
+from core.operations.erasure import ERASED_ID
+from core.text import Language, is_mostly_chinese
+from routes.dependencies import ContainerDep, Owner, accepted_language, body_schema, json_body
+from routes.errors import error_response
 from routes.openapi import WireRoute, errors
 from routes.wire import sessions as wire
 from routes.wire.fields import text_of
@@ -37,7 +40,15 @@ STYLE = (
     "pre{overflow:auto}table{border-collapse:collapse}th,td{padding:.2rem .6rem;border:1px solid #999}"
     "ol{font-size:.9rem}"
 )
-SOURCES = {"zh": "来源", "en": "Sources"}
+SOURCES: dict[Language, str] = {"zh": "来源", "en": "Sources"}
+ERASED: dict[Language, str] = {"zh": "文档已删除", "en": "Document deleted"}
+NOWHERE: dict[Language, tuple[str, str]] = {
+    "zh": ("这个链接打不开了", "它已过期、被收回，或没有复制完整。请向给你链接的人再要一个。"),
+    "en": (
+        "This link leads nowhere",
+        "It has expired, was taken back, or was not copied whole. Ask whoever gave it to you for a new one.",
+    ),
+}
 
 
 @router.post(
@@ -79,9 +90,25 @@ async def revoke_share(
 
 
 @beside.get("/shared/{token}", response_class=HTMLResponse)
-async def shared_branch(token: str, container: ContainerDep) -> HTMLResponse:
+async def shared_branch(token: str, request: Request, container: ContainerDep) -> Response:
     """A shared branch, for whoever has its link; nothing else can be reached from there."""
-    return HTMLResponse(_page(await container.shares.open(token)), headers=HEADERS)
+    try:
+        branch = await container.shares.open(token)
+    except NotFoundError as error:
+        refusal = error_response(request, 404, error.code, str(error), headers=HEADERS)
+        return _nowhere(request) if _is_browser(request) else refusal
+    return HTMLResponse(_page(branch), headers=HEADERS)
+
+
+def _is_browser(request: Request) -> bool:
+    """Browsers ask for HTML before anything else."""
+    return request.headers.get("accept", "").partition(",")[0].partition(";")[0].strip() == "text/html"
+
+
+def _nowhere(request: Request) -> HTMLResponse:
+    language = accepted_language(request.headers.get("accept-language", "")) or "en"
+    title, advice = NOWHERE[language]
+    return HTMLResponse(_document(language, title, f"<p>{advice}</p>"), status_code=404, headers=HEADERS)
 
 
 def _reply(share: Share) -> wire.Share:
@@ -95,26 +122,33 @@ def _reply(share: Share) -> wire.Share:
 
 
 def _page(branch: SharedBranch) -> str:
-    title = escape(branch.session.title)
-    language = "zh" if is_mostly_chinese(branch.session.title) else "en"
-    heading = SOURCES[language] if branch.share.passages else ""
-    sections = "".join(_section(turn, heading) for turn in branch.turns)
+    title = branch.session.title
+    language: Language = "zh" if is_mostly_chinese(title) else "en"
+    sections = (_section(turn, language, passages=branch.share.passages) for turn in branch.turns)
+    return _document(language, escape(title), "".join(sections))
+
+
+def _document(language: Language, title: str, body: str) -> str:
+    """`title` and `body` are HTML."""
     return (
         f'<!doctype html><html lang="{language}"><head><meta charset="utf-8">'
         '<meta name="robots" content="noindex"><meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1>{sections}</body></html>"
+        f"<title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1>{body}</body></html>"
     )
 
 
-def _section(turn: Turn, sources_heading: str) -> str:
-    """`sources_heading` is empty where no passage is shown."""
+def _section(turn: Turn, language: Language, *, passages: bool) -> str:
     sources = ""
-    if sources_heading and turn.sources:
-        sources = f"<h3>{sources_heading}</h3><ol>{''.join(map(_source, turn.sources))}</ol>"
+    if passages and turn.sources:
+        items = "".join(_source(source, language) for source in turn.sources)
+        sources = f"<h3>{SOURCES[language]}</h3><ol>{items}</ol>"
     return f"<section><h2>{escape(turn.question)}</h2>{_rendered(turn.answer)}{sources}</section>"
 
 
-def _source(source: Citation) -> str:
+def _source(source: Citation, language: Language) -> str:
+    """Of an erased document nothing is left but the number."""
+    if source.document_id == ERASED_ID:
+        return f'<li value="{source.index}">{ERASED[language]}</li>'
     passage = escape(source.key_passage or source.text)
     return f'<li value="{source.index}">{escape(source.file_name)}<blockquote>{passage}</blockquote></li>'
 

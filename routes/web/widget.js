@@ -91,6 +91,7 @@
     panel.hidden = !isOpen;
     open.hidden = isOpen;
     open.setAttribute("aria-expanded", String(isOpen));
+    if (isOpen) log.scrollTop = log.scrollHeight; // while it was hidden it had no height to scroll
     (isOpen ? field : open).focus();
   }
 

@@ -104,6 +104,21 @@ async def test_on_an_allowed_site_visitors_ask_on_and_read_plain_text(page: Page
     await expect(page.get_by_label("Open the chat")).to_be_focused()
 
 
+async def test_opened_after_a_reload_it_shows_the_end_of_the_last_answer(page: Page, sites: Sites) -> None:
+    """Discriminates: a place that is looked for while the panel is hidden, and has no height."""
+    sites.stub.words = (*("A line of the answer. " for _ in range(80)), "The last words [1].")
+    await page.goto(sites.allowed)
+    await page.get_by_label("Open the chat").click()
+    await ask(page, "How many days?")
+    await expect(page.locator("#wenmai-widget .assistant").first).to_contain_text("The last words")
+    await page.reload()
+    await page.get_by_label("Open the chat").click()
+    log = page.locator("#wenmai-widget .log")
+    left = await log.evaluate("(log) => log.scrollHeight - log.clientHeight - log.scrollTop")
+    assert await log.evaluate("(log) => log.scrollHeight > log.clientHeight + 100")
+    assert left < 2
+
+
 def test_no_text_becomes_markup_of_the_site() -> None:
     code = (WEB / "widget.js").read_text("utf-8")
     assert re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", code) == []

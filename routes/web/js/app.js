@@ -1,7 +1,7 @@
 /** Puts the page's parts together. */
 
 import { copyWithMarks } from "./answer/selection.js";
-import { onKeyNeeded } from "./api/http.js";
+import { forgetKey, onKeyNeeded, readKey } from "./api/http.js";
 import { listModels, publicSettings } from "./api/turns.js";
 import { hear } from "./base/bus.js";
 import { askForKey } from "./base/dialogs.js";
@@ -171,9 +171,14 @@ hear("language", () => {
 });
 hear("key-changed", () => {
   readAll();
-  composer.persona.refresh();
+  showOtherKey();
   if (chat.sessionId && !chat.running && !chat.shown.views.length) chat.open(chat.sessionId, chat.leaf);
 });
+hear("owner-changed", () => {
+  history.replaceState(null, "", "#/");
+  location.reload();
+});
+find("#other-key").addEventListener("click", forgetKey);
 setUpFrame({
   newChat: () => go(null),
   question: () => find("#question").focus(),
@@ -186,6 +191,7 @@ setUpFrame({
 const passageInUrl = passageAt(location.hash);
 show();
 readAll();
+showOtherKey();
 if (passageInUrl) openPassage(passageInUrl); // its link was opened in a window of its own
 
 /** All that does not depend on which conversation is open. */
@@ -195,6 +201,10 @@ function readAll() {
   else documents.begin();
   composer.options.load(listModels);
   publicSettings().then(settle, () => {}); // the defaults serve
+}
+
+function showOtherKey() {
+  find("#other-key").hidden = !readKey();
 }
 
 function settle(settings) {

@@ -1,4 +1,5 @@
-"""A server that asks for a key: the reader is asked once, and again only for something they do."""
+"""A server that asks for a key: the reader is asked once, and again only for something they do. What
+one key's holder sees and has begun is not shown to another's."""
 
 from __future__ import annotations
 
@@ -7,14 +8,15 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page
+from playwright.async_api import Page, Route, expect
 
-from tests.browser.support.driving import answered, ask
+from tests.browser.support.driving import ASK, answered, ask
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import HASHING
 from tests.support.servers.server import running_server
 
-KEY = "alpha"
+KEY, OTHERS = "alpha", "beta"
+BOX = "#question"
 DIALOG = "dialog.small-dialog"
 # Longer than the last time that the page looks for documents by itself after it was opened.
 BACKGROUND_MS = 6_500
@@ -25,7 +27,8 @@ def locked_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_stub(StubLLM()) as stub:
         model = {"OPENAI_BASE_URL": stub.url, "OPENAI_API_KEY": "k", "LLM_MODEL": "stub"}
         folder: Path = tmp_path_factory.mktemp("locked")
-        with running_server(folder, LOAD_SAMPLE="false", EMBEDDING=HASHING, API_KEYS=KEY, **model) as server:
+        keys = {"API_KEYS": f"{KEY},{OTHERS}"}
+        with running_server(folder, LOAD_SAMPLE="false", EMBEDDING=HASHING, **keys, **model) as server:
             yield server.url
 
 
@@ -67,3 +70,104 @@ async def test_a_declined_question_is_not_followed_by_another_dialog(declined: P
     await answered(page, status="failed")
     await page.wait_for_timeout(800)  # in which it would ask again
     assert await page.locator(DIALOG).count() == 0
+
+
+async def give(page: Page, key: str) -> None:
+    await page.fill(f"{DIALOG} input", key)
+    await page.press(f"{DIALOG} input", "Enter")
+
+
+async def asked_with(page: Page, url: str, key: str, question: str) -> str:
+    """The address of a conversation of that key's holder, with a draft in there and another in a new one."""
+    await page.goto(url)
+    await give(page, key)
+    await ask(page, question)
+    await answered(page)
+    await page.wait_for_url("**/#/s/*")
+    at = page.url
+    await page.fill(BOX, "a draft in there")
+    await page.click("#sidebar .new-chat")
+    await page.fill(BOX, "a draft of a new one")
+    await page.goto(at)
+    await answered(page)
+    return at
+
+
+async def refuse(page: Page, key: str) -> None:
+    """Its questions, as a server does that was started without it."""
+
+    async def answer(route: Route) -> None:
+        if route.request.headers.get("authorization") != f"Bearer {key}":
+            return await route.continue_()
+        return await route.fulfill(status=401, body="{}", content_type="application/json")
+
+    await page.route(ASK, answer)
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_anothers_key_shows_nothing_of_what_was_on_the_page(page: Page, locked_url: str) -> None:
+    """Discriminates: a conversation that stays beside another's list; drafts that belong to the tab; a
+    question of one that is asked as another's."""
+    at = await asked_with(page, locked_url, KEY, "what does one earn?")
+    await refuse(page, KEY)
+    await ask(page, "asked by the first")
+    await page.wait_for_selector(DIALOG)
+    async with page.expect_event("load"):
+        await give(page, OTHERS)
+    await expect(page.locator("#sessions")).to_contain_text("问过的问题会留在这里")
+    assert page.url.endswith("/#/")
+    await expect(page.locator(".turn")).to_have_count(0)
+    await expect(page.locator(BOX)).to_have_value("")
+    await page.reload()
+    await expect(page.locator(BOX)).to_have_value("")
+    await page.goto(at)
+    await page.wait_for_selector("#thread .notice")
+    await expect(page.locator(BOX)).to_have_value("")
+    assert "what does one earn?" not in await page.content()
+    await page.unroute(ASK)
+    async with page.expect_event("load"):
+        await page.click("#other-key")
+    await give(page, KEY)
+    await expect(page.locator(BOX)).to_have_value("a draft of a new one")
+    await page.goto(at)
+    await answered(page)
+    await expect(page.locator(BOX)).to_have_value("asked by the first")
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_who_uses_another_key_leaves_nothing_and_is_asked_for_one(page: Page, locked_url: str) -> None:
+    """Discriminates: a page that is the next one's as it is; a draft that is shown behind the dialog."""
+    await asked_with(page, locked_url, KEY, "of the first?")
+    async with page.expect_event("load"):
+        await page.click("#other-key")
+    await page.wait_for_selector(DIALOG)
+    assert await page.evaluate("sessionStorage.getItem('wenmai.key')") is None
+    assert page.url.endswith("/#/")
+    assert "of the first?" not in await page.content()
+    await expect(page.locator(BOX)).to_have_value("")
+    await expect(page.locator("#other-key")).to_be_hidden()
+    await give(page, OTHERS)
+    await expect(page.locator("#sessions")).to_contain_text("问过的问题会留在这里")
+    await expect(page.locator("#other-key")).to_be_visible()
+
+
+async def test_a_mistyped_key_is_asked_for_again_and_what_was_begun_stays(declined: Page) -> None:
+    """Discriminates: a key that is kept before the server took it: the right one is another owner's then."""
+    page = declined
+    await page.fill(BOX, "begun without a key")
+    await page.click("#sidebar .open-documents")
+    await page.wait_for_selector(DIALOG)
+    await give(page, "alhpa")
+    await expect(page.locator(f"{DIALOG} p")).to_have_text("密钥不对，请再试一次。")
+    await give(page, KEY)
+    await expect(page.locator("#other-key")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.locator(BOX)).to_have_value("begun without a key")
+    await page.reload()
+    await expect(page.locator(BOX)).to_have_value("begun without a key")
+
+
+async def test_where_no_key_is_needed_there_is_none_to_change(page: Page, bare_url: str) -> None:
+    await page.goto(bare_url)
+    await page.wait_for_selector("#sessions > *")
+    await expect(page.locator("#other-key")).to_be_hidden()

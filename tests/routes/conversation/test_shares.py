@@ -87,6 +87,27 @@ async def test_passages_are_shown_only_where_that_was_allowed(app: App, session:
     assert PASSAGE in (await opened(app, along["url"])).text
 
 
+@pytest.mark.parametrize(("title", "words"), [("Nuts", "Document deleted"), ("核桃什么时候收", "文档已删除")])
+async def test_a_source_whose_document_was_deleted_says_so(
+    app: App, session: dict[str, Any], title: str, words: str
+) -> None:
+    """Discriminates: a number with an empty line beside it, and an empty quotation."""
+    text = f"# Harvest of {title}\n\n{PASSAGE}".encode()
+    sent = {"file": ("harvest.md", text, "text/markdown")}
+    added = (await app.client.post("/documents", files=sent, headers=ALICE)).json()
+    await app.client.get(f"/jobs/{added['job_id']}/stream", headers=ALICE)  # to its end
+    cited = await ask(app, "When does the walnut harvest begin?")
+    path = f"/sessions/{cited['session_id']}"
+    await app.client.patch(path, json={"title": title}, headers=ALICE)
+    link = await share(app, cited, passages=True)
+    assert "harvest.md" in (await opened(app, link["url"])).text
+    document_id = added["document"]["document_id"]
+    assert (await app.client.delete(f"/documents/{document_id}", headers=ALICE)).status_code == 200
+    page = (await opened(app, link["url"])).text
+    assert f'<li value="1">{words}</li>' in page
+    assert "<blockquote></blockquote>" not in page
+
+
 async def test_an_answer_brings_no_markup_and_no_image(app: App, session: dict[str, Any]) -> None:
     turns = app.container.conversations.turns
     turn = await turns.get(session["left"])
@@ -137,6 +158,42 @@ async def test_a_revoked_an_expired_and_a_guessed_link_lead_nowhere(
     with time_machine.travel(timedelta(days=1, minutes=1)):
         assert (await opened(app, second["url"])).status_code == 404
         assert (await app.client.get(path, headers=ALICE)).json()["shares"] == []
+
+
+@pytest.mark.parametrize(
+    ("accepted", "language", "words"),
+    [
+        ("zh-CN,zh;q=0.9,en;q=0.8", "zh", "这个链接打不开了"),
+        ("en-GB,en;q=0.9", "en", "This link leads nowhere"),
+        ("fr", "en", "This link leads nowhere"),
+    ],
+)
+async def test_people_read_why_a_link_leads_nowhere(
+    app: App, session: dict[str, Any], accepted: str, language: str, words: str
+) -> None:
+    """Discriminates: JSON for a browser; a page that is stored, indexed, or says what was shared."""
+    link = await share(app, session)
+    path = f"/sessions/{session['session_id']}/shares/{link['share_id']}"
+    await app.client.delete(path, headers=ALICE)
+    headers = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8", "accept-language": accepted}
+    for url in (link["url"], "/shared/x"):
+        page = await app.client.get(url, headers=headers)
+        assert page.status_code == 404
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert page.headers["cache-control"] == "no-store"
+        assert page.headers["x-robots-tag"].startswith("noindex")
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert f'<html lang="{language}">' in page.text
+        assert f"<h1>{words}</h1>" in page.text
+        assert "walnut" not in page.text
+
+
+@pytest.mark.parametrize("accepted", ["application/json", "*/*", "application/json, text/html;q=0.5"])
+async def test_programs_read_why_a_link_leads_nowhere(app: App, accepted: str) -> None:
+    reply = await app.client.get("/shared/x", headers={"accept": accepted})
+    assert reply.status_code == 404
+    assert reply.json()["error"]["code"] == "not_found"
+    assert reply.headers["cache-control"] == "no-store"
 
 
 async def test_a_link_is_no_key(app: App, session: dict[str, Any]) -> None:

@@ -39,23 +39,44 @@ export function identity() {
 /** A request as it begins: who caused it, and the key it is sent with. */
 export const begin = (method) => ({ ...origin(method), key: readKey() });
 
-/** After a 401: whether there is a key to try, given now or since the request `begun` was sent. */
+/** After a 401: whether the request `begun` is to be sent again, with a key given now or since then. */
 export async function renewKey(begun) {
   if (readKey() !== begun.key) return true;
   if (!mayAsk(begun)) return false;
-  let key = await askForKey(begun.key);
-  while (key && !isSendable(key)) key = await askForKey(key);
-  answered(Boolean(key));
-  if (key) learn(key);
-  return Boolean(key);
+  asking ??= newKey(begun.key).finally(() => (asking = null));
+  const key = await asking;
+  return Boolean(key) && key === readKey(); // what one person asked is not sent as another's
 }
 
-/** Several requests may have waited for the same answer. */
-function learn(key) {
-  if (key === readKey()) return;
-  keepKey(key);
-  tell("key-changed");
+let asking = null; // one dialog for however many requests were refused at once
+
+/** Resolves to a key that the server takes, or null when the reader declined. */
+async function newKey(refused) {
+  let key = await askForKey(refused);
+  while (key && !(await isAccepted(key))) key = await askForKey(key);
+  answered(Boolean(key));
+  if (key && readKey() && key !== readKey()) beginAnew(key);
+  else if (key && !readKey()) {
+    keepKey(key);
+    tell("key-changed");
+  }
+  return key;
 }
+
+async function isAccepted(key) {
+  if (!isSendable(key)) return false;
+  const response = await fetch(address("/settings/public"), { headers: { Authorization: `Bearer ${key}` }, cache: "no-store" });
+  if (response.ok || response.status === 401) return response.ok;
+  throw await refusal(response);
+}
+
+/** Another key is another owner's, and what the page holds the former's: it begins anew, with `key` or none. */
+function beginAnew(key) {
+  store(key);
+  tell("owner-changed");
+}
+
+export const forgetKey = () => beginAnew(null);
 
 export async function send(path, options = {}, again = true) {
   const begun = begin(options.method);
@@ -112,25 +133,40 @@ function answered(hasKey) {
 const NAME = "wenmai.key";
 const SENDABLE = /^[\x21-\x7e]+$/; // what a header may carry; fetch throws on anything else
 
-let known = null;
+let known = stored(); // as the page began, or was given one where it had none
 
 /** The key, or null: a stored one that no header can carry is none. */
 export function readKey() {
-  const key = known ?? stored();
-  return key && SENDABLE.test(key) ? key : null;
+  return known && isSendable(known) ? known : null;
 }
 
 export function keepKey(key) {
   known = key;
-  try {
-    sessionStorage.setItem(NAME, key);
-  } catch {
-    // remembered in `known` for this visit
-  }
+  store(key);
 }
 
 /** A key that cannot be sent is wrong whatever the server says. */
 export const isSendable = (key) => SENDABLE.test(key);
+
+/**
+ * Tells what one key's holder left in this tab from another's, by 32 bits of the key (FNV-1a); "" without a key.
+ * Browsers have SHA-256 only on HTTPS and on this machine.
+ */
+export function ownerMark() {
+  const key = readKey() ?? "";
+  let hash = 0x811c9dc5;
+  for (const char of key) hash = Math.imul(hash ^ char.charCodeAt(0), 0x01000193);
+  return key && `${(hash >>> 0).toString(36)}.`;
+}
+
+function store(key) {
+  try {
+    if (key) sessionStorage.setItem(NAME, key);
+    else sessionStorage.removeItem(NAME);
+  } catch {
+    // remembered in `known` for this visit
+  }
+}
 
 function stored() {
   try {

@@ -10,7 +10,8 @@
  * "documents-read" {document_ids}: the list of documents was read anew, its first page at least. "document-deleted"
  * {document_id}: it was deleted. "tags-read" {tags}: those that documents have now, at most as many as the server lists.
  * "choices" {model_id, thinking, tools, …}: what a new conversation begins with.
- * "language": the reader chose the other language. "key-changed": another access key, what was refused may be read now.
+ * "language": the reader chose the other language. "key-changed": an access key where there was none, what was
+ * refused may be read now. "owner-changed": the key of another, or none: nothing of the former's may stay.
  */
 const bus = new EventTarget();
 

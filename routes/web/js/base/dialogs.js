@@ -32,18 +32,11 @@ export async function confirmRemoval(key, vars) {
   return (await showDialog([el("p", { i18n: [key, vars] }), buttons], "small-dialog")) === "yes";
 }
 
-let asking = null;
-
-/** One dialog for however many requests were refused at once. Resolves to the key or null. */
-export function askForKey(refusedKey) {
-  asking ??= showKeyDialog(Boolean(refusedKey)).finally(() => (asking = null));
-  return asking;
-}
-
-async function showKeyDialog(wasRefused) {
+/** Resolves to the key or null. */
+export async function askForKey(refusedKey) {
   const field = el("input", { type: "password", autocomplete: "off", required: true, label: "keyLabel" });
   const intro = el("p");
-  setText(intro, wasRefused ? "keyRefused" : "keyIntro");
+  setText(intro, refusedKey ? "keyRefused" : "keyIntro");
   const buttons = el("div", { class: "dialog-actions" }, cancel(), choice("ok", "confirm", "button primary"));
   const answer = await showDialog([el("h2", { i18n: "keyTitle" }), intro, field, buttons], "small-dialog");
   return answer === "ok" ? field.value.trim() || null : null;

@@ -66,6 +66,10 @@ export class Desk {
   set conversation(id) {
     if (id === this.#conversation) return;
     this.#conversation = id;
+    this.#show(id);
+  }
+
+  #show(id) {
     const { text = "", filters, persona, choices } = this.#drafts.read(id);
     this.box.text = text;
     this.filters.show(filters);
@@ -154,6 +158,7 @@ export class Desk {
     hear("persona", (passage) => this.persona.offer(passage));
     hear("filter", (limits) => this.filters.limit(limits));
     hear("choices", (choices) => { this.options.last = choices; });
+    hear("key-changed", () => this.#show(this.#conversation));
   }
 
   #typed(text) {

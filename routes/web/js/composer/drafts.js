@@ -1,9 +1,13 @@
 /**
- * What a person has begun in each conversation and not sent yet, kept in this tab over switching and reload.
+ * What a person has begun in each conversation and not sent yet, kept in this tab over switching and reload, and shown
+ * to the holder of the same key alone.
  *
  * A state holds `text`, `filters`, `persona` and `choices` (of a conversation that has not begun), `sent`, a question
  * that the server may not have got, and `returned`, one that it has not got. The conversation that has not begun is null.
  */
+
+import { ownerMark } from "../api/http.js";
+import { hear } from "../base/bus.js";
 
 const MOST = 40;
 const MOST_CHARS = 120_000;
@@ -16,15 +20,17 @@ export class Drafts {
   #states = new Map();
   #changed = new Set();
   #timer = 0;
+  #owner = ownerMark();
 
   constructor() {
+    hear("key-changed", () => this.#adopt());
     addEventListener("pagehide", () => this.#flush());
     document.addEventListener("visibilitychange", () => document.hidden && this.#flush());
   }
 
   read(conversation) {
     const name = conversation ?? BEGUN_LATER;
-    if (!this.#states.has(name)) this.#states.set(name, stored(name));
+    if (!this.#states.has(name)) this.#states.set(name, stored(this.#owner + name));
     return this.#states.get(name);
   }
 
@@ -49,6 +55,16 @@ export class Drafts {
     this.write(conversation, { ...state, persona: null, choices: null });
   }
 
+  /** What was begun before a key was given is its holder's, beside what they had left here. */
+  #adopt() {
+    for (const name of this.#states.keys()) store(this.#owner + name, {});
+    this.#owner = ownerMark();
+    for (const [name, state] of this.#states) {
+      this.#states.set(name, { ...stored(this.#owner + name), ...state });
+      this.#later(name);
+    }
+  }
+
   #later(name) {
     this.#changed.add(name);
     clearTimeout(this.#timer);
@@ -56,7 +72,7 @@ export class Drafts {
   }
 
   #flush() {
-    for (const name of this.#changed) store(name, this.#states.get(name));
+    for (const name of this.#changed) store(this.#owner + name, this.#states.get(name));
     this.#changed.clear();
   }
 }
