@@ -15,7 +15,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
 from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
-from api.admin.erasure import ErasureHandler, halting
+from api.admin.erasure import ErasureHandler, asking_owners, halting
 from api.admin.gauges import Gauges
 from api.admin.models import ModelCheck, ModelsHandler
 from api.admin.reembedding import StoreReembedding
@@ -322,7 +322,7 @@ def _put_together(
         plain_door=PlainDoor(llms, failure_text, pipeline.max_answer_chars),
         sessions=sessions,
         foreign=ForeignImporter(sessions, history.conversations, personas),
-        shares=SharesHandler(sessions, history.sessions),
+        shares=SharesHandler(sessions, history.sessions, asking_owners(settings.server)),
         search=search,
         knowledge=knowledge,
         sample=_sample(history, knowledge, sessions),
