@@ -9,12 +9,13 @@ from config.settings import ServerSettings
 from core.conversation.turns import TurnStatus
 from core.errors import BadRequestError, UnknownMemoryError, UnknownTurnError
 from core.operations.erasure import Erased, ErasedKind, ErasureOptions
-from core.owners import owners_of
+from core.owners import OwnerPage, owners_of
 from services.conversation.sessions import SessionStore
 from services.conversation.turns import TurnStore
 from services.knowledge.base import KnowledgeBase
 from services.memory.records import MemoryRecords
 from services.operations.erasure.erase import Erasure
+from services.operations.erasure.reading import Owners
 from services.store.space import deleting
 
 
@@ -26,12 +27,14 @@ class ErasureHandler:
         turns: TurnStore,
         knowledge: KnowledgeBase,
         memories: MemoryRecords,
+        owners: Owners,
     ) -> None:
         self._erasure = erasure
         self._sessions = sessions
         self._turns = turns
         self._knowledge = knowledge
         self._memories = memories
+        self._owners = owners
 
     async def turn(self, turn_id: str, owner: str, options: ErasureOptions) -> Erased:
         """Its children become roots. Raises UnknownTurnError."""
@@ -62,10 +65,15 @@ class ErasureHandler:
         self._memories.forget_known()
         return erased
 
+    async def owners(self, limit: int, cursor: str | None = None) -> OwnerPage:
+        """Whose things are stored, and how many, for an operator. Raises BadRequestError naming `cursor`."""
+        return await self._owners.page(limit, cursor)
+
     async def anything(self, kind: ErasedKind, name: str, confirm: str, options: ErasureOptions) -> Erased:
         """Whoever's it is, and also what is left of something that is gone: for an operator.
 
-        Raises BadRequestError, which names `confirm`, when a whole owner is not named twice.
+        Raises BadRequestError, which names `confirm`, when a whole owner is not named twice; and what
+        `Erasure.owner` does.
         """
         if kind is ErasedKind.OWNER and confirm != name and not options.dry_run:
             raise BadRequestError(

@@ -65,6 +65,7 @@ from services.operations.backup.making import Backups, Snapshots
 from services.operations.erasure.copies import Copies
 from services.operations.erasure.erase import Erasure
 from services.operations.erasure.proof import ErasureParts, nothing_runs
+from services.operations.erasure.reading import Owners
 from services.operations.metrics import Metrics
 from services.operations.qa_log import QALog
 from services.operations.reembedding.beside import OpenFolder, switch_if_prepared
@@ -134,6 +135,10 @@ class History:
             halt=halting(running) if running is not None else nothing_runs,
         )
         return Erasure(erased)
+
+    def make_owners(self) -> Owners:
+        """Whose things are stored."""
+        return Owners(self.store, self.settings.store, asking_owners(self.settings.server))
 
     async def accept_loss(self) -> list[str]:
         """What is left of a damaged store is all there is from now on. Returns what was lost, a line each."""
@@ -374,7 +379,7 @@ def _sessions(
 ) -> SessionsHandler:
     turns, index_later = history.conversations.turns, history.conversations.index_later
     erase, memories = history.make_erasure(knowledge, running), history.recall.records
-    erasure = ErasureHandler(erase, history.sessions, turns, knowledge, memories)
+    erasure = ErasureHandler(erase, history.sessions, turns, knowledge, memories, history.make_owners())
     check_origin = partial(_check_origin, pipeline, knowledge)
     return SessionsHandler(
         history.sessions, turns, memories, pipeline.episodes, erasure, images, personas,
