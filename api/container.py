@@ -13,7 +13,7 @@ import structlog
 
 from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
-from api.admin.erasure import halting
+from api.admin.erasure import asking_owners, halting
 from api.admin.models import ModelCheck, ModelsHandler
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
@@ -45,6 +45,7 @@ from services.models.embedding import EmbeddingService
 from services.operations.erasure.copies import Copies
 from services.operations.erasure.erase import Erasure
 from services.operations.erasure.proof import ErasureParts, nothing_runs
+from services.operations.erasure.reading import Owners
 from services.operations.metrics import Metrics
 from services.operations.qa_log import QALog
 from services.operations.repair.run import Backfill
@@ -266,6 +267,10 @@ class History:
             halt=halting(running) if running is not None else nothing_runs,
         )
         return Erasure(erased)
+
+    def make_owners(self) -> Owners:
+        """Whose things are stored."""
+        return Owners(self.store, self.settings.store, asking_owners(self.settings.server))
 
     async def accept_loss(self) -> list[str]:
         """What is left of a damaged store is all there is from now on. Returns what was lost, a line each."""

@@ -14,8 +14,8 @@ from pathlib import PurePath
 from api.container import Container
 from core.errors import WenmaiError
 from core.knowledge import SHARED_OWNER, DocumentStatus, Narrowed
+from core.owners import LOCAL_OWNER
 from core.text import Language
-from routes.dependencies import LOCAL_OWNER
 
 LOOK_S = 2.0  # for the store to say what it holds; a start does not wait longer for an example
 MOST_TITLE_CHARS = 60

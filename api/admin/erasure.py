@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from api.turn.running import RunningTurns
+from config.settings import ServerSettings
 from core.conversation.turns import TurnStatus
 from core.errors import BadRequestError, UnknownMemoryError, UnknownTurnError
 from core.operations.erasure import Erased, ErasedKind, ErasureOptions
+from core.owners import OwnerPage, owners_of
 from services.conversation.sessions import SessionStore
 from services.conversation.turns import TurnStore
 from services.knowledge.base import KnowledgeBase
 from services.memory.records import MemoryRecords
 from services.operations.erasure.erase import Erasure
+from services.operations.erasure.reading import Owners
 from services.store.space import deleting
 
 
@@ -24,12 +27,14 @@ class ErasureHandler:
         turns: TurnStore,
         knowledge: KnowledgeBase,
         memories: MemoryRecords,
+        owners: Owners,
     ) -> None:
         self._erasure = erasure
         self._sessions = sessions
         self._turns = turns
         self._knowledge = knowledge
         self._memories = memories
+        self._owners = owners
 
     async def turn(self, turn_id: str, owner: str, options: ErasureOptions) -> Erased:
         """Its children become roots. Raises UnknownTurnError."""
@@ -60,10 +65,15 @@ class ErasureHandler:
         self._memories.forget_known()
         return erased
 
+    async def owners(self, limit: int, cursor: str | None = None) -> OwnerPage:
+        """Whose things are stored, and how many, for an operator. Raises BadRequestError naming `cursor`."""
+        return await self._owners.page(limit, cursor)
+
     async def anything(self, kind: ErasedKind, name: str, confirm: str, options: ErasureOptions) -> Erased:
         """Whoever's it is, and also what is left of something that is gone: for an operator.
 
-        Raises BadRequestError, which names `confirm`, when a whole owner is not named twice.
+        Raises BadRequestError, which names `confirm`, when a whole owner is not named twice; and what
+        `Erasure.owner` does.
         """
         if kind is ErasedKind.OWNER and confirm != name and not options.dry_run:
             raise BadRequestError(
@@ -84,6 +94,12 @@ class ErasureHandler:
         """Return once the answers that were under way beside an erasure are cleaned. After running turns have
         ended, and before the store closes."""
         await self._erasure.close()
+
+
+def asking_owners(server: ServerSettings) -> frozenset[str]:
+    """Who may ask now: the holders of the configured keys, else whoever is here."""
+    keys = (*server.api_keys, *server.admin_api_keys)
+    return owners_of([key.get_secret_value() for key in keys])
 
 
 def halting(running: RunningTurns) -> Callable[[str], Awaitable[None]]:

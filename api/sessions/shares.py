@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import secrets
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from api.sessions.handler import SessionsHandler
@@ -33,11 +34,22 @@ class SharedBranch:
 
 
 class SharesHandler:
-    """A link is the session's id and a secret, of which only the hash is stored: with the session it goes."""
+    """A link is the session's id and a secret, of which only the hash is stored: with the session it goes.
 
-    def __init__(self, sessions: SessionsHandler, store: SessionStore, clock: Clock = utc_now_us) -> None:
+    It opens as long as its owner is one of `owners`, who may ask: nobody else could take it back. A site's
+    visitors make no links.
+    """
+
+    def __init__(
+        self,
+        sessions: SessionsHandler,
+        store: SessionStore,
+        owners: Collection[str],
+        clock: Clock = utc_now_us,
+    ) -> None:
         self._sessions = sessions
         self._store = store
+        self._owners = owners
         self._clock = clock
         self._changing = asyncio.Lock()
 
@@ -77,12 +89,15 @@ class SharesHandler:
             await self._store.set_shares(session_id, owner, kept)
 
     async def open(self, token: str) -> SharedBranch:
-        """Raises NotFoundError: unknown, expired, taken back and erased are the same."""
+        """Raises NotFoundError: unknown, expired, taken back, erased, and of a key that was removed are the
+        same."""
         session_id, secret = _split(token)
         try:
             session = await self._store.of_anybody(session_id)
         except UnknownSessionError as error:
             raise _nothing() from error
+        if session.owner not in self._owners:
+            raise _nothing()
         sent = _hash(secret)
         shares = [each for each in self._valid(session) if hmac.compare_digest(each.secret_hash, sent)]
         if not shares:

@@ -15,7 +15,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
 from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
-from api.admin.erasure import ErasureHandler
+from api.admin.erasure import ErasureHandler, asking_owners
 from api.admin.gauges import Gauges
 from api.admin.models import ModelCheck, ModelsHandler
 from api.admin.reembedding import StoreReembedding
@@ -245,7 +245,7 @@ def _put_together(
         plain_door=PlainDoor(llms, failure_text, pipeline.max_answer_chars),
         sessions=sessions,
         foreign=ForeignImporter(sessions, history.conversations, personas),
-        shares=SharesHandler(sessions, history.sessions),
+        shares=SharesHandler(sessions, history.sessions, asking_owners(settings.server)),
         search=search,
         knowledge=knowledge,
         sample=_sample(history, knowledge, sessions),
@@ -297,7 +297,7 @@ def _sessions(
 ) -> SessionsHandler:
     turns, index_later = history.conversations.turns, history.conversations.index_later
     erase, memories = history.make_erasure(knowledge, running), history.recall.records
-    erasure = ErasureHandler(erase, history.sessions, turns, knowledge, memories)
+    erasure = ErasureHandler(erase, history.sessions, turns, knowledge, memories, history.make_owners())
     check_origin = partial(_check_origin, pipeline, knowledge)
     return SessionsHandler(
         history.sessions, turns, memories, pipeline.episodes, erasure, images, personas,

@@ -1,5 +1,5 @@
 """The clean-up of old turns, its schedule, the receipts of what was done to everybody's data; and erasure by
-operators, with its proof."""
+operators, with its proof, and whom there is something of."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.operations.receipts import Receipt, ReceiptKind
 from routes.dependencies import Admin, Backups, ContainerDep, Thorough, WithAnswers, asked, proof_of
 from routes.openapi import WireRoute, errors
 from routes.wire import operations as wire
-from routes.wire.erasure import ErasedOwner, Erasure
+from routes.wire.erasure import ErasedOwner, Erasure, OwnerPage
 
 router = APIRouter(
     prefix="/admin", tags=["admin"], responses=errors(401, 403, 422, 503), route_class=WireRoute
@@ -73,7 +73,21 @@ Name = Annotated[str, Query(min_length=1, max_length=200, description="The id; t
 Confirm = Annotated[str, Query(max_length=200, description="The owner's name once more.")]
 
 
-@router.delete("/owners/{owner}")
+@router.get("/owners")
+async def owners(
+    container: ContainerDep,
+    admin: Admin,
+    limit: Annotated[int, Query(ge=1, le=1_000, description="how many at most")] = 100,
+    cursor: Annotated[str | None, Query(max_length=300, description="`next` of the page before")] = None,
+) -> OwnerPage:
+    """Everybody of whom something is stored, with its numbers, who asked last first; visitors of sites, too,
+    but not the documents that are everybody's. Takes four requests to the store and one for each owner,
+    however much is stored."""
+    page = await container.sessions.erasure.owners(limit, cursor)
+    return OwnerPage.model_validate(page)
+
+
+@router.delete("/owners/{owner}", responses=errors(404))
 async def erase_owner(
     owner: str,
     container: ContainerDep,
@@ -82,7 +96,8 @@ async def erase_owner(
     proof: Thorough = None,
     backups: Backups = "keep",
 ) -> ErasedOwner:
-    """Erase all sessions, turns, documents, memories and log lines of one owner."""
+    """Erase all sessions, turns, documents, memories and log lines of one owner. 404 when nothing is stored
+    of this name and nothing was erased before."""
     options = asked(ErasedKind.OWNER, proof, backups=backups)
     erased = await container.sessions.erasure.anything(ErasedKind.OWNER, owner, confirm, options)
     return ErasedOwner(
@@ -90,7 +105,7 @@ async def erase_owner(
     )
 
 
-@router.post("/erase")
+@router.post("/erase", responses=errors(404))
 async def erase(
     container: ContainerDep,
     admin: Admin,
@@ -102,7 +117,8 @@ async def erase(
     with_answers: WithAnswers = False,
     backups: Backups = "keep",
 ) -> Erasure:
-    """Erase a turn, a session, a document, a memory or an owner, or what is left of one that is gone."""
+    """Erase a turn, a session, a document, a memory or an owner, or what is left of one that is gone. 404 of
+    an owner of whom nothing is stored, and of whom nothing was erased before."""
     options = asked(kind, proof, with_answers=with_answers, backups=backups, dry_run=dry_run)
     name = name if kind is ErasedKind.OWNER else _id(name)
     return Erasure.model_validate(await container.sessions.erasure.anything(kind, name, confirm, options))

@@ -79,6 +79,46 @@ class Erasure(Reply):
     receipt_id: str = RECEIPT_ID
 
 
+class StoredOwner(Reply):
+    """How much is stored of one owner."""
+
+    owner: str = Field(
+        description="The name: local, key- and a fingerprint of the key, or site- of a visitor."
+    )
+    known: bool | None = Field(
+        description="Whether a configured key is theirs; null of a site's visitor: the name does not say it."
+    )
+    sessions: int = Field(description="Sessions.")
+    turns: int = Field(description="Turns.")
+    documents: int = Field(description="Documents.")
+    memories: int = Field(description="Memories, and the switch of an owner who ever set it.")
+    last_turn_at: Moment | None = Field(description="When they asked last; null: there is no turn.")
+
+
+class OwnerPage(Reply):
+    """A page of owners."""
+
+    model_config = example(
+        {
+            "owners": [
+                {
+                    "owner": "key-2bb80d537b1da3e3",
+                    "known": True,
+                    "sessions": 3,
+                    "turns": 12,
+                    "documents": 1,
+                    "memories": 0,
+                    "last_turn_at": "2026-01-31T09:30:00.000000Z",
+                }
+            ],
+            "next": None,
+        }
+    )
+
+    owners: list[StoredOwner] = Field(description="Who asked last is first.")
+    next: str | None = Field(description="`cursor` of the next page; null: this is the last one.")
+
+
 class ErasedOwner(Reply):
     """An owner of whom everything was erased."""
 

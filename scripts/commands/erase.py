@@ -1,13 +1,14 @@
 """Erase a turn, a session, a document or everything of an owner, and prove that nothing of it is left.
 
 `wenmai erase --session ID` shows what would go, `--apply --yes` erases it. What is gone already is
-searched for all the same, and what is left of it is erased.
+searched for all the same, and what is left of it is erased. `--owners` lists whose data there is.
 """
 
 from __future__ import annotations
 
+import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +24,19 @@ from scripts.commands.maintenance import (
     print_result,
     print_table,
     run,
+    shown,
 )
-from scripts.commands.server import Server, ask_server, at_store, at_url, open_here
+from scripts.commands.server import Server, ask_server, asking, at_store, at_url, open_here
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
     from config.settings import Settings
     from core.operations.erasure import Erased, Proof
+    from core.owners import OwnerPage, StoredOwner
 
 KINDS = ("turn", "session", "document", "memory", "owner")
 SHOWN = 20
+PAGE = 1_000
 COPIES = ("backups", "earlier stores", "prepared copy of the store")
 
 
@@ -61,6 +65,7 @@ def _session_id(text: str) -> str:
 @click.option("--document", type=_point_id, metavar="ID", help="The document with this id.")
 @click.option("--memory", type=_point_id, metavar="ID", help="The memory with this id.")
 @click.option("--owner", metavar="NAME", help="All sessions, turns, documents and memories of an owner.")
+@click.option("--owners", is_flag=True, help="List every owner of whom something is stored, and how much.")
 @click.option("--apply", is_flag=True, help="Erase; without it nothing is changed.")
 @click.option("--yes", is_flag=True, help="Confirm --apply: it cannot be undone.")
 @click.option("--with-answers", is_flag=True, help="Also the answers that quote the erased document.")
@@ -75,8 +80,14 @@ def _session_id(text: str) -> str:
 def erase(**options: Any) -> int:
     """Exit codes: 0 done, though copies may hold it; 1 failed, or something else is left; 2 refused."""
     named = [kind for kind in KINDS if options[kind] is not None]
+    if options["owners"]:
+        if named or options["apply"]:
+            raise click.UsageError("--owners only lists: name nothing to erase beside it.")
+        return run(_list_owners, Options(**options))
     if len(named) != 1:
-        raise click.UsageError("Name one of --turn, --session, --document, --memory and --owner.")
+        raise click.UsageError(
+            "Name one of --turn, --session, --document, --memory and --owner, or --owners."
+        )
     return run(_erase, Options(**options))
 
 
@@ -113,6 +124,7 @@ def _hits_in_use(proof: Proof) -> int:
 
 async def _ask(settings: Settings, options: Options, kind: str, name: str) -> tuple[Erased, StoreContents]:
     """With what was in the store before."""
+    from core.errors import BadRequestError, NotFoundError
     from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
 
     erasure_options = ErasureOptions(
@@ -125,7 +137,10 @@ async def _ask(settings: Settings, options: Options, kind: str, name: str) -> tu
 
     async def here() -> tuple[Erased, StoreContents]:
         async with open_here(settings) as (history, look):
-            return await history.make_erasure().anything(ErasedKind(kind), name, erasure_options), look
+            try:
+                return await history.make_erasure().anything(ErasedKind(kind), name, erasure_options), look
+            except (BadRequestError, NotFoundError) as error:
+                raise CommandError(str(error), EXIT_REFUSED) from error
 
     async def by_server(server: Server, look: StoreContents) -> tuple[Erased, StoreContents]:
         params = {
@@ -139,6 +154,51 @@ async def _ask(settings: Settings, options: Options, kind: str, name: str) -> tu
         return await ask_server(server, "/admin/erase", params, Erased), look
 
     return await at_store(settings, options, here, by_server)
+
+
+async def _list_owners(settings: Settings, options: Options) -> int:
+    from core.owners import OwnerPage
+
+    async def here() -> OwnerPage:
+        async with open_here(settings) as (history, _):
+            return await history.make_owners().page(sys.maxsize)
+
+    async def by_server(server: Server, look: StoreContents) -> OwnerPage:
+        return OwnerPage(tuple([owner async for owner in _owners_of(server)]))
+
+    print_result(await at_store(settings, options, here, by_server), options, _print_owners)
+    return EXIT_OK
+
+
+async def _owners_of(server: Server) -> AsyncIterator[StoredOwner]:
+    from core.owners import OwnerPage
+
+    async with asking(server) as client:
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await client.send("GET", "/admin/owners", OwnerPage, limit=PAGE, cursor=cursor)
+            cursor = page.next
+            for owner in page.owners:
+                yield owner
+
+
+def _print_owners(page: OwnerPage) -> None:
+    """Numbers in columns; `key` says whether a configured one is theirs."""
+    if not page.owners:
+        print("Nothing of anybody is stored.")
+        return
+    rows = [("owner", "sessions", "turns", "documents", "memories", "last turn", "key")]
+    rows += map(_row, page.owners)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
+        print("  ".join([f"{row[0]:<{widths[0]}}", *cells]))
+
+
+def _row(each: StoredOwner) -> tuple[str, str, str, str, str, str, str]:
+    key = "-" if each.known is None else "yes" if each.known else "no"
+    numbers = str(each.sessions), str(each.turns), str(each.documents), str(each.memories)
+    return (shown(each.owner), *numbers, (each.last_turn_at or "-")[:16], key)
 
 
 def _print_report(erased: Erased, *, delete_backups: bool) -> None:

@@ -57,6 +57,11 @@ class Copies:
         """Every copy by name and time. Large archives are searched only when it is to be `thorough`."""
         return await asyncio.to_thread(self._search, _Subject(frozenset(ids), owner), thorough)
 
+    async def hold_owner(self, owner: str) -> bool:
+        """Whether an archive has something of this owner; every one that can be read is."""
+        search = await self.search((), owner, thorough=True)
+        return any(copy.holds == YES for copy in search.copies)
+
     async def delete_holding(self, ids: Collection[str], owner: str = "") -> int:
         """Delete the archives that hold one of these, and those that cannot be read. Returns how many.
 

@@ -14,7 +14,7 @@ import structlog
 from pydantic import TypeAdapter
 
 from core.conversation.turns import TurnStatus
-from core.errors import BadRequestError, StoreUnavailableError
+from core.errors import BadRequestError, NotFoundError, StoreUnavailableError
 from core.failpoints import failpoint
 from core.operations.erasure import (
     ERASED_ID,
@@ -28,6 +28,7 @@ from core.operations.erasure import (
     Traced,
 )
 from core.operations.receipts import Receipt, ReceiptKind, subject_of
+from core.owners import is_owner_name
 from core.relevance.sparse import question_terms
 from services.operations.erasure.copies import StoreFiles, touched
 from services.operations.erasure.documents import DocumentEraser
@@ -40,6 +41,14 @@ from services.store.points import by_ids, equals, in_range, scroll_all
 
 log = structlog.get_logger()
 
+_NO_OWNER = (
+    "owner: nothing of this owner is stored, and nothing was erased before: check the name. "
+    "GET /admin/owners, or `wenmai erase --owners`, lists all there are."
+)
+_NO_OWNER_NAME = (
+    "owner: this is no name of an owner, which is local, key- with 16 hexadecimal digits or site- with 32; "
+    "not the key itself. GET /admin/owners, or `wenmai erase --owners`, lists all there are."
+)
 _NO_NAME = f"name: {ERASED_ID} stands where the id of something erased stood; it names nothing itself."
 
 
@@ -101,16 +110,30 @@ class Erasure:
         )
 
     async def owner(self, owner: str, options: ErasureOptions) -> Erased:
-        """All sessions, turns, documents, memories and log lines of one owner."""
+        """All sessions, turns, documents, memories and log lines of one owner.
+
+        Raises NotFoundError, or BadRequestError for what is no name of an owner, when there is nothing of
+        them and never was anything erased: a proof would be one of a slip of the pen.
+        """
         began_us, traced = utc_now_us(), await self._owner.trace(owner)
+        counts = await self._owner.count(traced)
+        if not any(counts.values()) and not await self._is_known(owner):
+            raise NotFoundError(_NO_OWNER) if is_owner_name(owner) else BadRequestError(_NO_OWNER_NAME)
         if options.dry_run:
-            lists = ("session_ids", "turn_ids", "document_ids", "chunk_ids")
-            return Erased(
-                traced.kind, True, {name.replace("_id", ""): len(getattr(traced, name)) for name in lists}
-            )
+            return Erased(traced.kind, True, counts)
         async with self._noted(traced, None, options):
             traced, done = await self._owner.erase(traced)
         return await self._proven(traced, options, began_us, done)
+
+    async def _is_known(self, owner: str) -> bool:
+        """Of whom nothing is counted: erased before, or in part; or left in a backup, or with a choice."""
+        erased = subject_of(ErasedKind.OWNER.value, owner)
+        return bool(
+            await self._begun.is_noted(ErasedKind.OWNER, owner)
+            or await self._parts.receipts.newest(1, ReceiptKind.ERASURE, erased)
+            or await self._owner.has_choices(owner)
+            or await self._parts.copies.hold_owner(owner)
+        )
 
     async def memory(self, memory_id: str, options: ErasureOptions) -> Erased:
         """Also what is left of one that is gone already."""
@@ -300,7 +323,7 @@ class BegunErasures:
     @asynccontextmanager
     async def noted(self, begun: Begun) -> AsyncIterator[None]:
         """Around all that it changes; the note stays when that fails."""
-        point_id = str(uuid.uuid5(_IDS, f"{begun.kind.value} {begun.name}"))
+        point_id = _note_id(begun.kind, begun.name)
         payload = asdict(begun) | {"kind": begun.kind.value, "record": RECORD, "began_us": self._clock()}
         try:
             await self._store.upsert(self._collection, [Point(id=point_id, vector={}, payload=payload)])
@@ -312,9 +335,16 @@ class BegunErasures:
             self.doubtful = True
             raise
 
+    async def is_noted(self, kind: ErasedKind, name: str) -> bool:
+        return bool(await self._store.retrieve(self._collection, [_note_id(kind, name)], with_payload=False))
+
     async def pending(self, min_age_s: float = 0) -> list[Begun]:
         """Begun at least so long ago, and not ended."""
         old = in_range("began_us", lte=self._clock() - int(min_age_s * 1_000_000))
         point_filter = Filter(must=[equals("record", RECORD), old])
         records = scroll_all(self._store, self._collection, point_filter)
         return [_BEGUN.validate_python(record.payload or {}) async for record in records]
+
+
+def _note_id(kind: ErasedKind, name: str) -> str:
+    return str(uuid.uuid5(_IDS, f"{kind.value} {name}"))

@@ -1,4 +1,5 @@
-"""Where a value is stored, exactly: by an index where there is one, else by reading the fields."""
+"""Where a value is stored, exactly: by an index where there is one, else by reading the fields; and who has
+something stored."""
 
 from __future__ import annotations
 
@@ -8,6 +9,10 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Seque
 from dataclasses import dataclass, field
 from typing import Any
 
+from config.settings import StoreSettings
+from core.dates import rfc3339
+from core.errors import BadRequestError
+from core.knowledge import SHARED_OWNER
 from core.operations.erasure import (
     ERASED_ID,
     FEW,
@@ -24,8 +29,9 @@ from core.operations.erasure import (
     own_words,
     uuids_of,
 )
+from core.owners import VISITOR, OwnerPage, StoredOwner
 from services.store.dialect import Condition, Filter, Record, VectorStore
-from services.store.points import any_of, batches, existing_points, scroll_all
+from services.store.points import any_of, batches, equals, existing_points, newest_first, scroll_all
 
 PAGE = 100  # payloads in one answer: some milliseconds of the event loop
 
@@ -263,3 +269,70 @@ def _mentions(ids: frozenset[str]) -> Callable[[str], bool]:
     if len(ids) <= FEW:
         return lambda text: len(text) >= 36 and any(each in text for each in ids)
     return lambda text: text in ids or (len(text) > 36 and not ids.isdisjoint(UUID_TEXT.findall(text)))
+
+
+# Who has something stored, by the indexes of the store.
+
+
+MOST_OWNERS = 100_000
+_CREATED = "created_us"
+
+
+class Owners:
+    """Everybody of whom there is something; not the documents of all, nor turns that name no owner.
+
+    The numbers come from one request to each collection, and one more for each owner finds the newest turn:
+    no turn is read but these, and the time grows with the owners, not with what they have stored.
+    """
+
+    def __init__(self, store: VectorStore, names: StoreSettings, known: Collection[str]) -> None:
+        """`known` are those with a configured key."""
+        self._store, self._known = store, known
+        self._turns = names.conversation_collection
+        self._kinds = {
+            "sessions": names.session_collection,
+            "turns": self._turns,
+            "documents": names.document_collection,
+            "memories": names.memory_collection,
+        }
+
+    async def page(self, limit: int, cursor: str | None = None) -> OwnerPage:
+        """Raises BadRequestError naming `cursor`, and StoreUnavailableError."""
+        after = _place(cursor) if cursor else None
+        counts = {kind: await self._by_owner(name) for kind, name in self._kinds.items()}
+        names = set[str]().union(*counts.values()) - {"", SHARED_OWNER}
+        places = sorted([(-await self._newest_us(owner), owner) for owner in names])
+        rest = [place for place in places if after is None or place > after]
+        owners = tuple(
+            StoredOwner(
+                owner=owner,
+                known=None if owner.startswith(VISITOR) else owner in self._known,
+                last_turn_at=rfc3339(-minus_us) if minus_us else None,
+                **{kind: numbers.get(owner, 0) for kind, numbers in counts.items()},
+            )
+            for minus_us, owner in rest[:limit]
+        )
+        more = len(rest) > limit
+        return OwnerPage(owners, f"{-rest[limit - 1][0]}.{rest[limit - 1][1]}" if more else None)
+
+    async def _by_owner(self, collection: str) -> dict[str, int]:
+        facet = await self._store.facet(collection, "owner", limit=MOST_OWNERS, exact=True)
+        return {str(hit.value): hit.count for hit in facet.hits if hit.count}  # the engine names gone ones
+
+    async def _newest_us(self, owner: str) -> int:
+        """0 where there is no turn."""
+        records, _ = await self._store.scroll(
+            self._turns,
+            scroll_filter=Filter(must=[equals("owner", owner)]),
+            limit=1,
+            order_by=newest_first(_CREATED),
+            with_payload=[_CREATED],
+        )
+        return int((records[0].payload or {}).get(_CREATED, 0)) if records else 0
+
+
+def _place(cursor: str) -> tuple[int, str]:
+    last_us, _, owner = cursor.partition(".")
+    if not last_us.isascii() or not last_us.isdigit() or len(last_us) > 18 or not owner:
+        raise BadRequestError("cursor: not one that this server gave out.")
+    return -int(last_us), owner

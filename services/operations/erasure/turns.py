@@ -12,6 +12,8 @@ from typing import Any
 from core.conversation.turns import TurnStatus
 from core.failpoints import failpoint
 from core.operations.erasure import ERASED_ID, ErasedKind, Quotes, Traced, own_words, pieces_of
+from services.conversation.images import FOLDER as IMAGES
+from services.conversation.images import ImageFiles
 from services.conversation.sessions import choices_id
 from services.memory.records import MemoryRecords
 from services.operations.erasure.documents import DocumentEraser, without_turns
@@ -222,7 +224,7 @@ class OwnerEraser:
     def __init__(self, parts: ErasureParts, documents: DocumentEraser) -> None:
         self._store, self._names, self._turns = parts.store, parts.names, parts.turns
         self._documents, self._qa_log, self._halt = documents, parts.qa_log, parts.halt
-        self._traces = parts.traces
+        self._traces, self._images = parts.traces, ImageFiles(parts.names.data_dir / IMAGES)
         self._reader = StoreReader(parts.store)
 
     async def trace(self, owner: str) -> Traced:
@@ -245,6 +247,24 @@ class OwnerEraser:
             document_ids=tuple(await self._ids(names.document_collection, of_owner)),
             chunk_ids=tuple(await self._ids(names.knowledge_collection, of_owner)),
         )
+
+    async def count(self, traced: Traced) -> dict[str, int]:
+        """What `erase` would delete, by kind."""
+        of_owner, log = Filter(must=[equals("owner", traced.owner)]), self._qa_log
+        return {
+            "sessions": len(traced.session_ids),
+            "turns": len(traced.turn_ids),
+            "documents": len(traced.document_ids),
+            "chunks": len(traced.chunk_ids),
+            "memories": await self._reader.count(self._names.memory_collection, of_owner),
+            "log_lines": await log.lines_of_owner(traced.owner) if log is not None else 0,
+            "images": (await self._images.find(traced.turn_ids))[1],
+        }
+
+    async def has_choices(self, owner: str) -> bool:
+        """Whether it is noted what the owner chose last for a session: all that may be left of them."""
+        ids = [choices_id(owner)]
+        return bool(await self._reader.existing(self._names.operations_collection, ids))
 
     async def erase(self, traced: Traced) -> tuple[Traced, Counter[str]]:
         """Raises StoreUnavailableError; then a repeat finishes it."""

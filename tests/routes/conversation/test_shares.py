@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -39,14 +41,18 @@ async def session(app: App) -> dict[str, Any]:
     return {"session_id": root["session_id"], "left": left["turn_id"], "right": right["turn_id"]}
 
 
-async def ask(app: App, question: str, **place: str) -> dict[str, Any]:
+async def ask(
+    app: App, question: str, headers: dict[str, str] | None = ALICE, **place: str
+) -> dict[str, Any]:
     body = {"question": question, "stream": False, **place}
-    return dict((await app.client.post(CHAT, json=body, headers=ALICE)).json())
+    return dict((await app.client.post(CHAT, json=body, headers=headers)).json())
 
 
-async def share(app: App, session: dict[str, Any], **body: Any) -> dict[str, Any]:
+async def share(
+    app: App, session: dict[str, Any], headers: dict[str, str] | None = ALICE, **body: Any
+) -> dict[str, Any]:
     path = f"/sessions/{session['session_id']}/shares"
-    made = await app.client.post(path, json=body, headers=ALICE)
+    made = await app.client.post(path, json=body, headers=headers)
     assert made.status_code == 201, made.text
     return dict(made.json())
 
@@ -245,3 +251,26 @@ async def test_a_new_title_and_a_new_turn_keep_the_links(app: App, session: dict
     await ask(app, "Anything else?", session_id=session["session_id"])
     page = await opened(app, link["url"])
     assert "<title>Nuts</title>" in page.text
+
+
+async def test_a_link_is_closed_as_long_as_its_owners_key_is_not_configured(tmp_path: Path) -> None:
+    """Discriminates: a link that outlives its key, which nobody else can list or take back."""
+
+    def with_keys(*keys: str, admins: tuple[str, ...] = ()) -> AbstractAsyncContextManager[App]:
+        server = {"api_keys": keys, "admin_api_keys": admins}
+        return open_app(make_settings(tmp_path / "data", server=server))
+
+    async with with_keys() as app:
+        locals_link = await share(app, await ask(app, "Who is here?", None), None)
+        assert (await opened(app, locals_link["url"])).status_code == 200
+    async with with_keys("alice", "bob") as app:
+        link = await share(app, await ask(app, "What is a walnut?"), expire_days=365)
+        assert (await opened(app, locals_link["url"])).status_code == 404
+        never = (await opened(app, "/shared/x")).json()["error"]["message"]
+    for app_without in (with_keys("bob"), with_keys()):
+        async with app_without as app:
+            closed = await opened(app, link["url"])
+            assert (closed.status_code, closed.json()["error"]["message"]) == (404, never)
+    for app_again in (with_keys("bob", "alice"), with_keys("bob", admins=("alice",))):
+        async with app_again as app:
+            assert "What is a walnut?" in (await opened(app, link["url"])).text

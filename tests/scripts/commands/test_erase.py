@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from qdrant_client import models
 
 from config.settings import Settings
 from scripts.commands import erase
@@ -55,6 +56,8 @@ def settings(tmp_path: Path) -> Settings:
         ["--session", str(uuid.UUID(int=0))],
         ["--turn", str(uuid.UUID(int=0))],
         ["--owner", "x", "--backups", "burn"],
+        ["--owners", "--owner", "local"],
+        ["--owners", "--apply", "--yes"],
         ["everything"],
     ],
 )
@@ -137,12 +140,45 @@ async def test_a_name_of_nothing_is_noted(settings: Settings, capsys: pytest.Cap
     """Discriminates: a slip in an owner's name that looks like a proof."""
     async with open_app(settings) as app:
         await app.ask("How much?")
-    assert await run_it(settings, "--owner", "locl", "--apply", "--yes") == 0
-    assert "No such owner is stored: check its name" in capsys.readouterr().out
+    for name, reason in (("locl", "no name of an owner"), (f"key-{'0' * 16}", "wenmai erase --owners")):
+        for more in ((), ("--apply", "--yes")):
+            with pytest.raises(CommandError, match=reason) as refused:
+                await run_it(settings, "--owner", name, *more)
+            assert refused.value.exit_code == 2
+            assert name not in str(refused.value)
+    assert "Receipt" not in capsys.readouterr().out
     assert await run_it(settings, "--owner", "local") == 0
     assert "No such" not in capsys.readouterr().out
     assert await run_it(settings, "--session", "x") == 0
     assert "No such session is stored" in capsys.readouterr().out
+
+
+@pytest.mark.full("opens the whole application, more than once or for seconds")
+async def test_owners_are_listed_from_the_store_and_by_its_server(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: a first page that is taken for the whole list."""
+    async with open_app(settings) as app:
+        await app.ask("How much?")
+        turn = {"session_id": "s", "user_query": "?", "status": "completed"}
+        points = [
+            models.PointStruct(id=str(uuid.uuid4()), vector={}, payload={**turn, "owner": f"anna{number:04}"})
+            for number in range(erase.PAGE)
+        ]
+        await app.container.store.upsert("conversations", points)
+    assert await erase._list_owners(settings, options_of(erase.erase, ["--owners"])) == 0
+    table = capsys.readouterr().out
+    head, local, anna, *_ = [line.split() for line in table.splitlines() if not line.startswith("20")]
+    assert head == ["owner", "sessions", "turns", "documents", "memories", "last", "turn", "key"]
+    assert (local[:5], local[-1]) == (["local", "1", "1", "0", "0"], "yes")
+    assert anna == ["anna0000", "0", "1", "0", "0", "-", "no"]
+    assert await erase._list_owners(settings, options_of(erase.erase, ["--owners", "--json"])) == 0
+    by_store = printed(capsys)
+    async with serving(settings) as url:
+        arguments = options_of(erase.erase, ["--owners", "--json", "--url", url])
+        assert await erase._list_owners(settings, arguments) == 0
+    assert printed(capsys) == by_store
+    assert len(by_store["owners"]) == erase.PAGE + 1
 
 
 async def test_a_server_is_told_what_is_to_go_with_the_document(

@@ -35,3 +35,20 @@ async def test_a_deletion_that_was_cut_is_finished_by_the_next_start(tmp_path: P
         assert (await app.client.get(f"/documents/{kept_id}")).json()["status"] == "ready"
         begun = BegunErasures(app.container.store, settings.store.operations_collection)
         assert await begun.pending() == []
+
+
+async def test_an_owners_erasure_that_was_cut_before_its_receipt_is_finished_all_the_same(
+    tmp_path: Path,
+) -> None:
+    """All of the owner has gone by then. Discriminates: a start that takes the name for a slip, and fails."""
+    settings = make_settings(tmp_path)
+    async with open_app(settings) as app:
+        begun = BegunErasures(app.container.store, settings.store.operations_collection)
+        with pytest.raises(StoreUnavailableError):
+            async with begun.noted(Begun(ErasedKind.OWNER, "local", None, full=True, with_answers=False)):
+                raise StoreUnavailableError("cut")
+    async with open_app(settings) as app:
+        [receipt] = (await app.client.get("/admin/receipts")).json()["receipts"]
+        assert (receipt["kind"], receipt["reason"]) == ("erasure", "recovery")
+        begun = BegunErasures(app.container.store, settings.store.operations_collection)
+        assert await begun.pending() == []
