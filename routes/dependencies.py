@@ -28,10 +28,9 @@ from core.errors import (
 )
 from core.knowledge import SHARED_OWNER
 from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
+from core.owners import LOCAL_OWNER, VISITOR, owner_of, visitor_of
 from routes.errors import describe
 from routes.wire.erasure import Proof
-
-LOCAL_OWNER = "local"
 
 
 async def get_container(request: Request) -> Container:
@@ -52,18 +51,16 @@ async def get_owner(request: Request, container: ContainerDep) -> str:
     key = _matching(sent_key(request), [*server.api_keys, *server.admin_api_keys])
     if key is None:
         raise UnauthorizedError("API key missing or wrong: send Authorization: Bearer <key>.")
-    return f"key-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    return owner_of(key)
 
 
 Owner = Annotated[str, Depends(get_owner)]
-
-SITE_KEY = VISITOR = "site-"
 
 
 def site_key(key: str) -> str:
     """What a page may show to everybody in the key's place: made from it, gone with it, and good for asking
     alone."""
-    return SITE_KEY + hmac.new(key.encode(), b"wenmai widget", hashlib.sha256).hexdigest()[:40]
+    return VISITOR + hmac.new(key.encode(), b"wenmai widget", hashlib.sha256).hexdigest()[:40]
 
 
 async def get_asker(request: Request, container: ContainerDep) -> str:
@@ -73,8 +70,7 @@ async def get_asker(request: Request, container: ContainerDep) -> str:
     keys = [key.get_secret_value() for key in (*server.api_keys, *server.admin_api_keys)]
     if _matching(sent, [SecretStr(site_key(key)) for key in keys]) is None:
         return await get_owner(request, container)
-    visitor = f"{sent}\0{request.headers.get('x-visitor-id', '')}"
-    return f"{VISITOR}{hashlib.sha256(visitor.encode()).hexdigest()[:32]}"
+    return visitor_of(sent, request.headers.get("x-visitor-id", ""))
 
 
 Asker = Annotated[str, Depends(get_asker)]

@@ -12,9 +12,9 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from core.conversation.sessions import MAX_PERSONA_CHARS
 from core.errors import LLMUnavailableError
+from core.owners import LOCAL_OWNER
 from core.tools import SEARCH_TOOL
 from routes.dependencies import (
-    LOCAL_OWNER,
     Admin,
     ContainerDep,
     Owner,

@@ -17,9 +17,10 @@ from core.conversation.lineage import Conversation, is_housekeeping, read_messag
 from core.conversation.turns import UNSET, AskedWith, TurnRequest
 from core.errors import BadRequestError, ForbiddenError, UnknownModelError
 from core.images import ImageData
+from core.owners import VISITOR
 from core.prompt.budget import estimate_tokens
 from core.text import Language, is_mostly_chinese
-from routes.dependencies import VISITOR, Asker, ContainerDep, Owner, body_schema, json_body
+from routes.dependencies import Asker, ContainerDep, Owner, body_schema, json_body
 from routes.errors import request_id
 from routes.openai.answers import Form, respond
 from routes.openai.wire import (

@@ -1,0 +1,25 @@
+"""Whose conversations, documents and memories something is: what owners are called."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+KEY_VARIABLE = "WENMAI_KEY"  # whose key a client sends: the commands, and the curl that a start prints
+LOCAL_OWNER = "local"  # everybody, where no key is configured
+VISITOR = "site-"  # the beginning of a visitor's name, and of a site's public key
+
+
+def owner_of(key: str) -> str:
+    """The holder of an API key. The key cannot be learned from it."""
+    return f"key-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+
+def owners_of(keys: Iterable[str]) -> frozenset[str]:
+    """Who may ask where these keys are configured, but for the visitors of sites."""
+    return frozenset(map(owner_of, keys)) or frozenset([LOCAL_OWNER])
+
+
+def visitor_of(site_key: str, visitor_id: str) -> str:
+    """A visitor of a site that shows the widget: another one for each number that a browser keeps."""
+    return VISITOR + hashlib.sha256(f"{site_key}\0{visitor_id}".encode()).hexdigest()[:32]
