@@ -56,7 +56,7 @@ def _pattern(secret: str) -> str:
 def mask_of(settings: BaseModel) -> Mask:
     """Of every secret that is configured, and of every key in the environment: a model that is added while
     the server runs may name any of them."""
-    keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
+    keys = [value for name, value in os.environ.items() if name.endswith(("_API_KEY", "WENMAI_KEY"))]
     return Mask([secret.strip() for secret in (*_secrets(settings), *keys)])
 
 

@@ -59,6 +59,15 @@ def _checked_secret(value: SecretStr | None) -> SecretStr | None:
     return value
 
 
+def _checked_keys(keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+    """An empty one would be the key of whoever sends none."""
+    for place, key in enumerate(keys, 1):
+        if not re.fullmatch("[!-~]+", key.get_secret_value()):
+            sent = "it is sent in a header"
+            raise ValueError(f"key {place} must be of printable ASCII characters, without spaces: {sent}")
+    return keys
+
+
 def _listed(value: object) -> object:
     """In the environment a list is written with commas."""
     if isinstance(value, str):
@@ -68,6 +77,7 @@ def _listed(value: object) -> object:
 
 LISTED = BeforeValidator(_listed)
 BLANK_IS_UNSET = BeforeValidator(lambda value: None if value == "" else value)
+Keys = Annotated[tuple[SecretStr, ...], LISTED, AfterValidator(_checked_keys)]
 Secret = Annotated[SecretStr | None, BLANK_IS_UNSET, AfterValidator(_checked_secret)]
 OptionalPath = Annotated[Path | None, BLANK_IS_UNSET]
 Url = Annotated[str | None, AfterValidator(_checked_url), Field(repr=False)]
@@ -115,8 +125,8 @@ class ServerSettings(Section):
 
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535)
-    api_keys: Annotated[tuple[SecretStr, ...], LISTED] = ()
-    admin_api_keys: Annotated[tuple[SecretStr, ...], LISTED] = ()
+    api_keys: Keys = ()
+    admin_api_keys: Keys = ()
     allowed_hosts: Annotated[tuple[str, ...], LISTED] = ()
     cors_origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], LISTED] = ()
     root_path: str = Field(
@@ -132,6 +142,11 @@ class ServerSettings(Section):
     sources_in_text: Literal["off", "footer"] = "off"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "text", "json"] = "auto"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Of all who may ask, administrators too."""
+        return tuple(key.get_secret_value() for key in (*self.api_keys, *self.admin_api_keys))
 
     def address(self, port: int) -> str:
         """Where this machine reaches it, which is bound to `host`."""

@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from core.knowledge import SHARED_OWNER
+
+KEY_VARIABLE = "WENMAI_KEY"  # whose key a client sends: the commands, and the curl that a start prints
 LOCAL_OWNER = "local"  # everybody, where no key is configured
 VISITOR = "site-"  # the beginning of a visitor's name, and of a site's public key
 _NAME = re.compile(r"local|key-[0-9a-f]{16}|site-[0-9a-f]{32}")
@@ -20,6 +23,18 @@ def owner_of(key: str) -> str:
 def owners_of(keys: Iterable[str]) -> frozenset[str]:
     """Who may ask where these keys are configured, but for the visitors of sites."""
     return frozenset(map(owner_of, keys)) or frozenset([LOCAL_OWNER])
+
+
+NOBODY_READS = (
+    "nobody can read its documents: none of the keys configured here has this owner; set it to key- and what "
+    "`printf %s KEY | sha256sum | cut -c1-16` prints (without keys: local), or leave it out for everybody"
+)
+
+
+def nobody_reads(owner: str | None, keys: Iterable[str]) -> bool:
+    """Whether what belongs to this owner of a followed folder is found by no key, where these are configured;
+    None is everybody."""
+    return owner not in (None, SHARED_OWNER) and owner not in owners_of(keys)
 
 
 def visitor_of(site_key: str, visitor_id: str) -> str:

@@ -14,12 +14,11 @@ from pathlib import PurePath
 from api.container import Container
 from core.errors import WenmaiError
 from core.knowledge import SHARED_OWNER, DocumentStatus, Narrowed
-from core.owners import LOCAL_OWNER
+from core.owners import KEY_VARIABLE, LOCAL_OWNER
 from core.text import Language
 
 LOOK_S = 2.0  # for the store to say what it holds; a start does not wait longer for an example
 MOST_TITLE_CHARS = 60
-KEY = "WENMAI_KEY"
 
 TEXTS: dict[str, tuple[str, str]] = {
     "ready": ("Wenmai 问脉已就绪：{url}", "Wenmai 问脉 is ready: {url}"),
@@ -31,7 +30,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "还没有文档：先在网页上传，或运行 wenmai ingest 文件夹。",
         "No documents yet: add some in the page, or run wenmai ingest FOLDER.",
     ),
-    "key": ("先设置 {key}，取 {names} 中的一个密钥。", "First set {key} to one of your {names}."),
+    "key": (
+        "先把 {key} 设为 {names} 中的一个密钥：提的问题、加入的文档都归这个密钥。",
+        "First set {key} to one of your {names}: what you ask and add belongs to that key.",
+    ),
     "about_sample": ("问脉不联网能用吗？", "Can Wenmai run without a network?"),
     "about_title": ("“{title}”讲了什么？", "What does “{title}” say?"),
     "about_itself": ("你能做什么？", "What can you do?"),
@@ -66,7 +68,7 @@ async def greeting(container: Container, url: str, summary: str, language: Langu
     question, hint = await _question(
         container, language, (SHARED_OWNER,) if keys else (LOCAL_OWNER, SHARED_OWNER)
     )
-    hints = [hint, keys and tell("key", language, key=KEY, names=keys)]
+    hints = [hint, keys and tell("key", language, key=KEY_VARIABLE, names=keys)]
     lines = [tell("ready", language, url=url), *[f"  {line}" for line in (summary, *hints) if line]]
     return "\n".join(["", *lines, "", curl(url, question, with_key=bool(keys)), ""])
 
@@ -75,7 +77,7 @@ def curl(url: str, question: str, *, with_key: bool) -> str:
     """To be pasted into a shell, whatever the question holds."""
     address = shlex.quote(f"{url}/knowledge_chat_conversation")
     body = shlex.quote(json.dumps({"question": question}, ensure_ascii=False))
-    key = [f'-H "Authorization: Bearer ${KEY}"'] if with_key else []
+    key = [f'-H "Authorization: Bearer ${KEY_VARIABLE}"'] if with_key else []
     parts = [f"  curl -N {address}", "-H 'Content-Type: application/json'", *key, f"-d {body}"]
     return " \\\n    ".join(parts)
 

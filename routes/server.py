@@ -29,6 +29,7 @@ from config.secrets import mask_of
 from config.settings import ServerSettings, Settings, not_as_fitted
 from config.sources import unread
 from core.errors import StoreLockedError, WenmaiError
+from core.owners import NOBODY_READS, nobody_reads
 from routes.app import create_app
 from routes.greeting import greeting, reader_language, show, tell
 from routes.stream import CONNECTION
@@ -224,12 +225,15 @@ def _parts(app: FastAPI, settings: Settings) -> dict[str, str]:
 
 
 def warn_of_settings(settings: Settings, environment: Mapping[str, str]) -> None:
-    """In the log: those that are not read, whose names in the environment may be another program's, and those
-    that the calibrated reranker was not fitted on."""
+    """In the log: those that are not read, whose names in the environment may be another program's, those
+    that the calibrated reranker was not fitted on, and owners of folders that no key has."""
     for line in unread(environment):
         log.warning("setting_not_read", message=line)
     if changed := not_as_fitted(settings):
         log.warning("probabilities_not_fitted", settings=changed, hint="look at RERANK_SCORE_THRESHOLD")
+    for name, source in settings.knowledge.sources.items():
+        if nobody_reads(source.owner, settings.server.keys):
+            log.warning("source_owner_without_key", source=name, hint=NOBODY_READS)
 
 
 def bind(server: ServerSettings) -> list[socket.socket]:

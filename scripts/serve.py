@@ -51,13 +51,12 @@ def check_binding(server: ServerSettings) -> None:
     """Raises ConfigurationError when the network could reach a server that asks nobody for a key."""
     if is_loopback(server.host):
         return
-    keys = [*server.api_keys, *server.admin_api_keys]
-    if not keys:
+    if not server.keys:
         raise ConfigurationError(
             f"HOST = {server.host!r} is reachable from the network: set API_KEYS to a key of "
             f"at least {SHORTEST_PUBLIC_KEY} characters, or bind 127.0.0.1."
         )
-    if any(len(key.get_secret_value()) < SHORTEST_PUBLIC_KEY for key in keys):
+    if any(len(key) < SHORTEST_PUBLIC_KEY for key in server.keys):
         raise ConfigurationError(
             f"API_KEYS has a key shorter than {SHORTEST_PUBLIC_KEY} characters, too short for a public HOST."
         )

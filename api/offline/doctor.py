@@ -60,7 +60,7 @@ def _machine(settings: Settings, stored: StoreFindings) -> list[Finding]:
         machine.check_backups(store, now_s),
         machine.check_clock(now_s, stored.newest_turn_us),
         machine.check_schedule(settings.conversation, check_schedule, sync_cron=settings.knowledge.sync_cron),
-        *machine.check_sources(settings.knowledge.sources),
+        *machine.check_sources(settings.knowledge.sources, settings.server.keys),
     ]
 
 

@@ -13,6 +13,7 @@ import structlog
 from api.turn.run import TurnRun
 from core.conversation.turns import TurnStatus
 from core.errors import SessionBusyError, ShuttingDownError, TooManyStreamsError
+from core.owners import VISITOR
 from services.store.clock import Activity
 
 log = structlog.get_logger()
@@ -21,17 +22,18 @@ STORING_S = 3.0  # for what was cut to be stored
 
 
 class StreamSeats:
-    """`per_owner` None: only the number in all is bounded (without keys every caller is the same owner)."""
+    """`per_owner` None: only the number in all is bounded (without keys every caller is the same owner).
+    Visitors of sites, who can be as many as one client makes up, have half of all seats together."""
 
     def __init__(self, limit: int, per_owner: int | None = None) -> None:
         self._limit = limit
         self._per_owner = per_owner
         self._owners: Counter[str] = Counter()
-        self._taken = 0
+        self._taken = self._visitors = 0
 
     def check(self, owner: str) -> None:
         """Raises TooManyStreamsError when no seat is free."""
-        if self._taken >= self._limit:
+        if self._taken >= self._limit or (_is_visitor(owner) and self._visitors >= max(1, self._limit // 2)):
             raise TooManyStreamsError("Too many answers are being written just now. Try again shortly.")
         if self._per_owner is not None and self._owners[owner] >= self._per_owner:
             raise TooManyStreamsError(
@@ -41,10 +43,12 @@ class StreamSeats:
     def take(self, owner: str) -> None:
         """The seat is the caller's until `give_back`, whether one was free or not: `check` before."""
         self._taken += 1
+        self._visitors += _is_visitor(owner)
         self._owners[owner] += 1
 
     def give_back(self, owner: str) -> None:
         self._taken -= 1
+        self._visitors -= _is_visitor(owner)
         self._owners[owner] -= 1
         if self._owners[owner] <= 0:
             del self._owners[owner]
@@ -57,6 +61,10 @@ class StreamSeats:
             yield
         finally:
             self.give_back(owner)
+
+
+def _is_visitor(owner: str) -> bool:
+    return owner.startswith(VISITOR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,24 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from api.container import Container
-from core.errors import BadRequestError, MalformedFormError, TooManyUploadsError, UnsupportedMediaError
-from core.knowledge import MAX_TAG_CHARS, MAX_TAGS, Addition, Changes, DocumentStatus, Narrowed, Upload
+from core.errors import (
+    BadRequestError,
+    ConflictError,
+    ForbiddenError,
+    MalformedFormError,
+    TooManyUploadsError,
+    UnsupportedMediaError,
+)
+from core.knowledge import (
+    MAX_TAG_CHARS,
+    MAX_TAGS,
+    Addition,
+    Changes,
+    Document,
+    DocumentStatus,
+    Narrowed,
+    Upload,
+)
 from core.operations.erasure import ErasedKind
 from routes.dependencies import (
     Admin,
@@ -118,11 +134,12 @@ async def get_document(document_id: UUID, container: ContainerDep, owner: Owner)
     return document_reply(await container.knowledge.get_document(str(document_id), readable(owner)))
 
 
-@router.patch("/documents/{document_id}", responses=errors(409, 413))
+@router.patch("/documents/{document_id}", responses=errors(403, 409, 413))
 async def change_document(
     document_id: UUID, body: wire.DocumentPatch, container: ContainerDep, owner: Owner
 ) -> wire.Document:
     """Change its tags or its date; nothing is read in again. Of a followed file only the date."""
+    await _erasable(container, document_id, owner)
     changed = await container.knowledge.change(str(document_id), erasable(owner), _changes(body))
     return document_reply(changed)
 
@@ -162,7 +179,7 @@ async def remove_sample(container: ContainerDep, admin: Admin) -> wire.RemovedSa
     return wire.RemovedSample.model_validate(await container.sample.remove())
 
 
-@router.delete("/documents/{document_id}")
+@router.delete("/documents/{document_id}", responses=errors(403, 409))
 async def delete_document(
     document_id: UUID,
     container: ContainerDep,
@@ -175,7 +192,7 @@ async def delete_document(
     `source` names the followed folder that brings it back while its file is there; null for an upload.
     """
     options = asked(ErasedKind.DOCUMENT, proof, with_answers=with_answers)
-    document = await container.knowledge.get_document(str(document_id), erasable(owner))
+    document = await _erasable(container, document_id, owner)
     erased = await container.sessions.erasure.document(str(document_id), erasable(owner), options)
     return wire.ErasedDocument(
         document_id=str(document_id),
@@ -184,6 +201,19 @@ async def delete_document(
         proof=proof_of(erased),
         receipt_id=erased.receipt_id,
     )
+
+
+async def _erasable(container: Container, document_id: UUID, owner: str) -> Document:
+    """Raises UnknownDocumentError, also for somebody else's, and says of everybody's where it is changed."""
+    document = await container.knowledge.get_document(str(document_id), readable(owner))
+    if document.owner in erasable(owner):
+        return document
+    if document.is_sample:
+        raise ForbiddenError(
+            "The document is of the sample: DELETE /documents/sample, with a key of ADMIN_API_KEYS."
+        )
+    folder = f"the folder of [sources.{document.source}]"
+    raise ConflictError(f"The document is everybody's, from {folder}: change or remove its file there.")
 
 
 @asynccontextmanager

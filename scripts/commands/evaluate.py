@@ -69,7 +69,12 @@ class _Words(click.Command):
 @click.option("--split", default="", help="Of whole turns, only the questions of this `split`.")
 @click.option("--narrow", is_flag=True, help="Without the passages of corpus_*.jsonl.")
 @click.option("--http", is_flag=True, help="Through a server of its own (no --cache).")
-@click.option("--url", type=address, metavar="ADDRESS", help="Through this server; its keys in API_KEYS.")
+@click.option(
+    "--url",
+    type=address,
+    metavar="ADDRESS",
+    help="Through this server; with a key for each scope: that of WENMAI_KEY, then those of API_KEYS.",
+)
 @as_json
 def evaluate(**options: Any) -> int:
     """Exit codes: 0 measured, 1 the server is not there, 2 refused."""

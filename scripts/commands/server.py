@@ -3,6 +3,7 @@ its address, its key, its replies and refusals."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from core.owners import KEY_VARIABLE
 from scripts.commands.maintenance import EXIT_FAILED, EXIT_REFUSED, CommandError, Options, shown, unsendable
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from api.container import History
     from api.offline.holders import StoreContents
-    from config.settings import Settings, StoreSettings
+    from config.settings import ServerSettings, Settings, StoreSettings
     from core.errors import StoreLockedError
     from routes.wire.server import Statistics
 
@@ -27,12 +29,13 @@ T = TypeVar("T")
 
 REFUSALS = (400, 404, 409, 422)  # statuses of a server that refuses what was asked
 KEYS = {
-    401: "API key missing or wrong: set API_KEYS or ADMIN_API_KEYS here to one of the server's",
-    403: "set ADMIN_API_KEYS here to one of the server's",
+    401: f"API key missing or wrong: set {KEY_VARIABLE} to one of the server's API_KEYS or ADMIN_API_KEYS",
+    403: f"set {KEY_VARIABLE}, which goes first, to one of the server's ADMIN_API_KEYS",
 }
 REQUEST_TIMEOUT_S = 3_600  # a repair of many turns is answered when it is done
 CONNECT_TIMEOUT_S = 5
 SILENT = "no server answers at {url} ({kind})"
+WHOSE = "{names} has {count} keys: set {variable} to one of them; what you ask and add belongs to that key"
 NOT_RUNNING = "no server answers at {url} ({error}): start it with `wenmai serve`, or name it with --url"
 
 
@@ -57,8 +60,9 @@ at_url = click.option(
     "--url",
     type=address,
     metavar="ADDRESS",
-    help="Ask this server, with a key of ADMIN_API_KEYS or API_KEYS (default: the one that has the store of "
-    "DATA_DIR open; else that store itself, or HOST and PORT where only a server can answer).",
+    help=f"Ask this server (default: the one that has the store of DATA_DIR open; else that store itself, or "
+    f"HOST and PORT where only a server can answer). The key is taken from {KEY_VARIABLE}; without it, from "
+    "ADMIN_API_KEYS (the first) where an admin is needed, otherwise from API_KEYS (the only one).",
 )
 """A key is no option: `ps` shows those to others on the machine."""
 
@@ -211,13 +215,24 @@ def _show(line: str) -> None:
 
 
 def server_of(settings: Settings, url: str | None, *, as_admin: bool = True) -> Server:
-    """`as_admin`: an administrator's key goes before a user's."""
+    """`as_admin`: for what is nobody's own. Raises CommandError where it would be a matter of luck whose
+    things are stored or read."""
     server = settings.server
-    keys = (
-        [*server.admin_api_keys, *server.api_keys] if as_admin else [*server.api_keys, *server.admin_api_keys]
-    )
-    key = next((key.get_secret_value() for key in keys), "")
+    key = os.environ.get(KEY_VARIABLE, "").strip() or _configured_key(server, as_admin=as_admin)
     return Server(url or server.address(server.port), key)
+
+
+def _configured_key(server: ServerSettings, *, as_admin: bool) -> str:
+    """Without an administrator's, a user's will do for an administrator's work: it is refused, whosever it
+    is. Raises CommandError."""
+    names, configured = "API_KEYS", server.api_keys
+    if server.admin_api_keys and (as_admin or not configured):
+        names, configured = "ADMIN_API_KEYS", server.admin_api_keys
+    keys = list(dict.fromkeys(key.get_secret_value() for key in configured))
+    if len(keys) > 1 and not as_admin:
+        line = WHOSE.format(names=names, count=len(keys), variable=KEY_VARIABLE)
+        raise CommandError(line, EXIT_REFUSED)
+    return next(iter(keys), "")
 
 
 class ServerClient:

@@ -17,6 +17,7 @@ from api.admin.sample import SAMPLE_FOLDER
 from config.settings import load_settings
 from core.conversation.recall import DEFAULT_THRESHOLD
 from core.conversation.turns import Turn, TurnStatus
+from core.owners import KEY_VARIABLE
 from scripts.evaluation.baselines import (
     Collection,
     Index,
@@ -225,7 +226,8 @@ async def _turns(folder: Path, options: Options) -> tuple[SetReport, list[Outcom
 @asynccontextmanager
 async def _target(options: Options, owners: Sequence[str]) -> AsyncIterator[Target]:
     if options.http:
-        keys = [key.strip() for key in os.environ.get("API_KEYS", "").split(",") if key.strip()]
+        named = [os.environ.get(KEY_VARIABLE, ""), *os.environ.get("API_KEYS", "").split(",")]
+        keys = list(dict.fromkeys(key.strip() for key in named if key.strip()))
         async with open_server(owners, options.url, keys) as server:
             yield server
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +196,17 @@ def test_the_start_ends_with_2_and_leaves_nothing(tmp_path: Path) -> None:
         "Did you mean max_tokens?\n"
     )
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("name", ["API_KEYS", "ADMIN_API_KEYS"])
+@pytest.mark.parametrize("key", ["密钥abc", "two words", "k1，k2", "k\u00a01", "k\t1"])
+def test_a_key_that_no_client_could_send_is_named_by_its_place(
+    name: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discriminates: a start that is well, and a key that is answered 401 for ever; the key in the line."""
+    line = f"{name} is refused: key 2 must be of printable ASCII characters, without spaces: it is sent in "
+    line += "a header."
+    assert refused(tmp_path, monkeypatch, **{name: f"good;key, {key}"}) == line
+    monkeypatch.delenv(name)
+    assert refused(tmp_path, monkeypatch, f'{name.lower()} = ["k", {json.dumps(key)}]') == line
+    assert refused(tmp_path, monkeypatch, f'{name.lower()} = ["k", ""]') == line  # whoever sends none has it

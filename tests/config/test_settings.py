@@ -7,6 +7,7 @@ import structlog
 from pydantic import ValidationError
 
 from config.settings import ModelSettings, StoreSettings, load_settings, not_as_fitted
+from core.owners import owner_of
 from routes.server import warn_of_settings
 
 
@@ -64,3 +65,24 @@ def test_what_the_calibrated_reranker_was_not_fitted_on_is_named(
     assert [(line["log_level"], line["settings"]) for line in logged] == [("warning", changed)] * bool(
         changed
     )
+
+
+def test_a_folder_whose_owner_has_no_key_is_warned_of_at_the_start() -> None:
+    """Discriminates: an owner that was misspelt, or whose key has changed: nobody finds the documents, and
+    nothing says why."""
+    owners: dict[str, str | None] = {
+        "one": owner_of("k-one"),
+        "admin": owner_of("k-root"),
+        "name": "anna",
+        "old": owner_of("k-old"),
+    }
+    owners |= {"all": "shared", "unset": None, "keyless": "local"}
+    sources = {name: {"folder": f"/srv/{name}", "owner": owner} for name, owner in owners.items()}
+    server = {"api_keys": ("k-one",), "admin_api_keys": ("k-root",)}
+    for keys, strangers in ((server, ["name", "old", "keyless"]), ({}, ["one", "admin", "name", "old"])):
+        settings = load_settings(server=keys, knowledge={"sources": sources})
+        with structlog.testing.capture_logs() as logged:
+            warn_of_settings(settings, {})
+        assert [(line["event"], line["source"]) for line in logged] == [
+            ("source_owner_without_key", name) for name in strangers
+        ]

@@ -16,6 +16,7 @@ from pathlib import Path
 from config.settings import ConversationSettings, LLMSettings, ModelSettings, SourceSettings, StoreSettings
 from core.errors import StartRefusedError
 from core.operations.findings import Finding, fail, ok, warn
+from core.owners import NOBODY_READS, nobody_reads
 from services.knowledge.parsing.confinement import missing_walls
 from services.operations.reembedding.folders import StoreFolders
 from services.store.durable import allocated_bytes
@@ -197,13 +198,13 @@ def check_schedule(
 # The followed folders, as the next sync will meet them.
 
 
-def check_sources(sources: Mapping[str, SourceSettings]) -> Iterator[Finding]:
-    """One finding for each; none without sources."""
+def check_sources(sources: Mapping[str, SourceSettings], keys: Sequence[str]) -> Iterator[Finding]:
+    """One finding for each, where these keys are configured; none without sources."""
     for name, source in sources.items():
-        yield _check(f"source {name}", source)
+        yield _check(f"source {name}", source, keys)
 
 
-def _check(name: str, source: SourceSettings) -> Finding:
+def _check(name: str, source: SourceSettings, keys: Sequence[str]) -> Finding:
     folder = source.folder
     if not folder.is_dir():
         return fail(name, f"{folder} is not a folder: mount it, or correct [sources] in the configuration")
@@ -211,6 +212,8 @@ def _check(name: str, source: SourceSettings) -> Finding:
         return fail(name, f"{folder} may not be read: let the server's user read it")
     if not os.listdir(folder):
         return warn(name, f"{folder} is empty: is the disk mounted?")
+    if nobody_reads(source.owner, keys):
+        return warn(name, f"owner: {NOBODY_READS}")
     return ok(name, f"{folder} is followed")
 
 

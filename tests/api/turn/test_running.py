@@ -43,6 +43,22 @@ def test_beside_a_turn_of_its_session_another_begins_only_where_it_names_its_par
             pass
 
 
+def test_visitors_of_all_sites_together_have_half_of_the_seats() -> None:
+    """Discriminates: a seat for each number that one client makes up, until no colleague finds one."""
+    seats = StreamSeats(5, per_owner=5)
+    with seats.seat("site-1"):
+        seats.take("site-2")
+        with pytest.raises(TooManyStreamsError, match="Too many"):
+            seats.check("site-3")
+        for _ in range(3):
+            seats.check("key-a")
+            seats.take("key-a")
+        with pytest.raises(TooManyStreamsError):
+            seats.check("key-a")
+    seats.check("site-3")
+    StreamSeats(1).check("site-1")
+
+
 async def test_what_goes_on_beside_a_search_ends_with_it_and_its_own_failure_is_heard() -> None:
     """Discriminates: a look into the history that goes on after its turn has failed; and a line of the loop
     about an exception that nobody retrieved."""

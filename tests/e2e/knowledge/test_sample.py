@@ -93,6 +93,38 @@ async def test_with_keys_only_an_operator_removes_it(tmp_path: Path) -> None:
             assert await app.container.knowledge.sample_ids() == left
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
+async def test_what_everybody_reads_says_where_it_is_changed(tmp_path: Path) -> None:
+    """Discriminates: "there is no such document" of one that the same key has just listed; a hint at
+    somebody else's."""
+    keys = {"api_keys": ["key-ann", "key-bo"], "admin_api_keys": ["key-root"]}
+    async with open_app(make_settings(tmp_path, server=keys)) as app:
+        sample_id = await add_sample(app)
+        upload = Upload("shared", "handbook.md", OWN.encode(), "handbook/handbook.md", source="handbook")
+        followed = (await app.container.knowledge.add(upload)).document.document_id
+        files, bo = {"file": ("own.md", OWN.encode())}, {"authorization": "Bearer key-bo"}
+        own = (await app.client.post("/documents", files=files, headers=bo)).json()["document"]["document_id"]
+        expected = {
+            followed: (409, "conflict", "[sources.handbook]"),
+            sample_id: (403, "forbidden", "DELETE /documents/sample"),
+            own: (404, "unknown_document", "no such document"),
+        }
+        for key in ("key-ann", "key-root"):
+            headers = {"authorization": f"Bearer {key}"}
+            for document_id, (status, code, words) in expected.items():
+                for method, body in (
+                    ("PATCH", {"tags": ["x"]}),
+                    ("PATCH", {"date": "2026"}),
+                    ("DELETE", None),
+                ):
+                    path = f"/documents/{document_id}"
+                    reply = await app.client.request(method, path, json=body, headers=headers)
+                    assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
+                    assert words in reply.json()["error"]["message"]
+        assert await app.container.knowledge.sample_ids() == [sample_id]
+        assert (await app.client.get(f"/documents/{followed}", headers=bo)).json()["tags"] == []
+
+
 async def test_removed_while_it_is_read_in_it_does_not_come_back(tmp_path: Path) -> None:
     """Discriminates: a loader that goes on with the next file; a mark that is missing at the next start."""
     settings = make_settings(tmp_path, knowledge={"load_sample": True})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,7 +13,8 @@ import pytest_asyncio
 
 from core.knowledge import SHARED_OWNER, Upload
 from tests.routes.openai.support import assistant, user
-from tests.support.servers.app import App, make_settings, open_app
+from tests.support.servers.app import App, make_settings, open_app, scripted
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -91,6 +93,23 @@ async def test_it_asks_the_one_model_with_the_documents_of_everybody(app: App) -
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
     headers = {"authorization": f"Bearer {(await site_key(app))[:-1]}0"}
     assert (await app.client.post(ASKING, json={}, headers=headers)).status_code == 401
+
+
+async def test_visitors_leave_room_for_those_with_a_key(tmp_path: Any) -> None:
+    """Discriminates: a limit for each visitor alone, whose number anybody makes up."""
+    server = {"api_keys": ("alice",), "cors_origins": ("https://www.example.org",), "max_streams": 2}
+    models = {"llms": {"default": scripted("It is", 60.0, "late.")}}
+    async with open_app(make_settings(tmp_path, server=server, models=models)) as app:
+        one = asyncio.create_task(ask(app, "one", user("What is a walnut?")))
+        await until(lambda: len(app.container.running) == 1)
+        refused = await ask(app, "two", user("What is a hazel?"))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+        body = {"model": "wenmai", "messages": [user("What is an oak?")]}
+        colleague = asyncio.create_task(app.client.post(ASKING, json=body, headers=ALICE))
+        await until(lambda: len(app.container.running) == 2)
+        for asking in (one, colleague):
+            asking.cancel()
+        await asyncio.gather(one, colleague, return_exceptions=True)
 
 
 async def test_without_keys_the_tag_has_none(tmp_path: Any) -> None:

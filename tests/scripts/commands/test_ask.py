@@ -84,7 +84,7 @@ async def test_a_refused_question_and_key_are_said_in_the_same_line_everywhere(
     """Discriminates: the server's bare sentence; its hint with "Bearer <key>" masked."""
     async with serving(make_settings(tmp_path, server={"api_keys": (KEY,)})) as url:
         key = "the server refuses (401): API key missing or wrong: "
-        key += "set API_KEYS or ADMIN_API_KEYS here to one of the server's"
+        key += "set WENMAI_KEY to one of the server's API_KEYS or ADMIN_API_KEYS"
         model = "the server refuses (404): model_id: unknown model. Configured: default."
         session = "the server refuses (422): session_id: Input should be a valid UUID"
         for sent, words, exit_code, line in (
@@ -97,6 +97,29 @@ async def test_a_refused_question_and_key_are_said_in_the_same_line_everywhere(
             monkeypatch.setenv("API_KEYS", sent)
             assert await asyncio.to_thread(wenmai.main, [*words, "--url", url]) == exit_code
             assert capsys.readouterr().err.splitlines()[-1].startswith(f"wenmai: {line}")
+
+
+async def test_where_there_are_several_keys_one_says_whose_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: what is asked, read and added by whoever's key comes first; an administrator's
+    key of the environment before the one that was named."""
+    async with serving(make_settings(tmp_path, server={"api_keys": ("ann", "bo")})) as url:
+        refusal = "wenmai: API_KEYS has 2 keys: set WENMAI_KEY to one of them; "
+        refusal += "what you ask and add belongs to that key\n"
+        monkeypatch.setenv("API_KEYS", "ann,bo")
+        monkeypatch.setenv("ADMIN_API_KEYS", "k-admin")
+        (tmp_path / "leave.md").write_text("# Leave\n\nThe leave is five days.")
+        add = ["ingest", str(tmp_path / "leave.md")]
+        for words in (add, ["ask", "Hello?"], ["search", "Hello?"], ["sessions"], ["mcp"]):
+            assert await asyncio.to_thread(wenmai.main, [*words, "--url", url]) == 2
+            assert capsys.readouterr().err == refusal
+        monkeypatch.setenv("WENMAI_KEY", "bo")
+        assert await asyncio.to_thread(wenmai.main, [*add, "--url", url]) == 0
+        async with httpx.AsyncClient(base_url=url) as client:
+            for key, names in (("ann", []), ("bo", ["leave.md"])):
+                listed = await client.get("/documents", headers={"Authorization": f"Bearer {key}"})
+                assert [each["file_name"] for each in listed.json()["documents"]] == names
 
 
 async def test_who_also_has_an_administrators_key_sees_what_is_in_the_store(

@@ -14,6 +14,7 @@ from qdrant_client import models
 from api.wiring.parts import check_schedule as refuse_schedule
 from config.settings import LLMSettings, ModelSettings, SourceSettings, StoreSettings, load_settings
 from core.operations.findings import Finding, Level
+from core.owners import owner_of
 from scripts.commands import doctor
 from scripts.commands.maintenance import invoke
 from services.operations.doctor.machine import (
@@ -328,8 +329,18 @@ def test_followed_folders_are_looked_at(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "full" / "a.md").write_text("text")
     sources = {name: SourceSettings(folder=tmp_path / name) for name in ("full", "empty", "missing")}
-    levels = [finding.level for finding in check_sources(sources)]
+    levels = [finding.level for finding in check_sources(sources, keys=())]
     assert levels == [Level.OK, Level.WARN, Level.FAIL]
+
+
+def test_a_followed_folder_that_nobody_can_read_is_warned_of(tmp_path: Path) -> None:
+    """Discriminates: an owner written by hand, or of a key that has changed, that is said to be well."""
+    (tmp_path / "a.md").write_text("text")
+    owners = ("anna", owner_of("k-old"), owner_of("k-one"), None)
+    sources = {str(owner): SourceSettings(folder=tmp_path, owner=owner) for owner in owners}
+    findings = list(check_sources(sources, keys=("k-one", "k-two")))
+    assert [finding.level for finding in findings] == [Level.WARN, Level.WARN, Level.OK, Level.OK]
+    assert "sha256sum" in findings[0].sentence
 
 
 def test_a_sync_schedule_is_judged_as_a_start_does() -> None:

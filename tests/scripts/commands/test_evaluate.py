@@ -210,7 +210,7 @@ def test_a_running_server_must_be_empty_and_have_a_key_for_every_scope(
         monkeypatch.setenv("API_KEYS", "k-0123456789")
         assert invoke(evaluate, fields) == 1
         assert "2 collections need as many API keys" in capsys.readouterr().err
-        monkeypatch.setenv("API_KEYS", keys)
+        monkeypatch.setenv("WENMAI_KEY", "k-9876543210")
         assert invoke(evaluate, fields) == 0
         for key in keys.split(","):
             left = httpx.get(f"{server.url}/documents", headers={"X-API-Key": key}).json()

@@ -336,3 +336,25 @@ def test_the_address_comes_from_host_and_port(tmp_path: Path, host: str, url: st
     settings = make_settings(tmp_path, server={"host": host, "port": 8123, "api_keys": ("one", "two")})
     assert server_of(settings, None) == Server(url, "one")
     assert server_of(settings, "http://elsewhere") == Server("http://elsewhere", "one")
+
+
+def test_the_key_is_the_named_one_then_the_administrators_or_the_only_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discriminates: a key that stands first in API_KEYS taken for whoever runs the command."""
+
+    def key(*, as_admin: bool, **keys: tuple[str, ...]) -> str:
+        return server_of(make_settings(tmp_path, server=keys), None, as_admin=as_admin).api_key
+
+    one, two, admins = ("one",), ("one", "two"), ("root", "other")
+    assert key(as_admin=True, api_keys=two, admin_api_keys=admins) == "root"
+    assert key(as_admin=False, api_keys=one, admin_api_keys=admins) == "one"
+    assert key(as_admin=False, api_keys=("one", "one")) == "one"
+    assert key(as_admin=False, admin_api_keys=("root",)) == "root"
+    assert key(as_admin=False) == ""
+    for keys in ({"api_keys": two}, {"api_keys": two, "admin_api_keys": admins}, {"admin_api_keys": admins}):
+        with pytest.raises(CommandError, match="has 2 keys: set WENMAI_KEY to one of them"):
+            key(as_admin=False, **keys)
+    monkeypatch.setenv("WENMAI_KEY", " mine ")
+    for as_admin in (True, False):
+        assert key(as_admin=as_admin, api_keys=two, admin_api_keys=admins) == "mine"
