@@ -13,7 +13,7 @@ import structlog
 
 from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
-from api.admin.erasure import asking_owners, halting
+from api.admin.erasure import halting
 from api.admin.models import ModelCheck, ModelsHandler
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
@@ -33,6 +33,7 @@ from config.settings import Settings
 from core.errors import WenmaiError
 from core.formats import FORMATS
 from core.knowledge import SHARED_OWNER
+from core.owners import owners_of
 from core.tools import ToolSource
 from services.conversation.library import LibraryFolder
 from services.conversation.sessions import SessionStore
@@ -270,7 +271,7 @@ class History:
 
     def make_owners(self) -> Owners:
         """Whose things are stored."""
-        return Owners(self.store, self.settings.store, asking_owners(self.settings.server))
+        return Owners(self.store, self.settings.store, owners_of(self.settings.server.keys))
 
     async def accept_loss(self) -> list[str]:
         """What is left of a damaged store is all there is from now on. Returns what was lost, a line each."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from api.turn.running import RunningTurns
-from config.settings import ServerSettings
 from core.conversation.turns import TurnStatus
 from core.errors import BadRequestError, UnknownMemoryError, UnknownTurnError
 from core.operations.erasure import Erased, ErasedKind, ErasureOptions
-from core.owners import OwnerPage, owners_of
+from core.owners import OwnerPage
 from services.conversation.sessions import SessionStore
 from services.conversation.turns import TurnStore
 from services.knowledge.base import KnowledgeBase
@@ -94,12 +93,6 @@ class ErasureHandler:
         """Return once the answers that were under way beside an erasure are cleaned. After running turns have
         ended, and before the store closes."""
         await self._erasure.close()
-
-
-def asking_owners(server: ServerSettings) -> frozenset[str]:
-    """Who may ask now: the holders of the configured keys, else whoever is here."""
-    keys = (*server.api_keys, *server.admin_api_keys)
-    return owners_of([key.get_secret_value() for key in keys])
 
 
 def halting(running: RunningTurns) -> Callable[[str], Awaitable[None]]:

@@ -15,7 +15,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
 from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
-from api.admin.erasure import ErasureHandler, asking_owners
+from api.admin.erasure import ErasureHandler
 from api.admin.gauges import Gauges
 from api.admin.models import ModelCheck, ModelsHandler
 from api.admin.reembedding import StoreReembedding
@@ -44,6 +44,7 @@ from config.settings import ServerSettings, Settings
 from core.conversation.sessions import PersonaDraft, PersonaRules
 from core.errors import StartRefusedError, UnknownModelError
 from core.knowledge import SHARED_OWNER
+from core.owners import owners_of
 from core.relevance.talk import load_talk_model
 from core.tools import ToolSource
 from services.conversation.episodes import Episodes
@@ -245,7 +246,7 @@ def _put_together(
         plain_door=PlainDoor(llms, failure_text, pipeline.max_answer_chars),
         sessions=sessions,
         foreign=ForeignImporter(sessions, history.conversations, personas),
-        shares=SharesHandler(sessions, history.sessions, asking_owners(settings.server)),
+        shares=SharesHandler(sessions, history.sessions, owners_of(settings.server.keys)),
         search=search,
         knowledge=knowledge,
         sample=_sample(history, knowledge, sessions),
