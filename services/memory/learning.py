@@ -14,7 +14,8 @@ import structlog
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import MemoryRefusedError, WenmaiError
 from core.memory.record import MemoryDraft
-from core.memory.requests import explicit_request, self_statements, type_of
+from core.memory.requests import explicit_request, type_of
+from core.memory.statements import self_statements
 from services.memory.extraction import Extraction, UnreadTurns
 from services.memory.records import MemoryRecords
 from services.memory.writing import MemoryWriter
