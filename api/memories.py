@@ -78,11 +78,6 @@ class MemoriesHandler:
         by_words = type_of(text) if memory.type is type_of(memory.content) else memory.type
         return await self._writer.edit(memory, text, memory_type or by_words)
 
-    async def delete_all(self, owner: str) -> tuple[int, int]:
-        """Returns how many went, and how many are left."""
-        erased = await self._records.delete_all(owner)
-        return erased, len(await self._records.of_owner(owner))
-
     async def bring_in(self, owner: str, drafts: Sequence[tuple[MemoryDraft, int | None]]) -> ImportCounts:
         """Each with its end, None while it holds. Raises EmbeddingUnavailableError."""
         return await self._writer.bring_in(owner, drafts)

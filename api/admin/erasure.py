@@ -68,6 +68,13 @@ class ErasureHandler:
         """Whose things are stored, and how many, for an operator. Raises BadRequestError naming `cursor`."""
         return await self._owners.page(limit, cursor)
 
+    async def memories(self, owner: str, options: ErasureOptions) -> Erased:
+        """All that is remembered of this owner; the switch stays as it is."""
+        with deleting():
+            erased = await self._erasure.memories_of(owner, options)
+        self._memories.forget_known()
+        return erased
+
     async def anything(self, kind: ErasedKind, name: str, confirm: str, options: ErasureOptions) -> Erased:
         """Whoever's it is, and also what is left of something that is gone: for an operator.
 

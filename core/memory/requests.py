@@ -1,27 +1,25 @@
 """What a person asks of memory, read by rule in Chinese and English: explicit requests (「记住：…」,
-"remember that …", 「忘掉…」, "forget …") and the plainest statements about oneself; and questions about
-earlier conversations (「上周我们谈过的报价」): about what, of which days, and a turn as it is told of then.
+"remember that …", 「忘掉…」, "forget …"); and questions about earlier conversations
+(「上周我们谈过的报价」): about what, of which days, and a turn as it is told of then.
 
-A rule that misses something costs little: a model may still propose it. One that takes 「我叫他来」 for a
-name is wrong for ever. So every rule wants a whole clause and knows what must not stand in it. A question
-that is taken for one about a conversation costs a search: what it is told must still be about it.
+A question that is taken for one about a conversation costs a search: what it is told must still be about it.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 
 from core.conversation.turns import Turn
 from core.dates import dates_in, first_day, last_day
-from core.memory.record import MAX_CONTENT_CHARS, Memory, MemoryDraft, MemoryType
+from core.memory.record import MAX_CONTENT_CHARS, Memory, MemoryType
 from core.relevance.sparse import question_terms
 from core.text import fold_width, is_mostly_chinese
 
-_ASKS_ZH = re.compile(
+ASKS_ZH = re.compile(
     r"[?？]|[吗呢么]\s*$|怎么|怎样|如何|什么|哪[些个里儿一种]|多少|几[个点次天]|谁|哪$|为何|是不是|是否"
     r"|能不能"
 )
@@ -80,7 +78,7 @@ def _forget(text: str) -> MemoryRequest | None:
     match = _FORGET_ZH.match(text) or _FORGET_EN.match(text)
     if (
         match is None
-        or _ASKS_ZH.search(text)
+        or ASKS_ZH.search(text)
         or _OF_THE_TALK_EN.search(text)
         or _SENTENCE_GOES_ON.search(text)
     ):
@@ -98,7 +96,7 @@ def _remember_zh(text: str) -> MemoryRequest | None:
     content = what[: goes_on.start()] if goes_on and not whole else what
     if what.startswith(("了", "过")) or content in ("我", "吧") or (whole and _ASKING.search(text)):
         return None
-    if not marked and (_ASKS_ZH.search(content) or not (match["polite"] or _ABOUT_ME_ZH.match(content))):
+    if not marked and (ASKS_ZH.search(content) or not (match["polite"] or _ABOUT_ME_ZH.match(content))):
         return None
     return MemoryRequest(content, whole=whole)
 
@@ -131,118 +129,6 @@ def type_of(content: str) -> MemoryType:
     if _LASTING.search(content):
         return MemoryType.INSTRUCTION
     return MemoryType.PREFERENCE if _WISH.search(content) else MemoryType.FACT
-
-
-# The plainest statements about oneself.
-
-_QUOTED = re.compile("[「」『』“”\"《》]|(?<![\\w])['‘]|['’](?![\\w])")
-_SUPPOSED = re.compile(
-    r"^\s*(?:如果|假如|要是|假设|假使|比如|例如|譬如|当我?|他说|她说|有人"
-    r"|(?:if|suppose|imagine|say|pretend|assume|when|for example|e\.g|let's say|what if|as if|he said|she "
-    r"said|they)\b)",
-    re.I,
-)
-_SENTENCE = re.compile(r"[^。！？!?\n]+[。！？!?\n]?")
-_AND_I = re.compile(r"\s+and\s+(?=(?:i|i['’]m|my)\b)", re.I)
-_CLAUSE = re.compile(r"[，,；;：:]|\.(?=\s|$)")
-_HELLO = r"(?:你好|您好|大家好|嗨|hi|hello|hey)?\s*"
-_FROM_ZH = r"(?:其实|从(?:今天|现在)(?:起|开始)|以后|今后)?"
-_SURNAMES = (
-    "赵钱孙李周吴郑王冯陈褚卫蒋沈韩杨朱秦尤许何吕施张孔曹严华金魏陶姜戚谢邹喻柏窦章云苏潘葛奚范彭郎鲁韦马苗凤"
-    "方俞任袁柳唐罗薛伍余米贝姚孟顾尹江钟徐邱骆高夏蔡田樊胡凌霍虞万支柯管卢莫房缪解应宗丁宣邓郁单洪包左石崔吉"
-    "龚程邢裴陆荣翁荀羊惠甄曲封储靳段富焦巴牧谷车侯宁仇甘武刘景龙叶幸司黎薄白怀蒲从卓蔺屠蒙池乔谭贺赖温庄"
-    "晏柴瞿阎连习艾向古易廖庾居衡步耿满匡文寇广东欧沃利蔚越师巩聂晁敖冷辛阚简饶曾沙丰关游岳梅常伊黄林郭梁宋"
-    "董于肖史钱齐闵倪汪雷毛祝"
-)
-_CHINESE_NAME = rf"(?:欧阳|上官|司马|诸葛|[{_SURNAMES}]|[小老阿大])[\u4e00-\u9fff·]{{1,3}}?"
-_LATIN_NAME = r"[A-Z][\w'’-]*(?: [A-Z][\w'’.-]*){0,3}"
-_NO_NAME = re.compile(
-    r"[他她它你您谁不没去了过着吗呢吧啊就来帮们个车]|什么|外卖|老师|师傅|经理|医生|先生|女士|大家|老板$"
-    r"|^大[^\u4e00-\u9fff]?$"
-)
-_NO_LATIN_NAME = re.compile(
-    r"^(?:Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday|Tomorrow|Today|Later|Back|Not|Now|Maybe"
-    r"|When|If|"
-    r"A|An|The|Crazy|On|In|At|What|Who|Uber|Taxi|Train|Bus|Car|Bike|Bicycle)\b"
-)
-_UNIT = r"(?:部门?|组|团队|中心|科室?|办公室|事业部|分公司|公司|学院|医院)"
-_NO_UNIT = re.compile(r"^(?:问|说|想|找|要|从|被|去|来|给|替|帮|不|谁|哪|什么|这个?|那个?)")
-_ROLE_END = r"(?:师|员|生|家|经理|主管|总监|助理|负责人|顾问|专员|会计|律师|司机|厨师|护士|教授|医生)"
-_PLACE = r"[\u4e00-\u9fff]{2,12}?|[A-Z][\w '-]{1,30}"
-
-_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (
-        re.compile(
-            rf"^{_HELLO}{_FROM_ZH}(?:我(?:现在|已经|后来)?(?:改名?)?叫做?|我名叫|我(?:已经)?改名[为成]"
-            rf"|我的?(?:名字|姓名)(?:是|叫|改[为成叫])|(?:我?(?:现在|已经|以后))?改名?叫"
-            rf"|(?:以后|今后|请|就|你可以|可以)*叫我)\s*(?P<name>{_CHINESE_NAME}|{_LATIN_NAME})(?:了|吧"
-            rf"|就行了?|就好|就可以了?|好了)?$"
-        ),
-        "用户的名字是{}",
-    ),
-    (re.compile(rf"^{_HELLO}我?(?:现在)?(?:是"
-                rf"|在)(?P<unit>[\u4e00-\u9fffA-Za-z0-9]{{1,12}}{_UNIT})(?:的(?:员工|同事|人)?|工作|上班"
-                rf"|任职)$"), "用户的部门是{}"),
-    (re.compile(rf"^{_HELLO}我?是(?:一名|一位|一个)(?P<role>[\u4e00-\u9fffA-Za-z]{{0,12}}{_ROLE_END})$"),
-    "用户的职位是{}"),
-    (re.compile(rf"^{_HELLO}我(?:现在|目前)?(?:住在|家在|搬到了?|搬家到了?)(?P<place>{_PLACE})了?$"),
-    "用户住在{}"),
-    (re.compile(rf"^(?i:{_HELLO}(?:from now on |actually )?(?:my name(?: is|'s|’s)(?: now)?|(?:(?:please"
-                rf"|you can|just) )*call me|(?:i am|i'm|i’m) (?:now )?called|i go by|i(?:'ve|’ve| have)? "
-                rf"changed my name to)) (?P<name>{_LATIN_NAME})(?i: (?:and|now|please|from now on)\b.*)?$"),
-                "The user's name is {}"),
-    (re.compile(rf"^{_HELLO}(?:i (?:now )?work (?:in|for|at)|i am (?:in|from)|i'm (?:in|from)|i’m (?:in"
-                rf"|from)) (?:the )?(?P<unit>[\w& ]{{2,30}}? (?:department|team|office|group))(?: and\b.*)?$",
-                re.I), "The user's department is the {}"),
-    (re.compile(rf"^(?i:{_HELLO}i(?:'ve|’ve| have)? (?:now |currently )?(?:live in|moved to)) (?P<place>"
-                rf"{_LATIN_NAME})(?i: (?:and|now|with|but|since|for)\b.*)?$"), "The user lives in {}"),
-)  # fmt: skip
-
-
-def self_statements(text: str) -> list[MemoryDraft]:
-    """What the message plainly says of its writer: name, department, role, place. None of a question, of
-    what is quoted or supposed, and of what is said of others."""
-    if len(text) > 4 * MAX_CONTENT_CHARS:
-        return []
-    return [MemoryDraft(content) for content in dict.fromkeys(_statements(fold_width(text)))]
-
-
-def _statements(text: str) -> Iterator[str]:
-    for sentence in _SENTENCE.findall(text):
-        if sentence.rstrip().endswith(("?", "？")) or _QUOTED.search(sentence) or _SUPPOSED.match(sentence):
-            continue
-        clauses = [clause.strip().rstrip(".!~～ ") for clause in _CLAUSE.split(sentence.rstrip("。！!\n"))]
-        if any(_ASKS_ZH.search(clause) and is_mostly_chinese(clause) for clause in clauses[:1]):
-            continue
-        for clause in clauses:
-            for part in _AND_I.split(clause):
-                stated = list(_stated(part))
-                yield from stated
-                if not stated:  # what others say may be of them: "they think I am late and I live in Rome"
-                    break
-
-
-def _stated(clause: str) -> Iterator[str]:
-    for pattern, form in _RULES:
-        match = pattern.match(clause)
-        if match is None:
-            continue
-        kind, value = next((name, each) for name, each in match.groupdict().items() if each)
-        if _is_value(kind, value.strip()):
-            yield form.format(value.strip())
-            return
-
-
-def _is_value(kind: str, value: str) -> bool:
-    latin = value.isascii()
-    if latin and not value[:1].isupper() and kind != "unit":
-        return False
-    if kind == "name":
-        words = value.split()
-        return not (_NO_LATIN_NAME.match(value) if latin else _NO_NAME.search(value)) and all(
-            word[:1].isupper() for word in words if latin
-        )
-    return not (_NO_UNIT.match(value) if kind == "unit" else _ASKS_ZH.search(value))
 
 
 MAX_CHARS = 500
@@ -342,6 +228,20 @@ _SAID_EN = re.compile(
     r"|\b(?:our|my) (?:last|previous|earlier|past) (?:conversation|chat|talk|discussion|session)s?\b",
     re.I,
 )
+_TOGETHER_ZH = r"(?:我们俩?|咱们?俩?|我[和跟与]你|你[和跟与]我)"
+_TALK_ZH = r"(?:对话|谈话|聊天|交谈|会话)"
+_TALK_EN = r"(?:conversation|chat|talk|discussion)s?"
+# A talk as a thing: another one than this is meant. Its groups are what it was about.
+_TALK = re.compile(
+    rf"{_TOGETHER_ZH}(?:{_BEFORE_ZH})?(?:关于|有关)([^，。？！,?!]{{1,20}}?)的(?:那[次场个段])?"
+    rf"(?:{_TALK_ZH}|讨论(?!会))"
+    rf"|(?:关于|有关)([^，。？！,?!]{{1,20}}?)的那[次场个段]{_TALK_ZH}"
+    rf"|(?:{_TOGETHER_ZH}|[和跟与]你)(?:谈|聊|讨论)([^，。？！,?!]{{1,12}}?)的那[次回天场]"
+    rf"|\bour (?:\w+ )?{_TALK_EN} (?:about|on|regarding)\b"
+    rf"|\b{_TALK_EN} (?:that |which )?(?:we|you and i|i)(?:['’]ve| have)? had\b"
+    rf"|\b(?:my|the|a|that) {_TALK_EN} with you\b",
+    re.I,
+)
 _EARLIER = re.compile(
     rf"{_BEFORE_ZH}|\b(?:last (?:time|month|year)|previous(?:ly)?|earlier"
     r"|(?:another|other|last|past) (?:conversation|chat|talk|discussion|session)s?"
@@ -371,11 +271,13 @@ def episode_asked(question: str, today: date) -> EpisodeAsked | None:
     text = fold_width(question[:MAX_CHARS])
     days, rest = _days_of(text, today)
     zh = f"上次{rest.lstrip()}" if days and not _EARLIER.search(rest) else rest
-    said = _SAID_ZH.search(zh) or _SAID_EN.search(rest)
+    talk = _TALK.search(rest)
+    said = talk or _SAID_ZH.search(zh) or _SAID_EN.search(rest)
     if said is None:
         return None
-    sure = days is not None or bool(_EARLIER.search(text))
-    topic = _EARLIER.sub(" ", f"{said.string[: said.start()]} {said.string[said.end() :]}")
+    sure = days is not None or talk is not None or bool(_EARLIER.search(text))
+    about = next(filter(None, said.groups()), "")
+    topic = _EARLIER.sub(" ", f"{said.string[: said.start()]} {about} {said.string[said.end() :]}")
     topic = re.sub(r"[^\w\s]+|\s+", " ", topic).strip()
     return EpisodeAsked(topic if question_terms(_IDLE.sub(" ", topic)) else "", days, sure)
 

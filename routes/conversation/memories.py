@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from core.dates import parse_time, rfc3339
 from core.memory.record import Memory, MemoryDraft, MemoryType
 from core.memory.requests import type_of
-from core.operations.erasure import ErasedKind
+from core.operations.erasure import Erased, ErasedKind
 from routes.dependencies import ContainerDep, Owner, Thorough, asked, body_schema, json_body, proof_of
 from routes.openapi import WireRoute, errors
 from routes.wire import memories as wire
@@ -136,10 +136,7 @@ async def delete_memory(
 ) -> wire.ErasedMemories:
     """Erase one memory, and prove it; the records of prompts that it stood in name it no more."""
     options = asked(ErasedKind.MEMORY, proof)
-    erased = await container.sessions.erasure.memory(str(memory_id), owner, options)
-    shown = proof_of(erased)
-    left = shown.hits if shown else 0
-    return wire.ErasedMemories(erased=1, left=left, proof=shown, receipt_id=erased.receipt_id)
+    return _erased(await container.sessions.erasure.memory(str(memory_id), owner, options), 1)
 
 
 @router.delete("/memories")
@@ -147,10 +144,17 @@ async def delete_all_memories(
     container: ContainerDep,
     owner: Owner,
     confirm: Annotated[str, Query(pattern="^all$", description="all: so that no slip deletes everything.")],
+    proof: Thorough = None,
 ) -> wire.ErasedMemories:
-    """Everything that is remembered of the caller; the switch stays as it is."""
-    erased, left = await container.memories.delete_all(owner)
-    return wire.ErasedMemories(erased=erased, left=left, proof=None, receipt_id="")
+    """Erase everything that is remembered of the caller, and prove it; the switch stays as it is."""
+    erased = await container.sessions.erasure.memories(owner, asked(ErasedKind.MEMORY, proof))
+    return _erased(erased, erased.counts.get("memories", 0))
+
+
+def _erased(erased: Erased, number: int) -> wire.ErasedMemories:
+    shown = proof_of(erased)
+    left = shown.hits if shown else 0
+    return wire.ErasedMemories(erased=number, left=left, proof=shown, receipt_id=erased.receipt_id)
 
 
 @router.get("/turns/{turn_id}/memories", responses=errors(404))

@@ -32,6 +32,10 @@ KEYS = {
     401: f"API key missing or wrong: set {KEY_VARIABLE} to one of the server's API_KEYS or ADMIN_API_KEYS",
     403: f"set {KEY_VARIABLE}, which goes first, to one of the server's ADMIN_API_KEYS",
 }
+ADMIN_KEY = (
+    "API key missing or wrong, and this needs an administrator's: set ADMIN_API_KEYS here (or WENMAI_KEY, "
+    "which goes first) to one of the server's ADMIN_API_KEYS"
+)
 REQUEST_TIMEOUT_S = 3_600  # a repair of many turns is answered when it is done
 CONNECT_TIMEOUT_S = 5
 SILENT = "no server answers at {url} ({kind})"
@@ -326,6 +330,8 @@ def read(response: httpx.Response, reply: type[T]) -> T:
 
 def refusal(response: httpx.Response) -> CommandError:
     status = response.status_code
+    if status == 401 and "/admin/" in response.request.url.path:
+        return CommandError(f"the server refuses ({status}): {ADMIN_KEY}", EXIT_REFUSED)
     if status in KEYS:
         return CommandError(f"the server refuses ({status}): {KEYS[status]}", EXIT_REFUSED)
     exit_code = EXIT_REFUSED if status in REFUSALS else EXIT_FAILED

@@ -37,7 +37,7 @@ DENSE = "dense"
 OWNERS_KNOWN = 10_000
 _SWITCHES = uuid.UUID("7d0c3f52-3f0a-4d6a-8b7e-5d7a3c1e9f10")
 _MEMORY = TypeAdapter(Memory)
-_IS_SWITCH = equals("is_switch", True)
+IS_SWITCH = equals("is_switch", True)
 _IS_INSTRUCTION = equals("type", MemoryType.INSTRUCTION.value)
 
 
@@ -221,18 +221,11 @@ class MemoryRecords:
             await self._store.delete(self._collection, by_ids(batch))
         self.forget_known()
 
-    async def delete_all(self, owner: str) -> int:
-        """Every memory of this owner's; the switch stays. Returns how many."""
-        number = (await self._store.count(self._collection, _of(owner))).count
-        await self._store.delete(self._collection, matching(_of(owner)))
-        self.forget_known()
-        return number
-
     async def expire(self, before_us: int) -> int:
         """Delete what was neither learned nor used since, whoever's. Returns how many."""
         old = Filter(
             must=[in_range("created_us", lt=before_us)],
-            must_not=[_IS_SWITCH, in_range("last_used_us", gte=before_us)],
+            must_not=[IS_SWITCH, in_range("last_used_us", gte=before_us)],
         )
         number = (await self._store.count(self._collection, old)).count
         if number:
@@ -290,7 +283,7 @@ def _point(memory: Memory, vector: Sequence[float] | None) -> Point:
 
 
 def _of(owner: str, *conditions: Condition) -> Filter:
-    return Filter(must=[equals("owner", owner), *conditions], must_not=[_IS_SWITCH])
+    return Filter(must=[equals("owner", owner), *conditions], must_not=[IS_SWITCH])
 
 
 def _requests(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import re
 import shutil
@@ -66,6 +67,53 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     assert accepted("systemd-analyze", "verify", str(tmp_path / "wenmai.service")) == ""
 
 
+def test_the_nightly_backup_has_the_settings_and_keys_of_the_service(tmp_path: Path) -> None:
+    """Discriminates: a backup of another store than the service's, or one that the server refuses."""
+    backup = (COOKBOOK / "wenmai-backup.service").read_text(encoding="utf-8")
+    same = re.compile(r"^(?:User|WorkingDirectory|Environment|EnvironmentFile|StateDirectory|UMask)=.*", re.M)
+    assert same.findall(backup) == same.findall(UNIT)
+    needs("systemd-analyze")
+    backup = backup.replace("/srv/wenmai/.venv/bin/wenmai", sys.executable)
+    (tmp_path / "wenmai-backup.service").write_text(backup.replace("/srv/wenmai", str(tmp_path)), "utf-8")
+    timer = shutil.copy(COOKBOOK / "wenmai-backup.timer", tmp_path)
+    assert accepted("systemd-analyze", "verify", str(timer), str(tmp_path / "wenmai-backup.service")) == ""
+
+
+DAYS = "+0x4320"  # the same each minute, three days long
+ALERTS: tuple[tuple[dict[str, str], set[str]], ...] = (
+    ({'up{job="wenmai"}': f"0{DAYS}"}, {"WenmaiDown", "WenmaiNoBackup"}),
+    ({}, {"WenmaiDown", "WenmaiNoBackup"}),
+    ({'up{job="wenmai"}': f"1{DAYS}", 'wenmai_operation_last_timestamp_seconds{kind="backup"}': f"0{DAYS}"},
+     {"WenmaiNoBackup"}),
+    ({'up{job="wenmai"}': f"1{DAYS}",
+      'wenmai_operation_last_timestamp_seconds{kind="backup"}': f"180000{DAYS}"}, set()),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize(("series", "firing"), ALERTS)
+def test_the_alerts_of_the_guide_fire(
+    tmp_path: Path, language: str, series: dict[str, str], firing: set[str]
+) -> None:
+    """After three days. Discriminates: alerts that are silent when no server can be scraped any more."""
+    needs("promtool")
+    guide = COOKBOOK.parent / "guide" / language / "operations.md"
+    (rules,) = re.findall(r"^```yaml\n(groups:.*?)^```$", guide.read_text(encoding="utf-8"), re.M | re.S)
+    (tmp_path / "rules.yml").write_text(rules, encoding="utf-8")
+    tested = [
+        {"eval_time": "72h", "expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}}) or vector(0)',
+         "exp_samples": [{"labels": "{}", "value": int(name in firing)}]}
+        for name in re.findall(r"alert: (\w+)", rules)
+    ]  # fmt: skip
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": tested,
+    }
+    (tmp_path / "test.yml").write_text(json.dumps({"rule_files": ["rules.yml"], "tests": [test]}), "utf-8")
+    accepted("promtool", "test", "rules", str(tmp_path / "test.yml"))
+
+
 def test_the_proxies_let_pass_what_wenmai_takes() -> None:
     """Discriminates: a limit of another size, less patience than an answer takes, pieces held back."""
     size = int(default("max_upload_bytes"))
@@ -74,6 +122,7 @@ def test_the_proxies_let_pass_what_wenmai_takes() -> None:
     (patience,) = re.findall(r"proxy_read_timeout (\d+)s;", NGINX)
     assert int(patience) > default("answer_timeout_s")
     assert "proxy_buffering off;" in NGINX
+    assert "limit_req_status 429;" in NGINX
     assert "flush_interval -1\n" in CADDY
 
 

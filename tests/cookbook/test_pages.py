@@ -7,11 +7,11 @@ import pytest
 from tests.cookbook.pages import COOKBOOK, LANGUAGES, blocks, page, rows
 
 FILES = {
-    "python": "read_stream.py",
-    "js": "read_stream.mjs",
-    "nginx": "nginx.conf",
-    "caddy": "Caddyfile",
-    "ini": "wenmai.service",
+    "python": ["read_stream.py"],
+    "js": ["read_stream.mjs"],
+    "nginx": ["nginx.conf"],
+    "caddy": ["Caddyfile"],
+    "ini": ["wenmai.service", "wenmai-backup.service", "wenmai-backup.timer"],
 }
 NAMES = sorted(each.stem for each in (COOKBOOK / "en").glob("*.md"))
 
@@ -36,4 +36,4 @@ def test_what_is_typed_is_the_same_in_both_languages(name: str) -> None:
 def test_a_file_is_shown_as_it_is(kind: str) -> None:
     """Discriminates: a reader or a configuration that is mended beside the page, or in it, alone."""
     shown = [text for name in NAMES for language, text in blocks(page("en", name)) if language == kind]
-    assert shown == [(COOKBOOK / FILES[kind]).read_text(encoding="utf-8")]
+    assert shown == [(COOKBOOK / file).read_text(encoding="utf-8") for file in FILES[kind]]

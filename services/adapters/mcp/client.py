@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from core.tools import MAX_RESULT_CHARS, ToolFailedError, ToolReply
 from services.adapters.mcp.server import Listed, LostServerError, Reached
-from services.adapters.mcp.transports import Floodgate, OnLost, open_address, open_program
+from services.adapters.mcp.transports import Floodgate, OnLost, OnStderr, open_address, open_program
 
 log = structlog.get_logger()
 
@@ -29,7 +29,7 @@ LOST = frozenset({types.CONNECTION_CLOSED})
 
 @asynccontextmanager
 async def open_client(
-    where: Reached, on_changed: Callable[[], None], on_lost: OnLost
+    where: Reached, on_changed: Callable[[], None], on_lost: OnLost, on_stderr: OnStderr
 ) -> AsyncGenerator[ToolClient, None]:
     """Connected, its protocol negotiated. Raises what the SDK raises, in groups: see `reason_of`."""
 
@@ -45,7 +45,7 @@ async def open_client(
     transport: Transport = (
         open_address(where.url, where.headers, where.timeout_s)
         if where.url
-        else open_program(where.command, where.environment, on_lost)
+        else open_program(where.command, where.environment, on_lost, on_stderr)
     )
     # legacy: over the standard streams a probe would wait for programs that do not know it
     mode = "auto" if where.url else "legacy"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from config.secrets import Mask
 from config.settings import ToolSettings
 from core.errors import StartRefusedError
 from core.tools import (
@@ -33,6 +34,8 @@ log = structlog.get_logger()
 RELIST_S = 300.0  # for servers that do not say when their tools change
 RETRY_S = (1.0, 2.0, 5.0, 15.0, 60.0)
 CLOSING_S = 4.0
+MAX_STDERR_BYTES = 4_000  # remembered of what a program printed
+MAX_LAST_LINES, MAX_LAST_CHARS = 3, 300  # of it, shown when it has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,9 @@ class ToolServer:
     def __init__(self, name: str, table: ToolSettings, where: Reached) -> None:
         self.name = name
         self.problem = ""
+        self._reason = ""  # without the program's own words, which may be others each time
+        self._stderr = b""
+        self._mask = Mask([*where.environment.values(), *where.headers.values()])
         self._table = table
         self._where = where
         self._tools: dict[str, tuple[str, Tool]] = {}  # by the model's name: the server's own, and the tool
@@ -129,11 +135,11 @@ class ToolServer:
 
     async def _stay(self, module: Any) -> None:
         """Connect, list, and stay until the connection is lost."""
-        self._lost = False
+        self._lost, self._stderr = False, b""
         try:
             async with (
                 asyncio.timeout(self._table.timeout_s) as limit,
-                module.open_client(self._where, self._stir.set, self._lose) as client,
+                module.open_client(self._where, self._stir.set, self._lose, self._hear) as client,
             ):
                 while not self._lost:
                     limit.reschedule(asyncio.get_running_loop().time() + self._table.timeout_s)
@@ -155,16 +161,28 @@ class ToolServer:
             async with asyncio.timeout(RELIST_S):
                 await self._stir.wait()
 
-    def _note(self, problem: str) -> None:
-        if problem:
+    def _hear(self, piece: bytes) -> None:
+        self._stderr = (self._stderr + piece)[-MAX_STDERR_BYTES:]
+
+    def _last_words(self) -> str:
+        """Why a program ends, only the program says: a variable that is not set, a module that is missing."""
+        lines = self._mask(self._stderr.decode("utf-8", "replace")).splitlines()
+        words = " / ".join([line.strip() for line in lines if line.strip()][-MAX_LAST_LINES:])
+        return "".join(each for each in words if each.isprintable())[-MAX_LAST_CHARS:]
+
+    def _note(self, reason: str) -> None:
+        """`reason` "": it is up."""
+        words = self._last_words() if reason else ""
+        if reason:
             self._up.clear()
+            if reason != self._reason:
+                log.warning("tool_server_down", table=self.name, reason=reason, last_words=words)
         else:
             self._up.set()
-        if problem and problem != self.problem:
-            log.warning("tool_server_down", table=self.name, reason=problem)
-        elif problem != self.problem or not self._tried.is_set():
-            log.info("tool_server_up", table=self.name, tools=len(self._tools))
-        self.problem = problem
+            if self._reason or not self._tried.is_set():
+                log.info("tool_server_up", table=self.name, tools=len(self._tools))
+        self._reason = reason
+        self.problem = f"{reason} Its last words: {words}" if words else reason
         self._tried.set()
 
     def _lose(self) -> None:

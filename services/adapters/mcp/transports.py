@@ -25,8 +25,10 @@ MAX_GARBAGE_LINES = 100  # of one connection: some programs greet on the wrong s
 MAX_MESSAGES_A_SECOND = 500
 END_PATIENCE_S = 1.0  # for a program to end by itself once its input has ended, and once it is asked to
 CONNECT_TIMEOUT_S = 5.0
+STDERR_BYTES = 4_000
 
 OnLost = Callable[[], None]
+OnStderr = Callable[[bytes], None]
 
 
 class Floodgate:
@@ -51,9 +53,9 @@ class Floodgate:
 
 @asynccontextmanager
 async def open_program(
-    command: Sequence[str], environment: Mapping[str, str], on_lost: OnLost
+    command: Sequence[str], environment: Mapping[str, str], on_lost: OnLost, on_stderr: OnStderr
 ) -> AsyncGenerator[TransportStreams, None]:
-    """A program that speaks over its standard streams; what it prints as errors is thrown away.
+    """A program that speaks over its standard streams; what it prints as errors goes to `on_stderr`.
 
     It gets the few variables that any program needs, and `environment`. Raises OSError.
     """
@@ -61,11 +63,12 @@ async def open_program(
         *command,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
         env=get_default_environment() | dict(environment),
         start_new_session=True,
         limit=MAX_MESSAGE_BYTES,
     )
+    listening = asyncio.create_task(_listen(process, on_stderr))
     try:
         incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         sending, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
@@ -81,6 +84,14 @@ async def open_program(
     finally:
         with anyio.CancelScope(shield=True):
             await _ended(process)
+            await asyncio.wait([listening], timeout=END_PATIENCE_S)
+            listening.cancel()
+
+
+async def _listen(process: asyncio.subprocess.Process, on_stderr: OnStderr) -> None:
+    assert process.stderr is not None
+    while piece := await process.stderr.read(STDERR_BYTES):
+        on_stderr(piece)
 
 
 async def _read(

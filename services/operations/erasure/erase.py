@@ -141,8 +141,18 @@ class Erasure:
         if options.dry_run:
             existing = await self._reader.existing(self._parts.names.memory_collection, [memory_id])
             return Erased(traced.kind, True, {"memories": len(existing)})
+        return await self._forgotten(traced, None, options, began_us)
+
+    async def memories_of(self, owner: str, options: ErasureOptions) -> Erased:
+        """Whatever is remembered of this owner; the switch stays as it is."""
+        began_us, traced = utc_now_us(), await self._memory.trace_all(owner)
+        return await self._forgotten(traced, owner, options, began_us)
+
+    async def _forgotten(
+        self, traced: Traced, owner: str | None, options: ErasureOptions, began_us: int
+    ) -> Erased:
         beside = await self._under_way(traced)
-        async with self._noted(traced, None, options):
+        async with self._noted(traced, owner, options):
             done = await self._memory.erase(traced)
 
         async def clean(turn_ids: Sequence[str]) -> None:
@@ -181,6 +191,8 @@ class Erasure:
             options = ErasureOptions(mode=mode, with_answers=begun.with_answers, reason="recovery")
             if begun.kind is ErasedKind.SESSION:
                 await self.session(begun.name, begun.owner, options)
+            elif begun.kind is ErasedKind.MEMORY and begun.owner is not None:
+                await self.memories_of(begun.owner, options)
             else:
                 await self.anything(begun.kind, begun.name, options)
             log.warning("erasure_finished", what=begun.kind.value)
@@ -298,7 +310,8 @@ _IDS = uuid.UUID("5f0a35b5-6e5c-4f29-a0f1-36a3f6c0a0f9")
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """`owner` None: whoever's it is. `full` and `with_answers` are of its options."""
+    """`owner` None: whoever's it is; with one and a memory's kind, all memories of this owner. `full` and
+    `with_answers` are of its options."""
 
     kind: ErasedKind
     name: str

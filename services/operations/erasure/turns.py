@@ -15,7 +15,7 @@ from core.operations.erasure import ERASED_ID, ErasedKind, Quotes, Traced, own_w
 from services.conversation.images import FOLDER as IMAGES
 from services.conversation.images import ImageFiles
 from services.conversation.sessions import choices_id
-from services.memory.records import MemoryRecords
+from services.memory.records import IS_SWITCH, MemoryRecords
 from services.operations.erasure.documents import DocumentEraser, without_turns
 from services.operations.erasure.proof import (
     MANIFEST_MEMORIES,
@@ -339,7 +339,8 @@ def _unowned_of(session_ids: Sequence[str]) -> list[Filter]:
 
 
 class MemoryEraser:
-    """One memory: what took its place, or the other way round, and the records of prompts name it no more."""
+    """Memories: what took their place, or the other way round, and the records of prompts name them no
+    more."""
 
     def __init__(self, parts: ErasureParts) -> None:
         self._store, self._turns = parts.store, parts.turns
@@ -355,6 +356,12 @@ class MemoryEraser:
         owner = str((records[0].payload or {}).get("owner", "")) if records else ""
         return Traced(ErasedKind.MEMORY, memory_id, owner=owner, memory_ids=(memory_id,))
 
+    async def trace_all(self, owner: str) -> Traced:
+        """Whatever is remembered of this owner, but for the switch."""
+        of_owner = Filter(must=[equals("owner", owner)], must_not=[IS_SWITCH])
+        ids = [str(each.id) async for each in self._reader.records(self._memories, of_owner, False)]
+        return Traced(ErasedKind.MEMORY, owner, owner=owner, memory_ids=tuple(ids))
+
     async def erase(self, traced: Traced) -> Counter[str]:
         manifests = await self.untell(traced)
         ended = await self._reader.holding(self._memories, [SUPERSEDED], traced.memory_ids)
@@ -362,7 +369,8 @@ class MemoryEraser:
             before = Filter(must=[has_id(ended.all_ids)])
             await self._store.set_payload(self._memories, {SUPERSEDED: None}, points=before)
         exists = len(await self._reader.existing(self._memories, traced.memory_ids))
-        await self._store.delete(self._memories, by_ids(list(traced.memory_ids)))
+        for batch in batches(list(traced.memory_ids)):
+            await self._store.delete(self._memories, by_ids(batch))
         return Counter(memories=exists or len(ended.all_ids), manifests=manifests)
 
     async def untell(self, traced: Traced) -> int:
@@ -371,13 +379,13 @@ class MemoryEraser:
         told = await self._reader.holding(name, [MANIFEST_MEMORIES], traced.memory_ids, within)
         for chunk in batches(list(told.all_ids), 100):
             for record in await self._store.retrieve(name, chunk, with_payload=["prompt"]):
-                if changes := _without(record, traced.name):
+                if changes := _without(record, frozenset(traced.memory_ids)):
                     with suppress(UnknownPointError):  # it went meanwhile
                         await self._turns.set_payload(changes, [str(record.id)])
         return len(told.all_ids)
 
 
-def _without(record: Record, memory_id: str) -> dict[str, Any]:
+def _without(record: Record, memory_ids: frozenset[str]) -> dict[str, Any]:
     """Empty where the record of the prompt has gone meanwhile."""
     prompt = (record.payload or {}).get("prompt")
     if not isinstance(prompt, dict):
@@ -387,6 +395,6 @@ def _without(record: Record, memory_id: str) -> dict[str, Any]:
         ids = part.get("memory_ids")
         if not ids:
             return part
-        return {**part, "memory_ids": [ERASED_ID if each == memory_id else each for each in ids]}
+        return {**part, "memory_ids": [ERASED_ID if each in memory_ids else each for each in ids]}
 
     return {"prompt": {**prompt, "parts": list(map(erased, prompt.get("parts") or []))}}

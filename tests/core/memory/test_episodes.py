@@ -34,13 +34,30 @@ ASKED = (
     ("Did I ask about annual leave on Monday?", "annual leave", "2026-11-23/2026-11-23"),
     ("In our last conversation, what was the budget?", "budget", ""),
     ("What did you tell me about the refund policy?", "refund policy", ""),
+    ("Do you remember our talk about the tomatoes?", "the tomatoes", ""),
+    ("Do you remember our conversation about tomatoes?", "tomatoes", ""),
+    ("Let's go on with our long discussion on pensions", "pensions", ""),
+    ("What came out of our chat regarding the quote last week?", "the quote", "2026-11-16/2026-11-22"),
+    ("the conversation we had about tomatoes", "tomatoes", ""),
+    ("Which kettle came up in my chat with you about tea?", "tea", ""),
+    ("还记得我们关于番茄的对话吗", "番茄", ""),
+    ("我们上次关于番茄的聊天说到哪了", "番茄", ""),
+    ("咱们关于预算的讨论", "预算", ""),
+    ("我和你关于番茄的谈话", "番茄", ""),
+    ("你记得关于番茄的那次聊天吗？", "番茄", ""),
+    ("昨天我们聊番茄的那次", "番茄", "2026-11-24/2026-11-24"),
+    ("跟你聊番茄的那回，你推荐了什么", "番茄", ""),
 )
 NOT_ASKED = (
     "你知道量子计算吗", "我听说过量子计算", "我想问一下年假怎么申请", "请告诉我报销流程",
     "上个月的报价是多少", "昨天的会议记录在哪里？", "上周会议上说了什么", "我们公司怎么说的",
     "你建议我怎么做？",
     "How do I ask for leave?", "Who asked for the report last week?", "I want to talk about pensions",
-    "What does the contract say about penalties?", "Tell me about last year's budget", "", "x" * 9_000,
+    "我们公司关于番茄的对话", "关于预算的讨论有哪些", "我们关于年假的讨论会在哪", "帮我写一段关于番茄的对话",
+    "我想和你聊番茄", "怎样导出我们的对话？",
+    "The discussion about pensions in the report", "Write a chat about tea",
+    "How long is a conversation kept?", "our tomatoes", "What does the contract say about penalties?",
+    "Tell me about last year's budget", "", "x" * 9_000,
 )  # fmt: skip
 
 
@@ -72,6 +89,13 @@ def test_what_may_have_been_said_in_this_conversation_is_not_sure() -> None:
     asked = episode_asked("你说过的第二点再解释一下", TODAY)
     assert asked is not None
     assert not asked.sure
+
+
+def test_a_talk_as_a_thing_is_another_one_than_this() -> None:
+    for question in ("our talk about tomatoes", "我们关于番茄的对话"):
+        asked = episode_asked(question, TODAY)
+        assert asked is not None
+        assert asked.sure
 
 
 def test_the_days_are_those_of_the_place() -> None:

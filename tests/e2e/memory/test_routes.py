@@ -57,9 +57,21 @@ async def test_a_memory_is_written_read_changed_and_deleted(tmp_path: Path) -> N
         assert (await app.client.delete(f"/memories/{wish['memory_id']}")).json()["erased"] == 1
         assert (await app.client.delete(path)).json()["erased"] == 1
         assert (await app.client.get(path)).status_code == 404
-        gone = await app.client.delete("/memories", params={"confirm": "all"})
-        assert gone.json() == {"erased": 1, "left": 0, "proof": None, "receipt_id": ""}
+        await write(app, "I like tea")
+        told = (await app.ask("What tea do I like?")).finished["turn_id"]
+        await app.client.put("/memories/switch", json={"on": False})
+        gone = (await app.client.delete("/memories", params={"confirm": "all"})).json()
+        assert (gone["erased"], gone["left"]) == (2, 0)
+        assert (gone["proof"]["hits"], gone["proof"]["complete"]) == (0, True)
+        assert {"memories", "conversations.prompt.parts.memory_ids"} <= {
+            place["place"] for place in gone["proof"]["searched"]
+        }
+        assert (await app.client.get(f"/turns/{told}/memories")).json()["memories"] == []
+        receipts = (await app.client.get("/admin/receipts", params={"kind": "erasure"})).json()["receipts"]
+        assert receipts[0]["receipt_id"] == gone["receipt_id"]
+        assert receipts[0]["counts"] == {"memories": 2, "manifests": 1, "hits": 0}
         assert await listed(app) == []
+        assert (await app.client.get("/memories")).json()["on"] is False
         assert (await app.client.delete("/memories")).status_code == 422
 
 

@@ -259,7 +259,7 @@ async def test_with_a_server_running_the_server_does_it(
 
 async def test_a_wrong_key_is_told_in_the_servers_words(small_server: tuple[RunningServer, Path]) -> None:
     server, folder = small_server
-    with pytest.raises(CommandError, match=r"401.*API key"):
+    with pytest.raises(CommandError, match=r"401.*API key.*set ADMIN_API_KEYS here"):
         await clean_up(make_settings(folder, server={"admin_api_keys": ("wrong",)}), "--url", server.url)
 
 

@@ -134,7 +134,8 @@ async def test_the_switch_is_kept_apart_from_the_memories(parts: Parts) -> None:
     assert await parts.memories.switch_of("local") == MemorySwitch(False, 9)
     assert await parts.memories.switch_of("somebody") == MemorySwitch()
     assert await parts.memories.of_owner("local") == [a_memory(1, 1)]
-    assert await parts.memories.delete_all("local") == 1
+    await parts.memories.delete([a_memory(1, 1).memory_id])
+    assert await parts.memories.of_owner("local") == []
     assert await parts.memories.switch_of("local") == MemorySwitch(False, 9)
 
 

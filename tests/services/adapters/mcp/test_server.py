@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+import structlog
 
 from config.settings import ToolSettings
 from core.errors import StartRefusedError
@@ -217,3 +218,22 @@ async def test_a_program_gets_no_variable_but_the_named(monkeypatch: pytest.Monk
     async with opened(command=("sh", "-c", script), env=("NAMED",), timeout_s=0.5) as server:
         await until(lambda: server.problem)
         assert server.problem == "It does not answer in time."
+
+
+async def test_a_program_that_ends_says_why_and_is_never_called_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discriminates: its own words thrown away; a secret among them; "up" in the log at each attempt."""
+    monkeypatch.setenv("CALENDAR_TOKEN", "tango-token-77")
+    code = "import os, sys; sys.exit('no calendar for ' + os.environ['CALENDAR_TOKEN'])"
+    table = {"command": (sys.executable, "-c", code), "env": ("CALENDAR_TOKEN",)}
+    with structlog.testing.capture_logs() as logs:
+        async with opened(**table, timeout_s=10) as server:
+            await until(lambda: "no calendar for" in server.problem, 20)
+            for _ in range(2):
+                assert await server.listed() == ()
+                await asyncio.sleep(0.5)
+            assert "tango-token-77" not in server.problem
+    events = [each["event"] for each in logs]
+    assert "tool_server_up" not in events
+    down = [each for each in logs if each["event"] == "tool_server_down"]
+    assert any("no calendar for" in each["last_words"] for each in down)
+    assert "tango-token-77" not in str(logs)

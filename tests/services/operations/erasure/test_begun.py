@@ -23,15 +23,21 @@ async def test_a_deletion_that_was_cut_is_finished_by_the_next_start(tmp_path: P
         kept_id = await app.add_text("coffee.md", "# Coffee\n\nGrind it.")
         session_id = (await app.ask("How long?")).session_id
         begun = BegunErasures(app.container.store, settings.store.operations_collection)
-        for kind, name in ((ErasedKind.DOCUMENT, document_id), (ErasedKind.SESSION, session_id)):
+        await app.client.post("/memories", json={"content": "I like tea"})
+        for kind, name, owner in (
+            (ErasedKind.DOCUMENT, document_id, None),
+            (ErasedKind.SESSION, session_id, None),
+            (ErasedKind.MEMORY, "local", "local"),
+        ):
             with pytest.raises(StoreUnavailableError):
-                async with begun.noted(Begun(kind, name, None, full=False, with_answers=False)):
+                async with begun.noted(Begun(kind, name, owner, full=False, with_answers=False)):
                     raise StoreUnavailableError("cut")
-        assert len(await begun.pending()) == 2
+        assert len(await begun.pending()) == 3
         assert (await app.client.get(f"/documents/{document_id}")).status_code == 200
     async with open_app(settings) as app:
         assert (await app.client.get(f"/documents/{document_id}")).status_code == 404
         assert (await app.client.get(f"/sessions/{session_id}")).status_code == 404
+        assert (await app.client.get("/memories")).json()["memories"] == []
         assert (await app.client.get(f"/documents/{kept_id}")).json()["status"] == "ready"
         begun = BegunErasures(app.container.store, settings.store.operations_collection)
         assert await begun.pending() == []

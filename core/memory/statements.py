@@ -1,0 +1,182 @@
+"""The plainest statements about oneself, read by rule in Chinese and English: name, department, role, place.
+
+A rule that misses something costs little: a model may still propose it. One that takes 「我叫他来」 for a
+name is wrong for ever. So every rule wants a whole clause and knows what must not stand in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from core.memory.record import MAX_CONTENT_CHARS, MemoryDraft
+from core.memory.requests import ASKS_ZH
+from core.text import fold_width, is_mostly_chinese
+
+_QUOTED = re.compile("[「」『』“”\"《》]|(?<![\\w])['‘]|['’](?![\\w])")
+_SUPPOSED = re.compile(
+    r"^\s*(?:如果|假如|要是|假设|假使|倘若|若|就算|即使|万一|想象|设想|比如|例如|譬如|当我?|他说|她说|有人"
+    r"|在?(?:小说|故事|游戏|梦|剧本?)[里中]|(?:if|suppose|imagine|say|pretend|assum(?:e|ing)|when|for example"
+    r"|e\.g|let(?:'s| us) say|in (?:my|the|a|this) (?:novel|story|game|dream|book)|what if|as if|he said|she "
+    r"said|they)\b)",
+    re.I,
+)
+# What follows is a text to be worked on, and not said of anybody.
+_OF_A_TEXT = re.compile(
+    r"翻译(?:成|一下|下|这|以下|[:：，,])|译成|造句|改写|润色|例句"
+    r"|\b(?:translate|rephrase|proofread|this sentence)\b",
+    re.I,
+)
+_SENTENCE = re.compile(r"[^。！？!?\n]+[。！？!?\n]?")
+_SUBJECTLESS_EN = r"(?:now |currently )?(?:live in|moved to|work (?:in|for|at|as))\b"
+_AND = re.compile(rf"(?:^|\s+)and\s+(?=(?:i|i['’]m|my)\b|{_SUBJECTLESS_EN})", re.I)
+_SUBJECTLESS = re.compile(
+    rf"(?P<joint>也|还|并且?|而且)?(?P<zh>(?:现在|目前)?(?:住在|家在|搬到|搬家到|是|在|改名?叫))|{_SUBJECTLESS_EN}",
+    re.I,
+)
+# Who lives where the sentence goes on is not sure: "with people who sing and live in Rome".
+_OF_OTHERS = re.compile(r"\b(?:who|whose|which|that|with|like|people|friends?|parents)\b", re.I)
+# Between two statements it leaves the subject as it is.
+_ASIDE = re.compile(
+    r"(?:你好|您好|大家好|嗨|hi|hello|hey|(?:我?今年)?\d{1,3}岁了?|(?:i am|i['’]m) \d{1,3}(?: years old)?)$",
+    re.I,
+)
+_MOVED_ZH = re.compile(r"(?:现在|目前)?(?:住在|家在|搬到|搬家到)")
+_NOT_OF_PLACES = "的我你他她它们谁吗呢吧叫是想要不很比好贵便可应该没更太最等时候后之边行年月周话"
+_PLACE_ALONE = re.compile(
+    rf"(?:住在|家在|到)了?(?:[^\W{_NOT_OF_PLACES}]{{2,4}}|[^\W{_NOT_OF_PLACES}]{{2,10}}[省市区县镇村州路街岛]"
+    r"|[A-Z][\w '-]*)了?$"
+)
+_CLAUSE = re.compile(r"[，,；;：:]|\.(?=\s|$)")
+_HELLO = r"(?:你好|您好|大家好|嗨|hi|hello|hey)?\s*"
+_FROM_ZH = r"(?:其实|从(?:今天|现在)(?:起|开始)|以后|今后)?"
+_SURNAMES = (
+    "赵钱孙李周吴郑王冯陈褚卫蒋沈韩杨朱秦尤许何吕施张孔曹严华金魏陶姜戚谢邹喻柏窦章云苏潘葛奚范彭郎鲁韦马苗凤"
+    "方俞任袁柳唐罗薛伍余米贝姚孟顾尹江钟徐邱骆高夏蔡田樊胡凌霍虞万支柯管卢莫房缪解应宗丁宣邓郁单洪包左石崔吉"
+    "龚程邢裴陆荣翁荀羊惠甄曲封储靳段富焦巴牧谷车侯宁仇甘武刘景龙叶幸司黎薄白怀蒲从卓蔺屠蒙池乔谭贺赖温庄"
+    "晏柴瞿阎连习艾向古易廖庾居衡步耿满匡文寇广东欧沃利蔚越师巩聂晁敖冷辛阚简饶曾沙丰关游岳梅常伊黄林郭梁宋"
+    "董于肖史钱齐闵倪汪雷毛祝"
+)
+_CHINESE_NAME = rf"(?:欧阳|上官|司马|诸葛|[{_SURNAMES}]|[小老阿大])[\u4e00-\u9fff·]{{1,3}}?"
+_LATIN_NAME = r"[A-Z][\w'’-]*(?: [A-Z][\w'’.-]*){0,3}"
+_NO_NAME = re.compile(
+    r"[他她它你您谁不没去了过着吗呢吧啊就来帮们个车]|什么|外卖|老师|师傅|经理|医生|先生|女士|大家|老板$"
+    r"|^大[^\u4e00-\u9fff]?$"
+)
+_NO_LATIN_NAME = re.compile(
+    r"^(?:Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday|Tomorrow|Today|Later|Back|Not|Now|Maybe"
+    r"|When|If|"
+    r"A|An|The|Crazy|On|In|At|What|Who|Uber|Taxi|Train|Bus|Car|Bike|Bicycle)\b"
+)
+_UNIT = r"(?:部门?|组|团队|中心|科室?|办公室|事业部|分公司|公司|学院|医院)"
+_NO_UNIT = re.compile(r"^(?:问|说|想|找|要|从|被|去|来|给|替|帮|不|谁|哪|什么|这个?|那个?)")
+_ROLE_END = r"(?:师|员|生|家|经理|主管|总监|助理|负责人|顾问|专员|会计|律师|司机|厨师|护士|教授|医生)"
+# Of one character behind 小 or 老, and no word with it: not 小白, not 老广
+_NICKNAME = (
+    "[小老][王李张刘陈杨赵周吴徐孙朱胡郭林何罗郑梁谢宋唐许邓韩冯曹彭"
+    "曾肖田董潘袁蔡蒋余于杜程魏吕丁沈姚卢傅钟谭]"
+)
+_ROLE_EN = (
+    r"an? (?:[a-z]+[ -]){0,3}[a-z]*(?:er|or|ist|ian|ant|ent|ect|nurse|cook|chef|clerk|pilot|guide|guard|judge"
+    r"|coach|vet)"
+)
+_PLACE = r"[\u4e00-\u9fff]{2,12}?|[A-Z][\w '-]{1,30}"
+
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(
+            rf"^{_HELLO}{_FROM_ZH}(?:我(?:现在|已经|后来)?(?:改名?)?叫做?|我名叫|我(?:已经)?改名[为成]"
+            rf"|我的?(?:名字|姓名)(?:是|叫|改[为成叫])|(?:我?(?:现在|已经|以后))?改名?叫"
+            rf"|(?:以后|今后|请|就|你可以|可以)*叫我)\s*(?P<name>{_CHINESE_NAME}|{_LATIN_NAME})(?:了|吧"
+            rf"|就行了?|就好|就可以了?|好了)?$"
+        ),
+        "用户的名字是{}",
+    ),
+    (re.compile(rf"^{_HELLO}我就?是(?P<name>{_NICKNAME})$"), "用户的名字是{}"),
+    (re.compile(rf"^{_HELLO}我?(?:现在)?(?:是"
+                rf"|在)(?P<unit>[\u4e00-\u9fffA-Za-z0-9]{{1,12}}{_UNIT})(?:的(?:员工|同事|人)?|工作|上班"
+                rf"|任职)$"), "用户的部门是{}"),
+    (re.compile(rf"^{_HELLO}我?是(?:一名|一位|一个)(?P<role>[\u4e00-\u9fffA-Za-z]{{0,12}}{_ROLE_END})$"),
+    "用户的职位是{}"),
+    (re.compile(rf"^{_HELLO}我(?:现在|目前)?(?:住在|家在|搬到了?|搬家到了?)(?P<place>{_PLACE})了?$"),
+    "用户住在{}"),
+    (re.compile(rf"^(?i:{_HELLO}(?:from now on |actually )?(?:my name(?: is|'s|’s)(?: now)?|(?:(?:please"
+                rf"|you can|just) )*call me|(?:i am|i'm|i’m) (?:now )?called|i go by|i(?:'ve|’ve| have)? "
+                rf"changed my name to)) (?P<name>{_LATIN_NAME})(?i: (?:and|now|please|from now on)\b.*)?$"),
+                "The user's name is {}"),
+    (re.compile(rf"^{_HELLO}(?:i (?:now )?work (?:in|for|at)|i am (?:in|from)|i'm (?:in|from)|i’m (?:in"
+                rf"|from)) (?:the )?(?P<unit>[\w& ]{{2,30}}? (?:department|team|office|group))(?: and\b.*)?$",
+                re.I), "The user's department is the {}"),
+    (re.compile(rf"^{_HELLO}i (?:now |currently )?work as (?P<role>{_ROLE_EN})(?: (?:and|now|in|at|for|with"
+                rf"|since)\b.*)?$", re.I), "The user works as {}"),
+    (re.compile(rf"^(?i:{_HELLO}i(?:'ve|’ve| have)? (?:now |currently )?(?:live in|moved to)) (?P<place>"
+                rf"{_LATIN_NAME})(?i: (?:and|now|with|but|since|for)\b.*)?$"), "The user lives in {}"),
+)  # fmt: skip
+
+
+def self_statements(text: str) -> list[MemoryDraft]:
+    """What the message plainly says of its writer: name, department, role, place. None of a question, of
+    what is quoted or supposed, and of what is said of others."""
+    if len(text) > 4 * MAX_CONTENT_CHARS or _OF_A_TEXT.search(text):
+        return []
+    return [MemoryDraft(content) for content in dict.fromkeys(_statements(fold_width(text)))]
+
+
+def _statements(text: str) -> Iterator[str]:
+    for sentence in _SENTENCE.findall(text):
+        if sentence.rstrip().endswith(("?", "？")) or _QUOTED.search(sentence) or _SUPPOSED.match(sentence):
+            continue
+        clauses = [clause.strip().rstrip(".!~～ ") for clause in _CLAUSE.split(sentence.rstrip("。！!\n"))]
+        if any(ASKS_ZH.search(clause) and is_mostly_chinese(clause) for clause in clauses[:1]):
+            continue
+        yield from _of_one_sentence(clauses)
+
+
+def _of_one_sentence(clauses: Sequence[str]) -> Iterator[str]:
+    """A clause without a subject, or behind "and", goes on with what was stated before it: what others say
+    may be of them ("they think I am late and I live in Rome", 「我朋友叫小李，住在苏州」)."""
+    before: str | None = None  # the last statement; "" when something else was said since
+    for clause in clauses:
+        for at, part in enumerate(filter(None, _AND.split(clause))):
+            if not before and (at or clause[:4].lower() == "and "):
+                break
+            stated = list(_stated(_with_subject(part, before)))
+            yield from stated
+            if stated or not _ASIDE.match(part):
+                before = part if stated else ""
+
+
+def _with_subject(part: str, before: str | None) -> str:
+    """Empty when it has none and nothing says that it is the writer's."""
+    match = _SUBJECTLESS.match(part)
+    if match is None or before is None:
+        return part
+    if not before or _OF_OTHERS.search(before):
+        return ""
+    if not match["zh"]:
+        return f"I {part}"
+    rest = part[len(match["joint"] or "") :]
+    return f"我{rest}" if _PLACE_ALONE.search(rest) or not _MOVED_ZH.match(rest) else ""
+
+
+def _stated(clause: str) -> Iterator[str]:
+    for pattern, form in _RULES:
+        match = pattern.match(clause)
+        if match is None:
+            continue
+        kind, value = next((name, each) for name, each in match.groupdict().items() if each)
+        if _is_value(kind, value.strip()):
+            yield form.format(value.strip())
+            return
+
+
+def _is_value(kind: str, value: str) -> bool:
+    latin = value.isascii()
+    if latin and not value[:1].isupper() and kind not in ("unit", "role"):
+        return False
+    if kind == "name":
+        words = value.split()
+        return not (_NO_LATIN_NAME.match(value) if latin else _NO_NAME.search(value)) and all(
+            word[:1].isupper() for word in words if latin
+        )
+    return not (_NO_UNIT.match(value) if kind == "unit" else ASKS_ZH.search(value))
