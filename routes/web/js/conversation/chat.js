@@ -121,13 +121,12 @@ export class Chat {
     this.#run(view, body, thread);
   }
 
-  async #body(question, thread) {
-    let options = this.options();
-    if (!thread.sessionId) {
-      await this.#choices;
-      if (thread === this.#thread) options = this.options();
-    }
-    return { ...question, ...options, stream_format: "prefix" };
+  /** That of a first question is yet to come until the page knows its choices; another's is there at once. */
+  #body(question, thread) {
+    const options = this.options();
+    const bodyOf = (chosen) => ({ ...question, ...chosen, stream_format: "prefix" });
+    if (thread.sessionId) return bodyOf(options);
+    return this.#choices.then(() => bodyOf(thread === this.#thread ? this.options() : options));
   }
 
   /** Waits for the branch that is on its way; whether the page shows it then. */
