@@ -361,7 +361,7 @@ class KnowledgeHandler:
     async def _session(self, request: TurnRequest, session_id: str, stored: Turn | None) -> Session:
         if request.session_id is None and stored is None:
             self._pipeline.conversations.turns.expect_new(session_id, request.owner)
-            return await self._sessions.new(session_id, request.owner)
+            return self._sessions.new(session_id, request.owner)
         begins = request.begins_session and request.parent_turn_id in (UNSET, None)
         if stored is not None or (begins and self._conversation.client_session_ids):
             return await self._sessions.get_or_new(session_id, request.owner)

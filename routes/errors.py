@@ -133,6 +133,10 @@ def _described(first: Mapping[str, Any], place: Sequence[int | str]) -> tuple[st
         return EdgeCode.MISSING_FIELD, f"missing: {field}"
     if first["type"] == "extra_forbidden":
         return EdgeCode.UNKNOWN_FIELD, f"{field}: unknown field"
+    if first["type"] == "uuid_parsing":
+        return EdgeCode.INVALID_FIELD, f"{field}: this is no id: a UUID is expected."
+    if first["type"] in ("too_short", "string_too_short") and first["input"] == "":
+        return EdgeCode.INVALID_FIELD, f"{field}: must not be empty."
     is_blank = field == "question" and first["type"] == "string_type" and first["input"] is None
     code = errors.EmptyQuestionError.code if is_blank else EdgeCode.INVALID_FIELD
     return code, f"{field}: {first['msg']}"

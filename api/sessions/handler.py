@@ -21,7 +21,7 @@ from core.conversation.sessions import (
 )
 from core.conversation.transcript import readable_parents
 from core.conversation.turns import Feedback, Turn
-from core.errors import ConflictError, UnknownTurnError
+from core.errors import ConflictError, NotFoundError, UnknownTurnError
 from core.memory.record import Memory
 from services.conversation.episodes import Episodes
 from services.conversation.images import QuestionImages
@@ -94,8 +94,18 @@ class SessionsHandler:
         return await self._sessions.create(str(uuid.uuid4()), owner, title)
 
     async def last_choices(self, owner: str) -> dict[str, Any]:
-        """What a new session of this owner begins with."""
-        return (await self._sessions.new("", owner)).choices
+        """What the page begins a new session with; what is no longer configured is left out."""
+        last = await self._sessions.last_choices(owner)
+        if "tools" in last:
+            last["tools"] = [name for name in last["tools"] if self._is_configured({"tools": [name]})]
+        return {name: value for name, value in last.items() if self._is_configured({name: value})}
+
+    def _is_configured(self, choice: Mapping[str, Any]) -> bool:
+        try:
+            self._check_choices(choice)
+        except NotFoundError:
+            return False
+        return True
 
     async def ensure(self, turn: Turn) -> None:
         """A crash may have come between a session's first turn and its record: then it is made."""

@@ -99,7 +99,7 @@ async def change_session(
     body: Annotated[SessionChanges, Depends(json_body(SessionChanges))],
 ) -> Session:
     """Rename, hold (kept from expiry), give it an age limit of its own, or say how its questions are answered
-    where they do not say it themselves. A new session begins with what its owner chose last."""
+    where they do not say it themselves. The page begins a new session with what its owner chose last."""
     return session_reply(await container.sessions.change(str(session_id), owner, _change(body)))
 
 

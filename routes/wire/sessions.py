@@ -92,7 +92,9 @@ class SessionPage(Reply):
 
     sessions: list[Session] = Field(description="Newest first.")
     next: int | None = Field(description="`before` of the next page; null: this is the last one.")
-    choices: SessionChoices = absent("What a new session begins with; on the first page of all.")
+    choices: SessionChoices = absent(
+        "What was chosen last, with which the page begins a new session; on the first page of all."
+    )
 
 
 class ErasedSession(Reply):

@@ -73,6 +73,7 @@ def _bridge(client: Client) -> MCPServer[Any]:
 
     return MCPServer(
         "wenmai",
+        version=client.server_info.version if client.server_info else "",
         instructions=client.instructions,
         on_list_tools=list_tools,
         on_call_tool=call_tool,

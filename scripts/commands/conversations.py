@@ -1,5 +1,5 @@
 """What was said and sent: `wenmai sessions` lists conversations, `wenmai prompt` shows what a model got,
-`wenmai import` brings in those of other products."""
+`wenmai import` brings in those of other products, and of Wenmai."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
-from routes.wire.imports import ForeignImport, PlannedConversation
-from routes.wire.sessions import SessionPage
+from routes.wire.imports import ForeignImport, ImportedConversation, PlannedConversation
+from routes.wire.sessions import Session, SessionPage
 from routes.wire.turns import Branch, Prompt, PromptPart, PromptRequest
 from scripts.commands.ask import BOLD, DIM, PLAIN, RED
 from scripts.commands.maintenance import EXIT_OK, Options, as_json, print_result, run, shown
@@ -143,10 +144,12 @@ def _request(request: PromptRequest | None) -> str:
     return f"{why}; what was sent had {digest}"
 
 
-IMPORT_PATH = "/sessions/import/file"
+IMPORT_PATH, OWN_PATH = "/sessions/import/file", "/sessions/import"
+OWN = "Wenmai"
 MOST_SHOWN = 50
 BRINGS_IN = """Bring in conversations that another product exported: ChatGPT, Claude, Open WebUI, LibreChat,
-or lists of OpenAI's messages. Without --apply it only says what the file would bring in."""
+or lists of OpenAI's messages; or one that Wenmai exported as JSON. Without --apply it only says what the file
+would bring in. 导入对话：其他产品导出的，或 Wenmai 导出的 JSON；不加 --apply 只显示会导入什么。"""
 
 
 @click.command("import", help=BRINGS_IN)
@@ -163,17 +166,60 @@ async def _import(settings: Settings, options: Options) -> int:
     content = options.file.read_bytes()
 
     async def work(client: ServerClient) -> int:
-        response = await client.request(
-            "POST",
-            IMPORT_PATH,
-            params={"apply": str(options.apply).lower()},
-            content=content,
-            headers={"Content-Type": "application/octet-stream"},
-        )
-        print_result(checked(response, ForeignImport), options, _print_plan)
+        own = _own_export(content)
+        plan = await (_import_own(client, own, options) if own else _import_foreign(client, content, options))
+        print_result(plan, options, _print_plan)
         return EXIT_OK
 
     return await at_server(settings, options, work)
+
+
+async def _import_foreign(client: ServerClient, content: bytes, options: Options) -> ForeignImport:
+    response = await client.request(
+        "POST",
+        IMPORT_PATH,
+        params={"apply": str(options.apply).lower()},
+        content=content,
+        headers={"Content-Type": "application/octet-stream"},
+    )
+    return checked(response, ForeignImport)
+
+
+def _own_export(content: bytes) -> dict[str, Any]:
+    """A conversation in the form of Wenmai's export; empty: the file is none, and the server knows others."""
+    try:
+        value = json.loads(content)
+    except ValueError:
+        return {}
+    turns = value.get("turns") if isinstance(value, dict) else None
+    is_own = isinstance(turns, list) and turns and all(isinstance(turn, dict) for turn in turns)
+    return value if is_own else {}
+
+
+async def _import_own(client: ServerClient, own: dict[str, Any], options: Options) -> ForeignImport:
+    """All of it or nothing: a session that is here already is refused, and has nothing new."""
+    turns, session_id = own["turns"], str(own.get("session_id") or "")
+    is_here = bool(session_id) and await _is_here(client, session_id)
+    if options.apply:
+        session_id = (await client.send("POST", OWN_PATH, ImportedConversation, own)).session_id
+    parents = {str(turn.get("parent_turn_id")) for turn in turns}
+    plan = PlannedConversation(
+        session_id=session_id,
+        title=str(own.get("title") or ""),
+        turns=len(turns),
+        fresh=0 if is_here else len(turns),
+        branches=max(1, sum(str(turn.get("turn_id")) not in parents for turn in turns)),
+        persona=bool(own.get("persona")),
+        attachments=0,
+        orphans=0,
+        left_out=0,
+    )
+    return ForeignImport(product=OWN, applied=options.apply, conversations=[plan])
+
+
+async def _is_here(client: ServerClient, session_id: str) -> bool:
+    response = await client.request("GET", f"/sessions/{quote(session_id, safe='')}")
+    return response.status_code not in (404, 422) and bool(checked(response, Session))
 
 
 def _print_plan(plan: ForeignImport) -> None:
@@ -184,7 +230,7 @@ def _print_plan(plan: ForeignImport) -> None:
     fresh = sum(each.fresh for each in plan.conversations)
     done = "brought in" if plan.applied else "would be brought in (--apply does it)"
     print(f"{plan.product}: {len(plan.conversations)} conversations, {fresh} new turns {done}")
-    if fresh:
+    if fresh and plan.product != OWN:
         print("They are put on hold, and do not expire until you release them.")
 
 

@@ -162,14 +162,13 @@ class SessionStore:
         self._clock = clock
         self._operations = operations
 
-    async def new(self, session_id: str, owner: str, title: str = "") -> Session:
-        """With the owner's last choices; nothing is written."""
+    def new(self, session_id: str, owner: str, title: str = "") -> Session:
+        """Nothing is written."""
         now = self._clock()
-        choices = await self._last_choices(owner)
-        return Session(session_id, owner, title, now, now, **choices)
+        return Session(session_id, owner, title, now, now)
 
     async def create(self, session_id: str, owner: str, title: str = "") -> Session:
-        session = await self.new(session_id, owner, title)
+        session = self.new(session_id, owner, title)
         await self.put(session)
         return session
 
@@ -220,7 +219,7 @@ class SessionStore:
 
         Raises UnknownSessionError when it is somebody else's.
         """
-        return await self._find(session_id, owner) or await self.new(session_id, owner)
+        return await self._find(session_id, owner) or self.new(session_id, owner)
 
     async def touch(
         self, session: Session, question: str, turn_id: str | None = None, *, is_new: bool = False
@@ -262,7 +261,8 @@ class SessionStore:
             fields["expire_days"] = changes.expire_days
         session = await self._change(session_id, owner, {**fields, **changes.choices})
         if changes.choices and self._operations:
-            noted = {"record": LAST_CHOICES, "owner": owner, "choices": session.choices}
+            last = {**await self.last_choices(owner), **changes.choices}
+            noted = {"record": LAST_CHOICES, "owner": owner, "choices": last}
             point = Point(id=choices_id(owner), vector={}, payload=noted)
             await self._store.upsert(self._operations, [point])
         return session
@@ -329,13 +329,15 @@ class SessionStore:
             raise _unknown() from error
         return await self.get(session_id, owner)
 
-    async def _last_choices(self, owner: str) -> dict[str, Any]:
+    async def last_choices(self, owner: str) -> dict[str, Any]:
+        """Those of CHOICES that the owner made last, each in whichever session."""
         records = (
             await self._store.retrieve(self._operations, [choices_id(owner)]) if self._operations else []
         )
         stored = (records[0].payload or {}).get("choices") if records else None
         choices = stored if isinstance(stored, dict) else {}
-        return read_leniently(_SessionPayload, {"owner": owner, **choices}, "last choices").choices
+        last = read_leniently(_SessionPayload, {"owner": owner, **choices}, "last choices").choices
+        return {name: value for name, value in last.items() if value is not None}
 
     async def _set(self, session_id: str, fields: dict[str, Any]) -> None:
         await self._store.set_payload(self._collection, fields, points=[session_id])

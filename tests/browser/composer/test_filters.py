@@ -44,6 +44,16 @@ def choose_last(desk: Served, **choices: Any) -> None:
     httpx.patch(f"{desk.url}/sessions/{session_id}", json=choices).raise_for_status()
 
 
+def session_of(desk: Served, session_id: str) -> dict[str, Any]:
+    return httpx.get(f"{desk.url}/sessions/{session_id}").json()  # type: ignore[no-any-return]
+
+
+def ask_plainly(desk: Served, question: str) -> None:
+    """As a program does that begins a session and says no more."""
+    body = {"question": question, "stream": False}
+    httpx.post(f"{desk.url}/knowledge_chat_conversation", json=body, timeout=60).raise_for_status()
+
+
 def sources_of(desk: Served, session_id: str) -> list[set[str]]:
     """The files of each turn's sources."""
     turns = httpx.get(f"{desk.url}/sessions/{session_id}/turns").json()["turns"]
@@ -155,6 +165,29 @@ async def test_a_choice_is_the_conversations_on_every_device_and_the_next_one_be
         assert (body["thinking"], body.get("session_id")) == (True, None)
     finally:
         await other.context.close()
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_what_was_chosen_last_begins_a_conversation_of_the_page_and_none_of_another_client(
+    page: Page, desk: Served
+) -> None:
+    """Discriminates: choices that hold for the first question alone; those of the page in the plain question
+    of a program."""
+    last = {"thinking": True, "temperature": 0.5, "max_tokens": 200}
+    choose_last(desk, **last)
+    await opened(page, desk.url)
+    await page.fill(BOX, "not yet")
+    await page.reload()
+    await page.wait_for_selector("#thinking[aria-pressed=true]")
+    body = await sent_by(page, REFUND)
+    assert last.items() <= body.items()
+    assert last.items() <= session_of(desk, session_in(page)).items()
+    await page.reload()
+    await page.wait_for_selector("#thinking[aria-pressed=true]")
+    await sent_by(page, REFUND, 2)
+    assert (desk.model.bodies[-1]["temperature"], desk.model.bodies[-1]["max_tokens"]) == (0.5, 200)
+    ask_plainly(desk, REFUND)
+    assert (desk.model.bodies[-1]["temperature"], desk.model.bodies[-1]["max_tokens"]) == (0.2, 2_048)
 
 
 async def test_enter_in_the_settings_does_not_send_the_question(page: Page, desk: Served) -> None:

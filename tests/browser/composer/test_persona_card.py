@@ -115,6 +115,25 @@ async def test_the_card_follows_a_command_in_the_chat(page: Page, desk: Served) 
     await page.wait_for_selector("text=设定人设")
 
 
+async def test_a_conversation_that_could_not_be_read_offers_a_persona_as_soon_as_it_can(
+    page: Page, desk: Served
+) -> None:
+    """Discriminates: the line that it cannot be read taken for the button of a conversation without one."""
+
+    async def lose(route: Route) -> None:
+        await route.abort()
+
+    await opened(page, desk.url)
+    await sent_by(page, "first")
+    one_session = f"**/sessions/{session_in(page)}"
+    await page.route(one_session, lose)
+    await page.reload()
+    await page.wait_for_selector("text=人设暂时读不到")
+    await page.unroute(one_session)
+    await page.click("text=人设暂时读不到")
+    await page.wait_for_selector(".persona >> text=设定人设")
+
+
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_refused_persona_loses_neither_itself_nor_the_question(page: Page, desk: Served) -> None:
     """Discriminates: the conversation that was made for it left in the list; or the box left empty."""

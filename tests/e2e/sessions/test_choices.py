@@ -91,32 +91,47 @@ async def test_thinking_tools_and_knowledge_of_a_session_reach_its_model(
     assert sent == [(False, True, []), (True, False, []), (False, False, [SEARCH_TOOL])]
 
 
-async def test_the_choices_are_kept_and_a_new_session_begins_with_its_owners_last(
+async def last_choices(app: App) -> dict[str, Any]:
+    return (await app.client.get("/sessions")).json()["choices"]  # type: ignore[no-any-return]
+
+
+async def test_the_choices_are_kept_for_their_session_and_what_is_left_open_elsewhere_is_the_servers(
     tmp_path: Path, stub: StubLLM
 ) -> None:
-    """Discriminates: choices of this process, of another owner, or written over by a turn's beginning."""
-    keys = {"server": {"api_keys": ["mine", "others"]}}
-    mine, others = ({"authorization": f"Bearer {key}"} for key in ("mine", "others"))
-    async with open_app(with_models(tmp_path, stub, "other", **keys)) as app:
-        app.client.headers.update(mine)
+    """Discriminates: choices of this process; a new session of another client that begins with them, and so
+    answers a program's plain question with another model, warmer, or with tools."""
+    async with open_app(with_models(tmp_path, stub, "other")) as app:
         older, newer = [(await app.ask(each)).session_id for each in ("一？", "二？")]
         await choose(app, older, model_id="other", temperature=1.5)
         await choose(app, newer, title="标题")
-    async with open_app(with_models(tmp_path, stub, "other", **keys)) as app:
-        app.client.headers.update(mine)
+    async with open_app(with_models(tmp_path, stub, "other")) as app:
         await app.ask("三？", session_id=older)
         assert (stub.bodies[-1]["model"], stub.bodies[-1]["temperature"]) == ("m-other", 1.5)
         begun = await app.ask("四？")
-        assert (stub.bodies[-1]["model"], stub.bodies[-1]["temperature"]) == ("m-other", 1.5)
+        assert (stub.bodies[-1]["model"], stub.bodies[-1]["temperature"]) == ("m-default", 0.2)
         stored = (await app.client.get(f"/sessions/{begun.session_id}")).json()
-        assert (stored["model_id"], stored["temperature"]) == ("other", 1.5)
         made = (await app.client.post("/sessions", json={})).json()
-        assert made["model_id"] == "other"
+        assert not {"model_id", "temperature"} & {*stored, *made}
         await app.ask("五？", session_id=newer)
         assert stub.bodies[-1]["model"] == "m-default"
-        app.client.headers.update(others)
-        await app.ask("六？")
+        await app.client.post("/api/v1/chat", json={"message": "六？"})
         assert stub.bodies[-1]["model"] == "m-default"
+
+
+async def test_the_list_names_what_its_owner_chose_last_in_any_session(tmp_path: Path, stub: StubLLM) -> None:
+    """Discriminates: another owner's; only those of the session changed last; what was taken back."""
+    keys = {"server": {"api_keys": ["mine", "others"]}}
+    async with open_app(with_models(tmp_path, stub, "other", **keys)) as app:
+        app.client.headers["authorization"] = "Bearer mine"
+        one, two = [(await app.ask(each)).session_id for each in ("一？", "二？")]
+        await choose(app, one, model_id="other", temperature=1.5, max_tokens=300)
+        await choose(app, two, temperature=0.5, max_tokens=None)
+        assert await last_choices(app) == {"model_id": "other", "temperature": 0.5}
+        app.client.headers["authorization"] = "Bearer others"
+        assert await last_choices(app) == {}
+    async with open_app(with_models(tmp_path, stub, **keys)) as app:
+        app.client.headers["authorization"] = "Bearer mine"
+        assert await last_choices(app) == {"temperature": 0.5}, "the model is no longer configured"
 
 
 async def test_a_choice_that_is_no_longer_configured_stops_no_question(tmp_path: Path, stub: StubLLM) -> None:

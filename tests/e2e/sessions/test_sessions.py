@@ -117,6 +117,15 @@ async def test_a_session_id_that_is_none_is_refused(app: App, method: str, path:
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "unknown_session")
 
 
+async def test_what_is_wrong_with_a_title_or_an_id_is_said_in_plain_words(app: App) -> None:
+    """Discriminates: "at least 1 item after validation"; "invalid character: found `n` at 0"."""
+    session = (await app.client.post("/sessions", json={})).json()["session_id"]
+    empty = await app.client.patch(f"/sessions/{session}", json={"title": ""})
+    assert empty.json()["error"]["message"] == "title: must not be empty."
+    no_id = await app.client.get("/turns/nope/prompt")
+    assert no_id.json()["error"]["message"] == "turn_id: this is no id: a UUID is expected."
+
+
 async def test_somebody_elses_session_answers_as_unknown(tmp_path: Path) -> None:
     """B64. Discriminates: reading a session without comparing its owner."""
     async with open_app(make_settings(tmp_path, server={"api_keys": ["mine", "other"]})) as app:

@@ -90,6 +90,8 @@ async def test_every_tool_runs(server: Server, way: str) -> None:
         pieces.append(message or "")
 
     async with WAYS[way](server) as client:
+        assert client.server_info is not None
+        assert (client.server_info.name, client.server_info.version) == ("wenmai", "0.1.0")
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {
             name: tool.annotations.read_only_hint for name, tool in tools.items() if tool.annotations

@@ -78,6 +78,36 @@ async def test_a_question_what_it_finds_and_its_conversation_are_shown(
         assert f"{turn['turn_id']}  " in await run("sessions", answer["session_id"])
 
 
+async def test_a_conversation_that_was_exported_is_looked_at_and_brought_in_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: the file refused as no other product's; a look that writes; one that does not see that
+    the conversation is here already."""
+    async with serving(make_settings(tmp_path)) as url, httpx.AsyncClient(base_url=url) as client:
+        asked = await client.post(
+            "/knowledge_chat_conversation", json={"question": QUESTION, "stream": False}
+        )
+        session = f"/sessions/{asked.json()['session_id']}"
+        exported = await client.get(f"{session}/export", params={"format": "json"})
+        (tmp_path / "talk.json").write_bytes(exported.content)
+
+        async def run(*words: str, code: int = 0) -> str:
+            command = ["import", str(tmp_path / "talk.json"), *words, "--url", url]
+            assert await asyncio.to_thread(wenmai.main, command) == code
+            printed = capsys.readouterr()
+            return printed.out or printed.err
+
+        assert "Wenmai: 1 conversations, 0 new turns would be brought in" in await run()
+        assert "409" in await run("--apply", code=2)
+        await client.delete(session)
+        assert f"{QUESTION}: 1 turns, 1 new, 1 branches\n" in await run()
+        assert (await client.get(session)).status_code == 404
+        plan = json.loads(await run("--apply", "--json"))
+        assert (plan["product"], plan["applied"], plan["conversations"][0]["fresh"]) == ("Wenmai", True, 1)
+        again = await client.get(f"{session}/export", params={"format": "json"})
+        assert again.json() == exported.json()
+
+
 async def test_a_refused_question_and_key_are_said_in_the_same_line_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,13 +116,14 @@ async def test_a_refused_question_and_key_are_said_in_the_same_line_everywhere(
         key = "the server refuses (401): API key missing or wrong: "
         key += "set WENMAI_KEY to one of the server's API_KEYS or ADMIN_API_KEYS"
         model = "the server refuses (404): model_id: unknown model. Configured: default."
-        session = "the server refuses (422): session_id: Input should be a valid UUID"
+        session = "the server refuses (422): session_id: this is no id: a UUID is expected."
         for sent, words, exit_code, line in (
             ("", ["ask", "Hello?"], 2, key),
             ("", ["sessions"], 2, key),
             (KEY, ["ask", "Hello?", "--model", "nope"], 2, model),
             (KEY, ["ask", "Hello?", "--session", "12"], 2, session),
             (KEY, ["ask", "Hello?", "--session", "12", "--json"], 2, session),
+            (KEY, ["sessions", "nope"], 2, session),
         ):
             monkeypatch.setenv("API_KEYS", sent)
             assert await asyncio.to_thread(wenmai.main, [*words, "--url", url]) == exit_code

@@ -15,6 +15,7 @@ export class Options {
   #last = {}; // what a new one begins with
   #own = {}; // what was chosen in one that has not begun
   #changes = 0;
+  #sending = 0;
 
   /** `row` holds the switches; `search` is {topN}; `say(key)` tells what a switch costs when it is put on, or that a
    * choice was not kept; `keep(choices)` keeps those of a conversation that has not begun,
@@ -38,6 +39,7 @@ export class Options {
   get chosen() {
     const filters = this.filters.request;
     return {
+      ...this.#choices,
       ...("thinking" in this.#choices ? { thinking: isOn(this.thinking) } : {}),
       ...("model_id" in this.#choices ? { model_id: this.#modelId } : {}),
       ...(this.search.topN ? { rerank_top_n: this.search.topN } : {}),
@@ -71,17 +73,17 @@ export class Options {
     this.#is(id ? {} : { ...this.#last, ...chosen });
   }
 
-  /** Gives what takes the conversation once it is read, unless a choice was made meanwhile. */
+  /** Gives what takes the conversation once it is read, unless a choice was made meanwhile, or is on its way. */
   reading() {
-    const [id, changes] = [this.#id, this.#changes];
-    return (session) => id === this.#id && changes === this.#changes && this.#is(choicesOf(session));
+    const [id, changes, sending] = [this.#id, this.#changes, this.#sending];
+    return (session) => id === this.#id && changes === this.#changes && !sending && this.#is(choicesOf(session));
   }
 
-  /** The conversation that had not begun has this id now, and keeps its choices. */
+  /** The conversation that had not begun has this id now, and keeps its choices: the server puts none into it. */
   begun(id) {
     this.#id = id;
-    if (Object.keys(this.#own).length) this.#send(this.#own);
     this.#own = {};
+    if (Object.keys(this.#choices).length) this.#send(this.#choices);
   }
 
   /** With one model there is nothing to choose, and the box stays away. */
@@ -129,7 +131,8 @@ export class Options {
 
   /** A choice that is not kept holds for the questions that are asked here, which say it themselves. */
   #send(choices) {
-    changeSession(this.#id, choices).catch(() => this.say("choiceNotKept"));
+    this.#sending += 1;
+    changeSession(this.#id, choices).catch(() => this.say("choiceNotKept")).finally(() => (this.#sending -= 1));
   }
 
   #is(choices) {

@@ -2,6 +2,7 @@
 
 import { ApiError } from "../api/http.js";
 import { questionOf } from "../api/turns.js";
+import { hear } from "../base/bus.js";
 import { nextFrame } from "../base/frames.js";
 import { t } from "../base/i18n.js";
 import { Branching } from "../branches/display.js";
@@ -17,10 +18,16 @@ import { ShownTurns } from "./shown.js";
 import { Thread } from "./thread.js";
 
 const TURNS_PER_FRAME = 5;
+const CHOICES_MS = 2000; // a list of conversations that takes longer keeps no question waiting
 
 export class Chat {
   #runs = new Runs();
   #thread = new Thread();
+  /** Resolves once the page knows what a new conversation begins with. */
+  #choices = new Promise((resolve) => {
+    hear("choices", resolve);
+    setTimeout(resolve, CHOICES_MS);
+  });
 
   /**
    * `options()` gives what a question is asked with; `onChange` is called when anything here has changed,
@@ -105,13 +112,21 @@ export class Chat {
     if (this.#thread.loading && (!(await this.#isStillHere()) || this.running)) return this.onTextLeft(question, sessionId);
     const thread = this.#thread;
     const view = Object.assign(new TurnView(newTurnId(), question, this.acts, images), { repeats });
-    const body = { question: questionOf(question, images), ...thread.place, turn_id: view.turnId, ...this.options(), stream_format: "prefix" };
+    const body = this.#body({ question: questionOf(question, images), ...thread.place, turn_id: view.turnId }, thread);
     thread.leaf = undefined; // what is asked now is the newest
     if (thread.sessionId) this.onPlace(thread.sessionId);
     this.shown.letGo();
     this.shown.append(view);
     if (thread.branched) this.branching.add(view, view.command === "clear" ? null : thread.parent);
     this.#run(view, body, thread);
+  }
+
+  /** That of a first question is yet to come until the page knows its choices; another's is there at once. */
+  #body(question, thread) {
+    const options = this.options();
+    const bodyOf = (chosen) => ({ ...question, ...chosen, stream_format: "prefix" });
+    if (thread.sessionId) return bodyOf(options);
+    return this.#choices.then(() => bodyOf(thread === this.#thread ? this.options() : options));
   }
 
   /** Waits for the branch that is on its way; whether the page shows it then. */

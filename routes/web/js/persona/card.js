@@ -16,6 +16,7 @@ export class PersonaCard {
   #place = { id: null }; // the conversation that is open: it gets its id when it begins
   #reading = 0;
   #persona = null;
+  #drawn = null; // the persona that is in view, as JSON; null: something else is
   #typed = new Map();
   #fileNames = new Map();
   maxChars = DEFAULT_MAX_CHARS;
@@ -34,7 +35,7 @@ export class PersonaCard {
   show(sessionId, chosen = null) {
     this.#place = { id: sessionId };
     this.#persona = chosen;
-    if (sessionId) this.element.replaceChildren();
+    if (sessionId) this.#replace();
     else this.#draw();
     return this.refresh();
   }
@@ -137,20 +138,25 @@ export class PersonaCard {
 
   #is(persona) {
     this.#reading += 1;
-    const same = JSON.stringify(persona) === JSON.stringify(this.#persona) && this.element.childElementCount > 0;
     this.#persona = persona;
-    if (!same) this.#draw();
+    if (JSON.stringify(persona) !== this.#drawn) this.#draw();
   }
 
   /** A conversation that is not there has none; of one that cannot be read it is not known. */
   #unread(error) {
     if (error instanceof ApiError && error.status === 404) return this.#is(null);
     if (this.#persona) return;
-    this.element.replaceChildren(button("personaUnread", () => this.refresh()));
+    this.#replace(button("personaUnread", () => this.refresh()));
   }
 
   #draw() {
-    this.element.replaceChildren(this.#persona ? this.#card() : button("personaAdd", () => this.#begin()));
+    this.#replace(this.#persona ? this.#card() : button("personaAdd", () => this.#begin()));
+    this.#drawn = JSON.stringify(this.#persona);
+  }
+
+  #replace(...nodes) {
+    this.element.replaceChildren(...nodes);
+    this.#drawn = null;
   }
 
   #card() {

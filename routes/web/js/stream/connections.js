@@ -17,7 +17,7 @@ export class TurnStream {
   #done = false;
 
   /**
-   * `body` is the request, or null to attach to a turn that is already there.
+   * `body` is the request, perhaps yet to come, or null to attach to a turn that is already there.
    * `onEvent` gets every event once and in order; `onReconnect` gets (attempt, of), `onConnected` nothing.
    */
   constructor(turnId, body, { onEvent, onReconnect, onConnected = () => {} }) {
@@ -60,9 +60,9 @@ export class TurnStream {
     }
   }
 
-  #open(signal) {
+  async #open(signal) {
     // Nothing received yet: the question itself is sent again, and its turn_id keeps it from running twice.
-    if (this.body && this.#last === 0) return askQuestion(this.body, signal);
+    if (this.body && this.#last === 0) return askQuestion(await this.body, signal);
     return resumeTurn(this.turnId, this.#last, signal);
   }
 

@@ -16,7 +16,7 @@ export class Run {
   #errorText = null;
   #text = [];
 
-  /** `body` is the request, or null to attach to a turn that runs already. */
+  /** `body` is the request, perhaps yet to come, or null to attach to a turn that runs already. */
   constructor(view, body, { sessionId = null, onSession = () => {} } = {}) {
     Object.assign(this, { view, body, sessionId, onSession, stopped: false });
     this.stream = new TurnStream(view.turnId, body, {
