@@ -1,7 +1,8 @@
-"""Which kinds of document can be read, by the ending of their name."""
+"""Which kinds of document can be read, by the ending of their name; and what the rest of the name says."""
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path, PurePath
 
@@ -126,3 +127,42 @@ def visible_files(folder: Path) -> list[Path]:
         and not path.is_symlink()
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
+
+
+# What programs and people call a file that they give no name; months, of names that are dates.
+_BETWEEN_WORDS = re.compile(r"[\s_\-–—.,;+~&@#()\[\]{}（）【】《》「」、，·]+")
+_SAYS_NOTHING = re.compile(
+    "scan(?:s|ned|ner)?|imgs?|images?|pic(?:ture)?s?|photos?|screenshots?|screen|shot|camera|video|audio|recording"
+    "|doc(?:ument)?s?|files?|untitled|unnamed|unknown|noname|copy|new|downloads?|attachments?|uploads?"
+    "|te?mp|temporary|tests?|text|notes?|final|draft|version|pages?|part|export|output|data|print|printout"
+    "|readme|index|main|utils|config|init|default|book|work(?:book|sheet)|sheet|table|presentation|slides?"
+    "|report|item|pasted?|whatsapp|wechat|telegram|microsoft|word|excel|powerpoint|adobe|acrobat|unicode"
+    "|the|and|for|from|with|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    "|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?",
+    re.IGNORECASE,
+)
+_SAYS_NOTHING_ZH = re.compile(
+    "新建|新增|文本|文字|文档|文檔|文件|档案|檔案|扫描件?|掃描|无标题|無標題|未命名|未标题|无名|副本|复件|拷贝|截图|截圖|截屏"
+    "|屏幕|图片|圖片|图像|照片|相片|微信|最终|最終|定稿|草稿|终稿|初稿|修改|修订|版本?|附件|下载|下載|导出|导入|演示文稿|工作簿"
+    "|工作表|表格|资料|打印|页面|[年月日号第页份个的一二三四五六七八九十]"
+)
+_IDENTIFIER = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|[0-9a-f]{16,}", re.IGNORECASE)
+_VOWEL = re.compile(r"[aeiouy]|[^\x00-\x7f]", re.IGNORECASE)  # a word has one; DSC and PXL do not
+_IDEOGRAPH = re.compile("[\u3400-\u9fff\u3040-\u30ff\uac00-\ud7af]")
+_LEAST_LETTERS, _LEAST_IDEOGRAPHS = 3, 2
+
+
+def words_of_name(stem: str) -> str:
+    """A file's name without its ending as the words of a title; "" where it says nothing of what is in it:
+    scan0001, 新建文档 (2), Untitled, a date, a hash."""
+    words = [word for word in _BETWEEN_WORDS.split(stem) if word]
+    speaking = [word for word in _BETWEEN_WORDS.split(_IDENTIFIER.sub(" ", stem)) if _speaks(word)]
+    return " ".join(words) if speaking else ""
+
+
+def _speaks(word: str) -> bool:
+    ideographs = _IDEOGRAPH.findall(_SAYS_NOTHING_ZH.sub("", word))
+    if ideographs:
+        return len(ideographs) >= _LEAST_IDEOGRAPHS
+    named = word.isalpha() and len(word) >= _LEAST_LETTERS and not _IDEOGRAPH.search(word)
+    return named and _VOWEL.search(word) is not None and not _SAYS_NOTHING.fullmatch(word)

@@ -236,7 +236,8 @@ class Chunk:
 
     `date` is the document's: ISO 8601, a day, a month or a year ("2026-01-31", "2026-01", "2026"), or ""
     when it has none. `version` distinguishes one content of the document from another. `tags` and `source`
-    are the document's, as they were stored with the chunk.
+    are the document's, as they were stored with the chunk. `title` is what the file's name says of a document
+    without headings: it is searched, and shown to nobody.
     """
 
     chunk_id: str
@@ -252,12 +253,18 @@ class Chunk:
     version: str = ""
     tags: tuple[str, ...] = ()
     source: str = ""
+    title: str = ""
+
+    @property
+    def above(self) -> str:
+        """What the text is about when the text does not say it: the heading path, or else the title; the
+        date."""
+        return " ".join(filter(None, (self.heading or self.title, self.date)))
 
     @property
     def indexed_text(self) -> str:
-        """What is embedded: heading path and date say what the text is about when the text does not."""
-        above = " ".join(filter(None, (self.heading, self.date)))
-        return f"{above}\n{self.text}" if above else self.text
+        """What is embedded."""
+        return f"{self.above}\n{self.text}" if self.above else self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,10 @@ def _read(text: str) -> tuple[str, Mapping[str, Sequence[int]]]:
 
 def _whole(candidate: Candidate) -> TextWords:
     """With what stands above it."""
-    (above, head), (lowered, places) = _read(_above(candidate)), _read(candidate.chunk.text[:MAX_TEXT_CHARS])
+    (above, head), (lowered, places) = (
+        _read(candidate.chunk.above),
+        _read(candidate.chunk.text[:MAX_TEXT_CHARS]),
+    )
     return TextWords(f"{above}\n{lowered}", head.keys() | places.keys())
 
 
@@ -254,7 +257,7 @@ class Features:
 
     def _read(self, candidates: Sequence[Candidate], tokens: Floats | None) -> Texts:
         hits = [self._words.hits(candidate.chunk.text) for candidate in candidates]
-        above, count = [_above(candidate) for candidate in candidates], len(self._words.terms)
+        above, count = [candidate.chunk.above for candidate in candidates], len(self._words.terms)
         heads = {text: self._words.hits(text).here(count) for text in dict.fromkeys(above)}
         here = [np.maximum(each.here(count), heads[text]) for each, text in zip(hits, above, strict=True)]
         foreign = np.array([self._is_foreign(candidate) for candidate in candidates], dtype=float)
@@ -354,7 +357,7 @@ class Features:
         numbers = set(_NUMBER.findall(folded(self.query.forms[0].text)))
         if not numbers:
             return np.zeros(len(self.candidates))
-        texts = [folded(f"{_above(candidate)} {candidate.chunk.text}") for candidate in self.candidates]
+        texts = [folded(candidate.chunk.indexed_text) for candidate in self.candidates]
         return np.array([sum(number not in text for number in numbers) / len(numbers) for text in texts])
 
     def _others(self) -> Sequence[Matrix]:
@@ -418,10 +421,6 @@ def _match(candidate: Candidate, number: int) -> FormMatch:
             candidate.dense, candidate.dense_rank, candidate.sparse or 0.0, candidate.sparse_rank
         )
     return candidate.matches[min(number, len(candidate.matches) - 1)]
-
-
-def _above(candidate: Candidate) -> str:
-    return f"{candidate.chunk.heading} {candidate.chunk.date}"
 
 
 def _covered(weight: Matrix, here: Matrix) -> Matrix:

@@ -41,7 +41,7 @@ log = structlog.get_logger()
 _CHUNK = TypeAdapter(Chunk)
 _DELETE_ATTEMPTS = 3
 # What `Chunk.indexed_text` is made of, and what a payload must have.
-_TEXT_FIELDS = ["chunk_id", "document_id", "file_name", "text", "position", "heading", "date"]
+_TEXT_FIELDS = ["chunk_id", "document_id", "file_name", "text", "position", "heading", "date", "title"]
 SIGNS = "token_signs"  # and vectors of parts; read only of candidates, for it is longer than the chunk itself
 CHUNK_FIELDS = [field.name for field in fields(Chunk)]
 FRESH_S = 10.0  # of what a search leaves out, where other workers add and remove documents, too

@@ -311,6 +311,7 @@ def _chunks(document: Document, pieces: Pieces) -> Iterator[Chunk]:
             version=version,
             tags=document.tags,
             source=document.source,
+            title=piece.title,
         )
 
 

@@ -16,6 +16,7 @@ from core.formats import (
     is_supported,
     language_of,
     save_as,
+    words_of_name,
 )
 from services.adapters.readers.documents import READERS
 
@@ -66,3 +67,31 @@ def test_the_page_gives_the_same_advice() -> None:
 def test_source_files_know_their_language() -> None:
     assert (format_of("main.RS"), language_of("main.RS")) == (DocumentFormat.CODE, "rust")
     assert language_of("notes.txt") == language_of("Makefile") == ""
+
+
+@pytest.mark.parametrize(
+    ("stem", "words"),
+    [
+        ("rowing-club-statutes", "rowing club statutes"),
+        ("WhatsApp Chat with Allotment Group", "WhatsApp Chat with Allotment Group"),
+        ("price_list-2026 (1)", "price list 2026 1"),
+        ("房屋租赁合同-桂林路", "房屋租赁合同 桂林路"),
+        ("三4班课程表", "三4班课程表"),
+        ("附件2：报价单", "附件2：报价单"),
+        ("membership.en", "membership en"),
+        ("Договор_аренды", "Договор аренды"),
+    ],
+)
+def test_a_files_name_is_words_of_a_title(stem: str, words: str) -> None:
+    assert words_of_name(stem) == words
+
+
+@pytest.mark.parametrize(
+    "stem",
+    ["scan0001", "Scanned Document 3", "IMG_2031", "DSC_0012", "新建文档", "新建 文本文档 (2)", "扫描件",
+     "微信图片_20250101", "untitled", "Document (3)", "final_v2", "12", "2025-10-17", "2025年10月17日",
+     "March 2025", "第三版", "t", "",
+     "d41d8cd98f00b204e9800998ecf8427e", "3f2504e0-4f89-11d3-9a0c-0305e82c3301", "a1b2c3d4"],
+)  # fmt: skip
+def test_a_files_name_that_says_nothing_is_no_title(stem: str) -> None:
+    assert words_of_name(stem) == ""

@@ -30,11 +30,23 @@ def scalar(value: JsonValue) -> str:
     return "null" if value is None else str(value).lower()
 
 
+def plain(value: JsonValue) -> str:
+    """A plain value, or a list of such, in one line."""
+    return ", ".join(map(scalar, value)) if isinstance(value, list) else scalar(value)
+
+
 def is_short(value: JsonValue) -> bool:
-    """A plain value that fits into a table's cell."""
+    """A plain value that takes little room."""
     if isinstance(value, list | dict):
         return False
     return not isinstance(value, str) or (len(value) <= SHORT_CHARS and "\n" not in value)
+
+
+def fits_cell(value: JsonValue) -> bool:
+    """A table's: a short value, or a few of them (the days of the week on which somebody works)."""
+    if isinstance(value, list):
+        return all(map(is_short, value)) and len(plain(value)) <= SHORT_CHARS
+    return is_short(value)
 
 
 def lines_of(value: JsonValue, path: str = "") -> Iterator[str]:
@@ -48,7 +60,7 @@ def lines_of(value: JsonValue, path: str = "") -> Iterator[str]:
             if isinstance(value, list) and not all(map(is_short, value)):
                 waiting.append(_items(path, value))
                 break
-            yield _line(path, ", ".join(map(scalar, value)) if isinstance(value, list) else scalar(value))
+            yield _line(path, plain(value))
         else:
             waiting.pop()
 
@@ -204,7 +216,7 @@ def _columns(items: Sequence[JsonValue]) -> list[str]:
     columns: dict[str, None] = {}
     filled = 0
     for item in items:
-        if not isinstance(item, dict) or not all(map(is_short, item.values())):
+        if not isinstance(item, dict) or not all(map(fits_cell, item.values())):
             return []
         columns.update(dict.fromkeys(item))
         filled += len(item)
@@ -221,7 +233,7 @@ def _table(columns: Sequence[str], items: Sequence[JsonValue]) -> str:
 
 
 def _cell(value: JsonValue) -> str:
-    return "" if value is None else scalar(value)
+    return "" if value is None else plain(value)
 
 
 def _is_small(value: JsonValue) -> bool:

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import zip_longest
+from itertools import groupby, pairwise
 
 import pypdf
 from llama_index.core.readers.base import BaseReader
@@ -175,8 +175,13 @@ def _numbers(line: str) -> set[int]:
 
 _PARAGRAPH_END = re.compile(r"[。！？；：.!?;:”」』）)]\s*$")
 _CJK = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
+_IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
 _BULLET = re.compile("[\uf000-\uf0ff•●○■□▪▫◦‣⁃]\\s*")  # the first are those of symbol fonts
 _FULL_LINE_SHARE = 0.7
+_COLUMN_SHARE = 0.8  # of the page's widest line; what is wider ends a column
+_COLUMN_LINES, _COLUMN_WIDTH = 5, 24  # at least; fewer, or shorter ones, may as well be a verse or a list
+_LEAST_FULL, _LEAST_GOING_ON = 0.6, 0.5  # of a column's lines, and of the full ones that end no sentence
+_EVEN_LINE_SHARE = 0.9  # to which lines of ideographs fill their column
 _LABELLED = re.compile(r"[^\W\d][^:：。，,]{0,20}(?<!\d)[:：]\s?\S")
 _FIGURE = re.compile(r"[-+]?[¥￥$€£]?\d[\d,.]*[^\W\d]{0,2}%?|[¥￥$€£]")
 _AMOUNT = re.compile(r"\d\.\d\d$")
@@ -242,7 +247,7 @@ def _sections(pages: Iterable[list[str]], marks: Sequence[Bookmark]) -> list[Doc
 def _page(lines: Sequence[str], marks: Sequence[Bookmark], outline: Outline) -> None:
     """Bookmarks whose line is not found: the first, with those inside it, heads the page from where the one
     before it ended; the others only what comes after the page."""
-    full = _FULL_LINE_SHARE * max(map(_width, lines), default=0)
+    full = _full_widths(lines)
     done, deepest = 0, 0
     later: list[Bookmark] = []
     for mark, extent in zip(marks, place(lines, [mark.title for mark in marks]), strict=True):
@@ -250,20 +255,56 @@ def _page(lines: Sequence[str], marks: Sequence[Bookmark], outline: Outline) -> 
             later.append(mark)
             continue
         start, end = extent or (done, done)
-        outline.block(_paragraphs(lines[done:start], full))
+        outline.block(_paragraphs(lines[done:start], full[done:start]))
         outline.heading(mark.level, mark.title, in_text=extent is None)
         done, deepest = end, mark.level if extent is None else 0
         later = [] if extent else later
-    outline.block(_paragraphs(lines[done:], full))
+    outline.block(_paragraphs(lines[done:], full[done:]))
     for mark in later:
         outline.heading(mark.level, mark.title, in_text=True)
 
 
-def _paragraphs(lines: Sequence[str], full: float) -> str:
-    """A line as wide as the page's lines, that ends no sentence, goes on in the next one."""
+def _full_widths(lines: Sequence[str]) -> list[float]:
+    """How wide each line must be to be a full one: nearly as the page's widest, or, in one of two columns, as
+    the column's. A title or an abstract over both is twice as wide as any line of them."""
+    widths = [*map(_width, lines)]
+    widest = max(widths, default=0)
+    full = [_FULL_LINE_SHARE * widest] * len(lines)
+    for is_narrow, places in groupby(range(len(lines)), lambda at: widths[at] < _COLUMN_SHARE * widest):
+        stretch = [*places]
+        column = [lines[at] for at in stretch if lines[at]]
+        edge = sorted(map(_width, column))[len(column) * 9 // 10] if column else 0  # the rest is not of it
+        if is_narrow and _is_column(column, edge):
+            for at in (at for at in stretch if _COLUMN_SHARE * widths[at] <= edge):
+                full[at] = _FULL_LINE_SHARE * edge
+    return full
+
+
+def _is_column(lines: Sequence[str], column: int) -> bool:
+    """Whether narrow lines are wrapped prose: most are as wide as the column, and break off in a sentence.
+    Those of a verse, a list or a form end where a thought does, or differ in width."""
+    if len(lines) < _COLUMN_LINES or column < _COLUMN_WIDTH:
+        return False
+    pairs = [*pairwise(lines)]
+    full = [pair for pair in pairs if _width(pair[0]) >= _FULL_LINE_SHARE * column]
+    ending = [pair for pair in full if not _PARAGRAPH_END.search(pair[0])]
+    going_on = sum(_breaks_off(*pair, column) for pair in ending)
+    return len(full) >= _LEAST_FULL * len(pairs) and going_on >= max(2, _LEAST_GOING_ON * len(ending))
+
+
+def _breaks_off(line: str, following: str, column: int) -> bool:
+    """In mid-sentence, as far as that can be seen: before a small letter, or between two ideographs at the
+    column's edge."""
+    if _IDEOGRAPH.match(line[-1]):
+        return bool(_IDEOGRAPH.match(following[0])) and _width(line) >= _EVEN_LINE_SHARE * column
+    return following[0].islower()
+
+
+def _paragraphs(lines: Sequence[str], full: Sequence[float]) -> str:
+    """A line as wide as `full` says, that ends no sentence, goes on in the next one."""
     joined = ""
-    for line, following in zip_longest(lines, lines[1:], fillvalue=""):
-        goes_on = _width(line) >= full and following and not _PARAGRAPH_END.search(line)
+    for line, following, width in zip(lines, [*lines[1:], ""], full, strict=False):
+        goes_on = _width(line) >= width and following and not _PARAGRAPH_END.search(line)
         goes_on = goes_on and not _is_row(line, following)
         joined += _continued(line, following) if goes_on else f"{line}\n"
     return joined

@@ -127,6 +127,14 @@ _LONGEST_LEAD_CHARS = 80
 DEEPEST_LIST = 8  # levels; what is deeper is cut as running text
 _LEADS_IN = re.compile(r"[:：?？]\W{0,3}$")
 _SENTENCE_END = re.compile(r"[。！!；;….][\"'”’」』）)\]*_]*$")
+# A date or a time, in brackets or not; or who speaks, or what is named, and a colon; or who, and when.
+_ENTRY = re.compile(
+    r"[ \t]*(?:[\[(（【]?(?:\d{4}[-/.年]\d{1,2}[-/.月]|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}\b|\d{1,2}[:：]\d{2}\b)"
+    r"|[^\W\d_][^\n:：。，；！？,;!?|]{0,30}(?::(?=\s\S)|：(?=\S))"
+    r"|[^\W\d_][^\n:：。，；！？,;!?|]{0,40}\d:\d{2}(?::\d{2})?[ \t]*$)"
+)
+_LEAST_ENTRIES = 4
+MOST_ENTRY_LINES = 3  # on average; with more it is text in which a date or a colon happens to stand
 _OPENING, _CLOSING = "（(“「『【《", "）)”」』】》"
 
 
@@ -169,6 +177,8 @@ def _block_atoms(text: str, block: Block, ruler: Ruler, lead_tokens: int) -> Ite
             return _line_atoms(text, block, ruler)
         case BlockKind.LIST:
             return _list_atoms(text, span, ruler, DEEPEST_LIST)
+        case BlockKind.PARAGRAPH if entries := _entries(text, span):
+            return _entry_atoms(text, entries, ruler)
         case BlockKind.PARAGRAPH:
             return _sentence_atoms(text, span, ruler)
 
@@ -191,6 +201,30 @@ def _sentence_atoms(text: str, span: Span, ruler: Ruler) -> Iterator[Atom]:
         opened = sum(map(words.count, _OPENING)) > sum(map(words.count, _CLOSING))
         leads = opened or _LEADS_IN.search(words, max(0, len(words) - 8)) is not None
         yield Atom(piece.start, piece.end, piece.tokens, leads=leads)
+
+
+def _entries(text: str, span: Span) -> list[Line]:
+    """The messages of a chat, the lines of a log or of `name: value`, each with what goes on below;
+    [] of running text, in which hardly a line begins so. What stands above the first is one of them."""
+    lines = [*lines_of(text, span.start, span.end)]
+    starts = [line.start for line in lines if _ENTRY.match(text, line.start, line.end)]
+    if len(starts) < _LEAST_ENTRIES or len(starts) * MOST_ENTRY_LINES < len(lines):
+        return []
+    starts = [*dict.fromkeys((span.start, *starts))]
+    return [Line(start, end) for start, end in zip(starts, [*starts[1:], span.end], strict=True)]
+
+
+def _entry_atoms(text: str, entries: Sequence[Line], ruler: Ruler) -> Iterator[Atom]:
+    """Whole entries where they fit. One that asks leads to its answer."""
+    for entry in entries:
+        span = span_of(text, entry.start, entry.end, ruler)
+        if span is None:
+            continue
+        if span.tokens > ruler.limit:
+            yield from _sentence_atoms(text, span, ruler)
+        else:
+            leads = _LEADS_IN.search(text, max(span.start, span.end - 8), span.end) is not None
+            yield replace(_atom(span), leads=leads)
 
 
 def _list_atoms(text: str, span: Span, ruler: Ruler, levels: int) -> Iterator[Atom]:

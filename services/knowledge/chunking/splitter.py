@@ -8,6 +8,7 @@ from typing import Any
 from llama_index.core.schema import BaseNode, Document, MetadataMode, TextNode, TransformComponent
 from pydantic import Field
 
+from core.formats import words_of_name
 from core.knowledge import ParsedDocument, Section
 from core.prompt.budget import estimate_tokens
 from services.knowledge.chunking.atoms import Atom, CountTokens, Ruler, atoms_of, cut_to_fit, span_of
@@ -180,14 +181,16 @@ def cut(parsed: ParsedDocument, splitter: TransformComponent) -> Iterator[Piece]
     """The document's pieces in order. Any LlamaIndex node parser can be the splitter."""
     ours = splitter if isinstance(splitter, StructureSplitter) else None
     sections = parsed.sections
-    headings = [ours.heading(each.heading) if ours else heading_path(each.heading) for each in sections]
+    one_line = ours.heading if ours else heading_path
+    headings = [one_line(each.heading) for each in sections]
+    title = "" if any(headings) else one_line([words_of_name(parsed.title)])
     nodes = [
-        Document(text=section.text, metadata={SECTION: at, ABOVE: text_above(heading)})
+        Document(text=section.text, metadata={SECTION: at, ABOVE: text_above(heading or title)})
         for at, (section, heading) in enumerate(zip(sections, headings, strict=True))
     ]
     for node in splitter(nodes):
         at = int(node.metadata[SECTION])
-        yield _piece(sections[at], headings[at], node)
+        yield _piece(sections[at], headings[at], title, node)
 
 
 def text_above(heading: str) -> str:
@@ -204,8 +207,8 @@ def heading_path(heading: Sequence[str], fits: int = MAX_HEADING_CHARS) -> str:
     return line if len(line) <= fits else f"{line[: max(0, fits - 1)]}…"
 
 
-def _piece(section: Section, heading: str, node: BaseNode) -> Piece:
+def _piece(section: Section, heading: str, title: str, node: BaseNode) -> Piece:
     text = node.get_content(MetadataMode.NONE)
     start = getattr(node, "start_char_idx", None) or 0
     end = getattr(node, "end_char_idx", None) or start + len(text)
-    return Piece(text, heading, section.page, section.char_start + start, section.char_start + end)
+    return Piece(text, heading, section.page, section.char_start + start, section.char_start + end, title)

@@ -19,7 +19,8 @@ class Piece:
     """A chunk without its identity. Offsets are characters into the whole text of its document.
 
     `whole[char_start:char_end] == text`, unless `text` is a later part of a table, which begins with
-    a repetition of the table's header: then the offsets are those of its rows.
+    a repetition of the table's header: then the offsets are those of its rows. `title` is what the file's
+    name says of a document without headings.
     """
 
     text: str
@@ -27,6 +28,7 @@ class Piece:
     page: int | None
     char_start: int
     char_end: int
+    title: str = ""
 
 
 _encoder = msgspec.msgpack.Encoder()

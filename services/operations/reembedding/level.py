@@ -75,9 +75,9 @@ def _turn_texts(payload: Mapping[str, Any]) -> PointTexts:
 
 
 def _passage_texts(payload: Mapping[str, Any]) -> PointTexts:
-    heading, date = (_text(payload, key) for key in ("heading", "date"))
+    heading, date, title = (_text(payload, key) for key in ("heading", "date", "title"))
     text = _text(payload, "text") or _text(payload, "content")  # a chunk's, or a memory's
-    chunk = Chunk("", "", "", text, 0, heading=heading, date=date)
+    chunk = Chunk("", "", "", text, 0, heading=heading, date=date, title=title)
     indexed = chunk.indexed_text if text else ""
     return PointTexts(passage=indexed, words=indexed, parts=tuple(indexed_parts(chunk)))
 

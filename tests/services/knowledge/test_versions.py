@@ -223,6 +223,25 @@ async def test_a_followed_folder_may_change_its_owner(bench: Bench) -> None:
     }
 
 
+async def test_a_document_without_headings_is_indexed_under_what_its_file_is_called(bench: Bench) -> None:
+    """Discriminates: a name that is only shown. A chunk of an earlier release, which has none, stays as it
+    was."""
+    text = "(1) Membership ends by notice, by death or by expulsion."
+    document = await added(bench, Upload("ann", "rowing-club-statutes.txt", text.encode()))
+    collection = SETTINGS.knowledge_collection
+    (record,), _ = await bench.store.scroll(collection, limit=2, with_vectors=True)
+    indexed = f"rowing club statutes\n{text}"
+    vector = record.vector
+    assert isinstance(vector, dict)
+    assert vector["dense"] == pytest.approx(TokenHashing().get_text_embedding(indexed), abs=1e-6)
+    assert (record.payload or {})["heading"] == ""
+    (chunk,) = (await bench.knowledge.chunks(document.document_id, ME, 7)).chunks
+    assert chunk.indexed_text == indexed
+    await bench.store.delete_payload(collection, ["title"], [record.id])
+    (chunk,) = (await bench.knowledge.chunks(document.document_id, ME, 7)).chunks
+    assert chunk.indexed_text == text
+
+
 async def test_a_document_of_an_earlier_release_keeps_its_id_and_its_chunks_are_listed(bench: Bench) -> None:
     """Its id is made of its bytes, its chunks have other ids and name no version."""
     first = await added(bench, upload())

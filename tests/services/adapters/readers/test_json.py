@@ -59,6 +59,16 @@ def test_small_members_are_lines_and_big_ones_are_sections_under_their_keys() ->
     assert results[1].text.count(long.strip()) == 2
 
 
+def test_a_few_values_in_one_field_are_a_cell_of_the_table() -> None:
+    """Discriminates: only records without lists taken for a table's; lists as Python writes them."""
+    trainers = [{"name": "Bo", "days": ["Mon", "Wed"], "gbp": 38}, {"name": "Safiya", "days": [], "gbp": 42}]
+    results = read({"club": "Fit", "trainers": trainers, "rules": {"guest_pass": "12 GBP per day"}})
+    assert results[0].text == "club: Fit\nrules.guest_pass: 12 GBP per day"
+    assert results[1].heading == ("trainers",)
+    assert results[1].text.endswith("| Bo | Mon, Wed | 38 |\n| Safiya |  | 42 |")
+    assert "|" not in text([{"id": "a", "vector": ["0.12345"] * 40}, {"id": "b", "vector": ["0.54321"] * 40}])
+
+
 def test_records_with_long_texts_keep_their_fields_together() -> None:
     results = read([{"question": f"Q{at}", "answer": "word " * 200} for at in range(3)])
     assert [section.heading for section in results] == [("Q0",), ("Q1",), ("Q2",)]

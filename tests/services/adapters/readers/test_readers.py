@@ -204,6 +204,74 @@ def test_wrapped_sentences_of_a_pdf_are_joined_whatever_figures_they_have(
     assert sections("a.pdf", pdf([lines]))[0].text == joint.join(lines)
 
 
+TITLE = [
+    "Do Nest Box Colour and Height Matter? Occupancy by Common Swifts in Three Central European Cities.",
+    "Abstract. Swift numbers fall as buildings are renovated. We monitored 642 nest boxes in three cities.",
+    "Keywords: swift, nest box, acoustic lure, renovation, old town, heat",
+]
+COLUMN = [
+    "1 Introduction",
+    "The common swift spends most of its life on the wing",
+    "and nests almost exclusively in buildings. Thermal",
+    "insulation of facades closes the cavities on which it",
+    "depends; in Brno, 38% of known colonies were lost",
+    "between 2005 and 2017. In the heat wave of July",
+    "2019 eleven broods left dark boxes prematurely.",
+    "2 Results",
+    "Table 1. Occupancy and breeding by city.",
+    "Ghent 240 97 40.4 2.0",
+    "Brno 180 43 23.9 1.7",
+    "Playback raised the odds strongly, and each metre of",
+    "height up to 8 m raised them by 21%.",
+]
+JOINED = [
+    "1 Introduction",
+    "The common swift spends most of its life on the wing and nests almost exclusively in buildings. Thermal "
+    "insulation of facades closes the cavities on which it depends; in Brno, 38% of known colonies were lost "
+    "between 2005 and 2017. In the heat wave of July 2019 eleven broods left dark boxes prematurely.",
+    *COLUMN[7:11],
+    "Playback raised the odds strongly, and each metre of height up to 8 m raised them by 21%.",
+]
+WIDE_LINE = "关于居民小区电动自行车停放充电场所建设与日常管理工作的实施意见（征求意见稿）及其编制说明。"
+CHINESE_COLUMN = [
+    "本社区居民凭居住证明办理邻里卡，工本费十元，非本社",
+    "区居民可由持卡人陪同入场，每卡限带两人，每人每天最",
+    "多使用两小时。",
+    "开场前十二小时以上取消的全额退款，十二小时以内取消",
+    "的退还一半费用，开场以后取消的不予退款，一个月内爽",
+    "约两次的停止预约三十天。",
+]
+
+
+def test_columns_under_a_title_over_both_are_joined_into_paragraphs() -> None:
+    """Discriminates: a line measured by the page's widest; the keywords, wider than the column, going on."""
+    two = sections("a.pdf", pdf([[*TITLE, *COLUMN, *COLUMN]]))[0].text
+    assert two == "\n".join([*TITLE, *JOINED, *JOINED])
+    assert sections("a.pdf", pdf([COLUMN]))[0].text == "\n".join(JOINED)
+    chinese = sections("a.pdf", pdf([[WIDE_LINE, *CHINESE_COLUMN]]))[0].text
+    assert chinese == "\n".join([WIDE_LINE, "".join(CHINESE_COLUMN[:3]), "".join(CHINESE_COLUMN[3:])])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["The Tyger was printed by its author in 1794 as one of the Songs of Experience, with a picture.",
+         "Tyger Tyger, burning bright,", "In the forests of the night;", "What immortal hand or eye,",
+         "Could frame thy fearful symmetry?", "In what distant deeps or skies,",
+         "Burnt the fire of thine eyes?"],
+        ["这首五言绝句是唐代诗人的名作，千百年来一直为人们所传诵，这里按照通行的版本全文抄录如下。",
+         "黄河之水天上来奔流到海不复回，", "高堂明镜悲白发朝如青丝暮成雪。", "人生得意须尽欢莫使金樽空对月，",
+         "天生我材必有用千金散尽还复来。", "烹羊宰牛且为乐会须一饮三百杯，", "岑夫子丹丘生将进酒杯莫停。"],
+        ["Bring these along on the first morning, and leave everything else at home, since rooms are small.",
+         "Two pairs of walking shoes", "Sun cream and a broad hat", "Passport and the two forms",
+         "a towel", "A torch with spare batteries", "Some cash for the buses"],
+    ],
+)  # fmt: skip
+def test_a_verse_or_a_list_below_a_wide_line_keeps_its_lines(lines: list[str]) -> None:
+    """Discriminates: every stretch of narrow lines taken for a column."""
+    assert sections("a.pdf", pdf([lines]))[0].text == "\n".join(lines)
+
+
 def test_a_radical_or_ligature_in_a_pdf_is_what_people_type() -> None:
     """Discriminates: radicals left as the font calls them, of Kangxi or of the supplement; full NFKC."""
     assert sections("a.pdf", pdf([["The o\ufb03ce keeps \ufb01les"]]))[0].text == "The office keeps files"

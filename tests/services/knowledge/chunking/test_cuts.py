@@ -109,3 +109,42 @@ def test_text_after_the_end_of_a_table_fills_up_its_last_chunk() -> None:
     assert len(chunks) == 2
     assert chunks[1].startswith("| 名称 | 价格 |")
     assert chunks[1].endswith("以上不含税。")
+
+
+WHATSAPP = [
+    f"[12/04/2025, 09:{at}:02] Kofi: Potato blight on plot {at}. Burn the tops" for at in range(10, 22)
+]
+WECHAT = [f"2025-10-13 08:{at} 张老师\n明天请给孩子带上水壶和雨衣。不要带玩具" for at in range(10, 22)]
+WHO_FIRST = [f"张老师 2025-10-13 08:{at}\n明天请给孩子带上水壶和雨衣。不要带玩具" for at in range(10, 22)]
+RECORDS = [f"rate of day {at}: 12 GBP, Tue, Thu, Sat" for at in range(20)]
+
+
+@pytest.mark.parametrize("messages", [WHATSAPP, WECHAT, WHO_FIRST, RECORDS])
+def test_a_chat_is_cut_between_messages_and_a_record_between_its_lines(messages: list[str]) -> None:
+    """Discriminates: cut as running text, so that a message stands in one chunk, its speaker in another."""
+    chunks = texts("\n".join(["Exported by the app", *messages]))
+    assert len(chunks) > 3
+    assert all(chunk.startswith(messages[0][:1]) for chunk in chunks[1:])
+    assert "\n".join(chunks) == "\n".join(["Exported by the app", *messages])
+    assert all(any(message in chunk for chunk in chunks) for message in messages)
+
+
+def test_a_question_in_a_chat_stays_with_its_answer() -> None:
+    talk = [
+        line for at in range(8) for line in (f"Ann: which day is number {at}, please?", f"Bo: day {at} it is")
+    ]
+    for chunk in texts("\n".join(talk)):
+        assert chunk.startswith("Ann")
+        assert chunk.rpartition("\n")[2].startswith("Bo")
+
+
+def test_prose_with_hard_wraps_is_cut_between_sentences_whatever_stands_at_a_lines_start() -> None:
+    """Discriminates: few lines enough for a chat."""
+    lines = [
+        "In the year",
+        "2019 it rained and we closed at",
+        "10:30 or later. One rule holds",
+        "for us. Stay away.",
+    ]
+    wrapped = "\n".join(lines * 6)
+    assert all(chunk.endswith(".") for chunk in texts(wrapped))

@@ -53,6 +53,16 @@ def test_a_chunk_never_crosses_a_heading_and_knows_its_path_page_and_place() -> 
     )
 
 
+def test_what_a_file_without_headings_is_called_is_searched_with_each_of_its_chunks() -> None:
+    """Discriminates: a title beside headings; one that says nothing; one that is shown as a heading."""
+    sections = tuple(Section(f"(1) Membership ends on page {page}.", (), page) for page in (1, 2))
+    for name, title in (("rowing-club_statutes", "rowing club statutes"), ("scan0001", "")):
+        pieces = cut(ParsedDocument(name, sections), StructureSplitter())
+        assert [(piece.heading, piece.title) for piece in pieces] == [("", title)] * 2
+    headed = (*sections, Section("Fees.", ("Fees",)))
+    assert {piece.title for piece in cut(ParsedDocument("rowing-club", headed), StructureSplitter())} == {""}
+
+
 def test_long_chinese_and_english_text_is_cut_between_sentences() -> None:
     sentences = ["这是第一句话，说明退款的政策。", "“真的吗？”他问道！", "Dr. Smith paid 3.5 dollars. "] * 20
     pieces = pieces_of("".join(sentences))

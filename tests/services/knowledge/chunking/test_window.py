@@ -37,7 +37,7 @@ def splitter(chunk_tokens: int, window_tokens: int = WINDOW) -> StructureSplitte
 
 def indexed(parsed: ParsedDocument, by: StructureSplitter) -> list[str]:
     return [
-        Chunk("c", "d", "f", piece.text, 0, heading=piece.heading, date="2025-12-25").indexed_text
+        Chunk("c", "d", "f", piece.text, 0, piece.heading, date="2025-12-25", title=piece.title).indexed_text
         for piece in cut(parsed, by)
     ]
 
@@ -68,6 +68,17 @@ def test_heading_date_and_text_together_never_exceed_the_window(
     assert all(count_tokens(text) <= WINDOW for text in indexed(parsed, by))
     covered = {at for piece in cut(parsed, by) for at in range(piece.char_start, piece.char_end)}
     assert all(at in covered for at, char in enumerate(whole(parsed)) if not char.isspace())
+
+
+def test_a_title_and_the_text_together_never_exceed_the_window() -> None:
+    """Discriminates: room left for headings alone."""
+    parsed = ParsedDocument(
+        "桂林路房屋租赁合同补充协议" * 20, (Section("租金每月七千二百元，押一付三。" * 60),)
+    )
+    texts = indexed(parsed, splitter(4_096))
+    assert len(texts) > 1
+    assert all(text.startswith("桂林路房屋租赁合同") for text in texts)
+    assert all(count_tokens(text) <= WINDOW for text in texts)
 
 
 def test_chunks_are_filled_by_the_embedders_own_count() -> None:

@@ -181,6 +181,12 @@ def test_a_chunk_of_a_dated_document_is_embedded_with_its_date() -> None:
     assert point_texts(CHUNKS, payload).passage == "售后 2026-03\n七天内退款"
 
 
+def test_a_chunk_without_a_heading_is_embedded_with_its_title_and_one_of_before_as_it_was() -> None:
+    payload = {"text": "七天内退款", "heading": "", "date": "", "file_name": "退货说明.txt"}
+    assert point_texts(CHUNKS, payload).passage == "七天内退款"
+    assert point_texts(CHUNKS, {**payload, "title": "退货说明"}).passage == "退货说明\n七天内退款"
+
+
 @pytest.mark.full("writes a whole store anew")
 async def test_with_the_same_embedding_the_vectors_come_out_as_they_were(tmp_path: Path) -> None:
     """Red when a limit or a text differs from what asking and ingesting embed."""
