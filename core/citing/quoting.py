@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
@@ -258,7 +258,7 @@ def _with_what_follows(text: str, part: str) -> str:
 
 
 def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
-    units = units_of(text)
+    units = [*_joined(text, units_of(text), _quoted_together)]
     spoken = (each for each in units if not _says_nothing(text, each))
     for unit in [*spoken] or units:
         if unit.kind is UnitKind.TABLE and unit.rows:
@@ -309,7 +309,7 @@ def units_of(text: str) -> list[Unit]:
         units.extend(_of_block(text, block))
         if len(units) > MOST_UNITS:
             break
-    return list(_joined(text, units[:MOST_UNITS]))
+    return list(_joined(text, units[:MOST_UNITS], _together))
 
 
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)、])\s")
@@ -342,7 +342,9 @@ def _says_nothing(text: str, unit: Unit) -> bool:
 
 
 _COLONS = (":", "：")
-_ENDS = (".", "。", "!", "！", "?", "？", ";", "；", *_COLONS)
+_STOPS = (".", "。", "!", "！", "?", "？", ";", "；")
+_ENDS = (*_STOPS, *_COLONS)
+_AMOUNT = re.compile(r"\d+\.\d+[ \t]+[a-z°%€$£¥\d]")
 _NUMBER = re.compile(r"\D{0,12}(\d+(?:\.\d+)*)")
 
 
@@ -400,11 +402,11 @@ def _begins(text: str, line: Line) -> UnitKind | None:
     return UnitKind.PAIR if _QUESTION.match(text, line.start, line.end) else None
 
 
-def _joined(text: str, units: Sequence[Unit]) -> Iterator[Unit]:
-    """A question that stands alone takes what follows it, a line the code, list or formula it leads in to."""
+def _joined(text: str, units: Sequence[Unit], together: Together) -> Iterator[Unit]:
+    """`together` says what kind a unit and the one behind it are as one, None where they are two."""
     waiting: Unit | None = None
     for unit in units:
-        kind = _together(text, waiting, unit) if waiting else None
+        kind = together(text, waiting, unit) if waiting else None
         if waiting and kind:
             waiting = Unit(kind, waiting.start, unit.end)
             continue
@@ -415,7 +417,11 @@ def _joined(text: str, units: Sequence[Unit]) -> Iterator[Unit]:
         yield waiting
 
 
+Together = Callable[[str, Unit, Unit], UnitKind | None]
+
+
 def _together(text: str, one: Unit, following: Unit) -> UnitKind | None:
+    """A question that stands alone takes what follows it, a line the code, list or formula it leads in to."""
     says = text[one.start : one.end].strip()
     if one.kind is UnitKind.PAIR and "\n" not in says:
         return UnitKind.PAIR if following.kind in (UnitKind.TEXT, UnitKind.ARTICLE) else None
@@ -424,6 +430,18 @@ def _together(text: str, one: Unit, following: Unit) -> UnitKind | None:
     is_led_in = "\n" not in says and _LED_IN.match(text, following.start)
     goes_on = following.kind is UnitKind.CODE or (following.kind is UnitKind.TEXT and is_led_in)
     return following.kind if goes_on else None
+
+
+def _quoted_together(text: str, one: Unit, following: Unit) -> UnitKind | None:
+    """An article's title takes what stands below it, and a sentence goes on after a number that begins a line
+    (a maximum of / 47.8 °C). Parts are embedded without this: those of stored chunks have to stay."""
+    says = text[one.start : one.end].strip()
+    is_line = "\n" not in says and len(says) <= LONGEST_TITLE
+    if one.kind is UnitKind.ARTICLE and is_line and not says.endswith(_STOPS):
+        return UnitKind.ARTICLE if following.kind is UnitKind.TEXT else None
+    adjoins = text[one.end : following.start] == "\n" and not says.endswith(_ENDS)
+    is_amount = following.kind is UnitKind.ARTICLE and _AMOUNT.match(text, following.start)
+    return one.kind if adjoins and is_amount and one.kind in (UnitKind.TEXT, UnitKind.ARTICLE) else None
 
 
 def _table(text: str, block: Block) -> Unit:

@@ -276,3 +276,37 @@ def test_a_line_that_only_repeats_the_question_comes_with_what_follows_it(
 ) -> None:
     """Discriminates: the line alone, which has the most words of the question and answers nothing."""
     assert quoted(question, f"{FILLER}\n\n{text}")[0] == quote
+
+
+STATUTES = """§ 3 Fees
+(1) The yearly fee is due in January.
+(2) Families pay half of it.
+
+第八条  提前解约
+
+1、甲方提前收回房屋的，应提前60日通知。
+"""
+LONG = f"\n\n{FILLER}"
+
+
+def test_the_title_of_an_article_is_quoted_with_what_stands_below_it() -> None:
+    """Discriminates: the title alone, which has the words; its paragraphs without their number."""
+    fees, ending = STATUTES.strip().split("\n\n", 1)
+    assert quoted("When are fees due?", STATUTES + LONG)[0] == fees
+    assert quoted("甲方提前收回房屋要提前多久通知", STATUTES + LONG)[0] == ending
+
+
+def test_an_amount_that_begins_a_line_is_no_article() -> None:
+    """Discriminates: a sentence that ends before its number; a numbered article, or one in small letters
+    behind another, taken for an amount."""
+    heat = "On south-facing walls dark boxes reached a maximum of\n47.8 °C, white ones 41.2 °C."
+    assert quoted("Which boxes reached the maximum on walls?", f"{heat}\n\n{FILLER}") == [heat]
+    rules = "2.1 cars: level 1\n2.2 bicycles: level 2\n\n"
+    assert quoted("where do bicycles go", rules + FILLER)[0] == "2.2 bicycles: level 2"
+
+
+def test_the_parts_that_are_embedded_stay_as_they_were() -> None:
+    """Discriminates: parts of other counts than the vectors that are stored beside a chunk."""
+    title, _, paragraphs = STATUTES.split("\n\n")[0].partition("\n")
+    expected = [title, paragraphs, *STATUTES.strip().split("\n\n")[1:]]
+    assert indexed_parts(Chunk("", "", "", STATUTES, 0)) == expected
