@@ -22,6 +22,7 @@ from services.models.lean import LeanLLM
 MODEL_NAME = "extractive"
 WORTH_QUOTING = 0.7  # of the best relevance
 NEARLY = 0.6  # of the best relevance: a passage that has as much is shown beside it, whatever its words
+WEAK = 0.35  # of the best relevance: a passage with less is not shown for its language alone
 MOST_NEAR = 3
 MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
 PIECE_CHARS = 24
@@ -122,14 +123,17 @@ def answer(
 
 
 def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passage]:
-    """Those in the reader's language where it has any worth quoting; beside them the best of another one,
-    where none of them is sure and it is about as probable."""
+    """Those in the reader's language where it has any worth quoting; beside them, where none of them is sure,
+    the best of another one if it is about as probable, and all that are no less probable than they."""
     own = [passage for passage in passages if _is_readable(passage, chinese)]
     if not own or own[0].relevance < WORTH_QUOTING * passages[0].relevance:
         return passages
-    other = next((each for each in passages if each not in own), own[0])
-    beside = own[0].relevance < SURE and other.relevance >= NEARLY * own[0].relevance
-    return [each for each in passages if each in own or (beside and each is other)]
+    if own[0].relevance >= SURE:
+        return own
+    best = own[0].relevance
+    other = [each for each in passages if each not in own and each.relevance >= NEARLY * best]
+    beside = [each for each in other if each.relevance >= best] or other[:1]
+    return [each for each in passages if each in own or each in beside]
 
 
 def _nothing(scope: str, nearest: Sequence[Nearest], chinese: bool) -> str:
@@ -168,8 +172,9 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
     readable = [_is_readable(each, chinese) for each in passages]
     quoted = {at for at, _ in blocks}
     sides = sorted({readable.index(side) for side in readable} - quoted)
-    first = [at for at in sides if at == 0 or readable[at]]
-    last = sorted({*sides, *near}.difference(first, quoted))
+    weak = {at for at in sides if readable[at] and passages[at].relevance < WEAK * passages[0].relevance}
+    first = [at for at in sides if at == 0 or (readable[at] and at not in weak)]
+    last = sorted({*sides, *near}.difference(first, quoted, weak))
     for at, part in enumerate(nearest[:MOST_NEAR] if most < CLEAR else ()):
         text = "" if at in (*first, *last) else quotables.around(at, part)
         if text and not _stands_in(blocks, at, text):

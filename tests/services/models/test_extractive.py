@@ -217,3 +217,30 @@ def test_what_follows_on_is_quoted_from_what_it_asks_for_itself() -> None:
     )
     first = answer(ReadBack(passages, "那本地的 Ollama 呢？", ("怎么接入 DeepSeek？",))).split("\n\n")[1]
     assert first.startswith("> **怎么用 Ollama 等本机模型**")
+
+
+def quotes_of(question: str, *passages: tuple[float, str], previous: tuple[str, ...] = ()) -> list[str]:
+    """What stands below the first line, for passages of a file, (relevance, text) each, best first."""
+    blocks = "\n\n".join(
+        f'<passage id="{at}" file="a.md" heading="" relevance="{chance}">\n{text}\n</passage>'
+        for at, (chance, text) in enumerate(passages, start=1)
+    )
+    return answer(ReadBack(blocks, question, previous)).split("\n\n")[1:]
+
+
+@pytest.mark.parametrize(("chance", "order"), [(0.1, [1]), (0.3, [2, 1])])
+def test_a_weak_passage_is_not_shown_for_its_language(chance: float, order: list[int]) -> None:
+    """Discriminates: a chat about something else above the rules of the exam, since it is in Chinese."""
+    exam, chat = "A calculator is permitted in the final exam.", "请给孩子准备小书包、水壶。"
+    quotes = quotes_of("期末可以带计算器吗", (0.58, exam), (chance, chat))
+    assert [int(quote[-2]) for quote in quotes] == order
+
+
+def test_all_of_another_language_that_is_as_probable_as_the_readers_is_quoted() -> None:
+    """Discriminates: the best one of the other language alone, where the second of it answers."""
+    plan, hotel = "请带好旅游保险和护照。", "浅草酒店的订单号是 4471-889。"
+    mail = "Can you book the hotel for four people?"
+    question = "What is the number of our booking in Tokyo?"
+    shown = "".join(quotes_of(question, (0.44, plan), (0.43, hotel), (0.4, mail)))
+    assert "4471-889" in shown
+    assert "4471-889" not in "".join(quotes_of(question, (0.44, plan), (0.43, mail), (0.4, hotel)))
