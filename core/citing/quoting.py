@@ -16,8 +16,8 @@ import numpy as np
 from core.citing.passages import AskedFor, Span, is_answerless, key_spans, presence
 from core.knowledge import Candidate, Chunk
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
-from core.relevance.query import Query, asks_for_step, identifiers
-from core.relevance.sparse import question_terms
+from core.relevance.query import Query, asks_for_step, identifiers, short_codes
+from core.relevance.sparse import WeightedTerm, question_terms
 from core.relevance.tokens import parts_in
 from core.text import Block, BlockKind, Line, blocks_of, holds_chinese, lines_of, open_fence
 
@@ -28,6 +28,7 @@ LONGEST_TITLE = 80
 LONGEST_BEGINNING = 1_000
 MOST_CANDIDATES = 1_000  # units and rows of all passages; beyond, a table's are as good as any
 CLEAR = 0.75  # of the question's words in the best unit
+CALLED = 0.3  # a row whose first cell has a code of the question
 ASKED_FOR = 0.35  # a number where one is asked for, or a time
 OWN = 0.02  # for the words that a row has itself: those of its heading are every other's below it, too
 COST_OF_LENGTH = 0.1  # for a unit of LONGEST_UNIT characters
@@ -39,6 +40,7 @@ MOST_QUOTES = 4
 # since the search knew what both mean.
 EARLIER, EARLIER_COST_OF_RANK = 0.5, 0.2
 STEPS = 2  # rows on each side of one, where what stands beside it is asked for
+A_WORD = 0.5  # a term that weighs less is half a word, or says little
 ALIKE = 2  # characters that two part numbers begin with
 MOST_UNITS = 400  # of one text
 
@@ -74,12 +76,14 @@ class Quote:
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A unit of a passage, or one row of its table. `says` is its text, a row's with its columns' names;
-    `above` what stands over it: the heading, and the line that leads in to its table."""
+    `above` what stands over it: the heading, and the line that leads in to its table; `codes` are those
+    of a row's first cell."""
 
     passage: int
     unit: Unit
     says: str
     above: str
+    codes: frozenset[str] = frozenset()
 
     def cost(self, of_rank: float) -> float:
         return COST_OF_LENGTH * min(1.0, len(self.says) / LONGEST_UNIT) + of_rank * self.passage
@@ -89,13 +93,15 @@ class _Candidate:
 class _Asked:
     """One question: the weight of each of its words, and its share, rarer ones counting more; which of them
     each candidate has (a row of 0 and 1 for each), itself or below a heading that has them, and which itself;
-    whether it leans on the question before."""
+    whether it leans on the question before; its `codes`, E2 for example."""
 
     weights: Matrix
     rare: Matrix
     held: Matrix
     own: Matrix
     leans: bool
+    terms: Sequence[WeightedTerm]
+    codes: frozenset[str]
 
     def covers(self, at: int) -> float:
         return float(self.held[at] @ self.weights / (self.weights.sum() or 1.0))
@@ -116,11 +122,12 @@ class Quotables:
 
         Where none has words of the question, as in another language, the first passage as far as it is short.
         """
-        names = {*identifiers(query.question if query.meant else asked)}
-        known = self._asked(asked, query.question)
+        own = query.question if query.meant else asked
+        names, known = {*identifiers(own)}, self._asked(asked, query.question, short_codes(own))
         if max(known.held @ known.rare, default=0.0) < LITTLE:
             return [Quote(0, beginning(text, LONGEST_BEGINNING), 0.0) for _, text in self._passages[:1]]
         chosen = self._of_those_named(self._chosen(known, AskedFor.of(asked)), names)
+        chosen = self._of_those_called(chosen, known.codes)
         places = {(self._candidates[at].passage, self._candidates[at].unit.start) for at in chosen}
         units = Counter(passage for passage, _ in places)
         written: dict[tuple[int, int], Quote] = {}
@@ -134,6 +141,16 @@ class Quotables:
             if text:
                 written.setdefault((one.passage, start), Quote(one.passage, text, known.covers(at)))
         return [*{quote.text: quote for quote in written.values()}.values()]
+
+    def unmentioned(self, question: str) -> list[str]:
+        """The codes of the question, where no passage has any of them and rows of a table begin with such as
+        these: E9 beside E2 and F7."""
+        texts = " ".join(f"{heading} {text}" for heading, text in self._passages).lower()
+        shapes = {_shape(code) for one in self._candidates for code in one.codes}
+        codes = sorted(short_codes(question), key=question.lower().find)
+        if any(code in texts for code in codes):
+            return []
+        return [code.upper() for code in codes if _shape(code) in shapes]
 
     def around(self, passage: int, part: str) -> str:
         """The unit of this passage that holds `part`, where it is short; else `part` with what follows it, up
@@ -155,6 +172,7 @@ class Quotables:
             + ASKED_FOR * asked_for.is_in(one.says)
             - one.cost(cost_of_rank)
             + OWN * has * bool(one.unit.rows)
+            + CALLED * bool(one.codes & known.codes)
             for one, share, has in zip(self._candidates, shares, own, strict=True)
         ]
         order = sorted(range(len(values)), key=lambda at: -values[at])
@@ -170,7 +188,19 @@ class Quotables:
         some = any(codes & names for codes in own)
         return [at for at, codes in zip(chosen, own, strict=True) if not (some and _is_other(codes, names))]
 
-    def _asked(self, asked: str, question: str) -> _Asked:
+    def _of_those_called(self, chosen: list[int], codes: frozenset[str]) -> list[int]:
+        """Of a table with rows whose first cell has a code of the question, in any passage, these alone."""
+        called = {one.unit.columns for one in self._candidates if one.codes & codes}
+        each = ((at, self._candidates[at]) for at in chosen)
+        return [at for at, one in each if one.codes & codes or one.unit.columns not in called]
+
+    def others(self, question: str) -> set[int]:
+        """The passages that hold nothing but rows of a table which has another for a code of the question."""
+        named = self._of_those_called([*range(len(self._candidates))], short_codes(question))
+        every = {one.passage for one in self._candidates}
+        return every - {self._candidates[at].passage for at in named}
+
+    def _asked(self, asked: str, question: str, codes: frozenset[str]) -> _Asked:
         """The words of what stands above a unit count for it."""
         own = {term.text for term in question_terms(question[-MAX_QUESTION_CHARS:])}
         terms = question_terms(asked[-MAX_QUESTION_CHARS:])
@@ -185,7 +215,7 @@ class Quotables:
         # what none has counts little
         rare = weights * np.where(counts > 0, np.log1p((len(held) + 1) / (counts + 0.5)), 0.5)
         leans = asked not in question and question in asked
-        return _Asked(weights, rare / (rare.sum() or 1.0), held, itself, leans)
+        return _Asked(weights, rare / (rare.sum() or 1.0), held, itself, leans, terms, codes)
 
     def _written(self, query: Query, known: _Asked, at: int, chosen: Sequence[int], names: set[str]) -> str:
         one = self._candidates[at]
@@ -194,6 +224,7 @@ class Quotables:
         match one.unit.kind:
             case UnitKind.TABLE:
                 rows = self._of_those_named(self._rows(query, known, at, chosen), names)
+                rows = self._of_those_called(rows, known.codes)
                 lines = [f"- {self._candidates[row].says}" for row in sorted(rows[:MOST_ROWS])]
                 return "\n".join([*lines, *([f"- … +{len(rows) - MOST_ROWS}"] if rows[MOST_ROWS:] else [])])
             case UnitKind.CODE:
@@ -213,6 +244,8 @@ class Quotables:
         table = (self._candidates[at].passage, self._candidates[at].unit)
         rows = [row for row, one in enumerate(self._candidates) if (one.passage, one.unit) == table]
         shares, own = (self._telling(each, known.weights, rows) for each in (known.held, known.own))
+        if not (steps or shares[at] or any(own[rows])) and _names_column(known, self._candidates[at].unit):
+            return rows
         least = 1e-9 if own[at] and not known.leans else 0.0
         near = [row for row in rows if steps and abs(row - at) <= steps]
         alike = [
@@ -229,6 +262,11 @@ class Quotables:
         return amounts
 
 
+def _names_column(known: _Asked, table: Unit) -> bool:
+    words = [term for term in known.terms if term.weight >= A_WORD]
+    return any(presence(words, " ".join(table.columns)))
+
+
 def _is_other(own: set[str], names: set[str]) -> bool:
     """DP-310 beside DP-315, which is meant, and S20 beside S40."""
     return not own & names and not {*map(_kind, own)}.isdisjoint(map(_kind, names))
@@ -237,6 +275,10 @@ def _is_other(own: set[str], names: set[str]) -> bool:
 def _kind(code: str) -> str:
     """What codes of the same kind begin with: the first two characters, or one letter before digits."""
     return code[:1] if code[0].isalpha() and code[1:2].isdigit() else code[:ALIKE]
+
+
+def _shape(code: str) -> str:
+    return "".join("9" if char.isdigit() else "a" for char in code)
 
 
 def _answer_below(query: Query, text: str, unit: Unit) -> str:
@@ -267,7 +309,9 @@ def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
             marks = ("；", "：") if holds_chinese("".join(unit.columns)) else ("; ", ": ")
             for row in unit.rows:
                 cells = cells_of(text[row.start : row.end])
-                yield _Candidate(number, unit, _row(unit.columns, cells, *marks), above)
+                yield _Candidate(
+                    number, unit, _row(unit.columns, cells, *marks), above, short_codes(cells[0])
+                )
         else:
             yield _Candidate(number, unit, text[unit.start : unit.end], heading)
 

@@ -7,6 +7,7 @@ from itertools import chain
 
 from llama_index.core.base.llms.types import LLMMetadata
 
+from core.citing.passages import presence
 from core.citing.quoting import CLEAR, LONGEST_BEGINNING, Quotables, Quote, beginning
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
@@ -14,8 +15,17 @@ from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, pa
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Role
 from core.relevance.probability import SURE
-from core.relevance.query import Query, QueryForm, carried, joined_wordings, parts_of, points_back
-from core.relevance.sparse import SparseTerms
+from core.relevance.query import (
+    CERTAIN_FOLLOW_UP,
+    Query,
+    QueryForm,
+    carried,
+    follow_up_weight,
+    joined_wordings,
+    parts_of,
+    points_back,
+)
+from core.relevance.sparse import SparseTerms, question_terms
 from core.text import holds_chinese, is_mostly_chinese
 from services.models.lean import LeanLLM
 
@@ -114,12 +124,13 @@ def answer(
         before[-1] = f"{before[-1]} {names}"
     wordings = [(asked, 1.0), *joined_wordings(asked, before)]
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
-    is_sure = max(passage.relevance for passage in passages) >= SURE
+    query = Query(asked, forms)
+    is_sure = max(passage.relevance for passage in passages) >= SURE and not _is_elsewhere(query, passages)
     sure, closest = (_INTRO_YET, _CLOSEST_YET) if still_reading else (_INTRO, _CLOSEST)
     intro = (sure if is_sure else closest)[chinese]
     by_number = dict(enumerate(nearest_parts, 1))
     parts = [by_number.get(passage.index, "") for passage in passages]
-    return "\n\n".join([intro, *_answered(Query(asked, forms), passages, parts, chinese)])
+    return "\n\n".join([intro, *_answered(query, passages, parts, chinese)])
 
 
 def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passage]:
@@ -134,6 +145,16 @@ def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passag
     other = [each for each in passages if each not in own and each.relevance >= NEARLY * best]
     beside = [each for each in other if each.relevance >= best] or other[:1]
     return [each for each in passages if each in own or each in beside]
+
+
+def _is_elsewhere(query: Query, passages: Sequence[Passage]) -> bool:
+    """Whether a follow-up of next to no words names something else (and dogs?) that no passage has: what was
+    found answers the question before it. Words that point back, or of another language, cannot say so."""
+    asked, terms = query.question, question_terms(query.question)
+    text = " ".join(f"{passage.heading} {passage.text}" for passage in passages)
+    if not query.meant or not terms or points_back(asked) or follow_up_weight(asked) < CERTAIN_FOLLOW_UP:
+        return False
+    return holds_chinese(text) == is_mostly_chinese(asked) and not any(presence(terms, text))
 
 
 def _nothing(scope: str, nearest: Sequence[Nearest], chinese: bool) -> str:
@@ -170,7 +191,7 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
     by_words = chain.from_iterable(best for part, best in by_part.items() if part not in blank)
     blocks = _by_words(sorted(by_words, key=lambda quote: near == [0] and quote.passage != 0))
     readable = [_is_readable(each, chinese) for each in passages]
-    quoted = {at for at, _ in blocks}
+    quoted = {at for at, _ in blocks} | quotables.others(query.question)
     sides = sorted({readable.index(side) for side in readable} - quoted)
     weak = {at for at in sides if readable[at] and passages[at].relevance < WEAK * passages[0].relevance}
     first = [at for at in sides if at == 0 or (readable[at] and at not in weak)]
@@ -179,7 +200,8 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
         text = "" if at in (*first, *last) else quotables.around(at, part)
         if text and not _stands_in(blocks, at, text):
             blocks.append((at, text))
-    missing = [_MISSING[chinese].format(part) for part in blank if not points_back(part) and all(readable)]
+    missing = [part for part in blank if not points_back(part) and all(readable)]
+    missing = [_MISSING[chinese].format(each) for each in missing or quotables.unmentioned(query.question)]
     shown = [*_beginnings(first, passages), *blocks, *_beginnings(last, passages)]
     return [*_under_headings(shown, passages), *missing]
 

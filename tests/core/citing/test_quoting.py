@@ -310,3 +310,53 @@ def test_the_parts_that_are_embedded_stay_as_they_were() -> None:
     title, _, paragraphs = STATUTES.split("\n\n")[0].partition("\n")
     expected = [title, paragraphs, *STATUTES.strip().split("\n\n")[1:]]
     assert indexed_parts(Chunk("", "", "", STATUTES, 0)) == expected
+
+
+LESSONS = """| Lesson | Monday | Tuesday |
+|---|---|---|
+| 1 | maths | English |
+| 2 | English | music |
+| 3 | sports | physics |
+| 4 | art | maths |
+| 5 | physics | art |
+| 6 | music | sports |
+"""
+
+
+def test_where_a_column_is_named_its_rows_are_quoted_in_the_tables_order() -> None:
+    """Discriminates: four of six rows that all have the column's name, and nothing that says so; rows that
+    have nothing of the question where another has."""
+    (quote,) = quoted("What is there on Tuesday?", LESSONS)
+    assert [line[2:11] for line in quote.split("\n")] == [*(f"Lesson: {n}" for n in range(1, 6)), "… +1"]
+    (quote,) = quoted("When is physics on Tuesday?", LESSONS)
+    assert "maths" not in quote
+
+
+FAULTS = "| Code | What to do |\n|---|---|\n| {} | {} |\n| {} | {} |"
+DOOR = FAULTS.format("F7", "If the fault appears again, call us", "Ub", "Wait")
+DRAIN = FAULTS.format("E1", "Open the tap", "E2", "Clean the filter")
+
+
+@pytest.mark.parametrize(
+    ("question", "rows"),
+    [
+        ("The fault E2 appears, what now?", ["- Code: E2; What to do: Clean the filter"]),
+        ("E1 and Ub, what to do?", ["- Code: E1; What to do: Open the tap"]),
+    ],
+)
+def test_a_row_that_begins_with_a_code_of_the_question_is_quoted_before_others_and_alone(
+    question: str, rows: list[str]
+) -> None:
+    """Discriminates: a row of another code that has more words, also from another part of the table."""
+    assert quoted(question, DOOR, DRAIN) == rows
+    quotables = Quotables([("", DOOR), ("", DRAIN)])
+    assert quotables.others(question) == {0}
+    assert quotables.others("What to do?") == set()
+
+
+def test_a_code_that_no_passage_has_is_known_where_rows_begin_with_such_codes() -> None:
+    """Discriminates: a size of paper taken for a code; one of two codes, whose table may go on elsewhere."""
+    quotables = Quotables([("", DOOR), ("", DRAIN)])
+    assert quotables.unmentioned("What does E9 mean?") == ["E9"]
+    assert quotables.unmentioned("E9 or E2?") == quotables.unmentioned("Which fault?") == []
+    assert Quotables([("", "Print it on paper.")]).unmentioned("On A4?") == []

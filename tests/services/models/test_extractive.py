@@ -244,3 +244,22 @@ def test_all_of_another_language_that_is_as_probable_as_the_readers_is_quoted() 
     shown = "".join(quotes_of(question, (0.44, plan), (0.43, hotel), (0.4, mail)))
     assert "4471-889" in shown
     assert "4471-889" not in "".join(quotes_of(question, (0.44, plan), (0.43, mail), (0.4, hotel)))
+
+
+def test_a_follow_up_about_something_that_no_passage_has_is_not_sure() -> None:
+    """Discriminates: the price for cats, said to be sure, for "and dogs?"; a follow-up in other words."""
+    table = "| Vaccine | Price |\n|---|---|\n| Cat, triple | 120 |"
+    passage = f'<passage id="1" file="a.md" heading="" relevance="0.9">\n{table}\n</passage>'
+    before = ("What does the triple vaccine for a cat cost?",)
+    assert answer(ReadBack(passage, "And dogs?", before)).startswith("The closest")
+    for question in ("And the triple one?", "And how much is it?"):
+        assert answer(ReadBack(passage, question, before)).startswith("From the documents")
+
+
+def test_a_code_that_nothing_mentions_is_named_and_rows_of_another_code_are_left_out() -> None:
+    table = "| Code | What to do |\n|---|---|\n| {} | Call us when it appears again |"
+    first, second = (table.format(code) for code in ("F7", "E2"))
+    assert quotes_of("What if E2 appears?", (0.3, first), (0.2, second)) == [
+        "> - Code: E2; What to do: Call us when it appears again [2]"
+    ]
+    assert quotes_of("What if E9 appears?", (0.3, first))[-1] == "Found nothing that mentions this: E9"
