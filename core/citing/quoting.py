@@ -25,6 +25,7 @@ MOST_ROWS = 5
 LONGEST_CODE = 1_500  # characters that are quoted of a block
 LONGEST_UNIT = 600
 LONGEST_TITLE = 80
+LONGEST_TEXT_TITLE = 120
 LONGEST_BEGINNING = 1_000
 MOST_CANDIDATES = 1_000  # units and rows of all passages; beyond, a table's are as good as any
 CLEAR = 0.75  # of the question's words in the best unit
@@ -382,7 +383,8 @@ def _says_nothing(text: str, unit: Unit) -> bool:
         return True
     part = text[unit.start : unit.end].strip()
     leads_in = part.endswith(_COLONS) and "\n" not in part and len(part) <= LONGEST_TITLE
-    return (leads_in and text[unit.end :].lstrip().startswith("|")) or _is_title(text, part)
+    is_above_table = leads_in and text[unit.end :].lstrip().startswith("|")
+    return is_above_table or _is_title(text, part) or _is_title_of_text(text, unit)
 
 
 _COLONS = (":", "：")
@@ -401,6 +403,18 @@ def _is_title(text: str, part: str) -> bool:
         return False
     own, below = _NUMBER.match(part), _NUMBER.match(following)
     return not _ARTICLE.match(part) or bool(own and below and below[1].startswith(f"{own[1]}."))
+
+
+def _is_title_of_text(text: str, unit: Unit) -> bool:
+    """One or two lines that are no sentence, at the beginning and with prose below: they name the subject, so
+    they have words of nearly every question. A label over its value (Plant manager / Rolf Adler) is none."""
+    title, below = text[: unit.end].strip(), text[unit.end :]
+    is_short = len(title) <= LONGEST_TEXT_TITLE and title.count("\n") <= 1 and not title.endswith(_ENDS)
+    if unit.kind is not UnitKind.TEXT or text[: unit.start].strip() or not is_short or _ITEM.match(title):
+        return False
+    paragraph = below.strip().partition("\n\n")[0]
+    stands_apart = below.startswith("\n\n")
+    return stands_apart and (len(paragraph) > LONGEST_TITLE or paragraph.endswith(_STOPS))
 
 
 def _parts(text: str) -> list[str]:

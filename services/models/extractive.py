@@ -33,6 +33,7 @@ MODEL_NAME = "extractive"
 WORTH_QUOTING = 0.7  # of the best relevance
 NEARLY = 0.6  # of the best relevance: a passage that has as much is shown beside it, whatever its words
 WEAK = 0.35  # of the best relevance: a passage with less is not shown for its language alone
+SECOND = 0.3  # of the best relevance: the second passage is shown, too, where no quote has most of the words
 MOST_NEAR = 3
 MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
 PIECE_CHARS = 24
@@ -181,21 +182,22 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
     """The quotes for each part of the question, each once, the best passage's before others where none comes
     near it; and which part has none, where words can say so. Whatever words they have, the best passage of
     all and that in the reader's language come before them, those about as probable and the best in the other
-    language after them; `nearest` parts, where no quote has most of the words."""
+    language after them; where no quote has most of the words, the second and `nearest` parts, too."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages])
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
     most = max(map(_covered, by_part.values()))
-    blank = [part for part, best in by_part.items() if _covered(best) < min(MISSING, most)]
-    least = NEARLY * passages[0].relevance
-    near = [at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= least]
-    by_words = chain.from_iterable(best for part, best in by_part.items() if part not in blank)
+    blank = [part for part, quotes in by_part.items() if _covered(quotes) < min(MISSING, most)]
+    best = passages[0].relevance
+    near = [at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= NEARLY * best]
+    second = {at for at, each in enumerate(passages[:2]) if most < CLEAR and each.relevance >= SECOND * best}
+    by_words = chain.from_iterable(quotes for part, quotes in by_part.items() if part not in blank)
     blocks = _by_words(sorted(by_words, key=lambda quote: near == [0] and quote.passage != 0))
     readable = [_is_readable(each, chinese) for each in passages]
     quoted = {at for at, _ in blocks} | quotables.others(query.question)
     sides = sorted({readable.index(side) for side in readable} - quoted)
-    weak = {at for at in sides if readable[at] and passages[at].relevance < WEAK * passages[0].relevance}
+    weak = {at for at in sides if readable[at] and passages[at].relevance < WEAK * best}
     first = [at for at in sides if at == 0 or (readable[at] and at not in weak)]
-    last = sorted({*sides, *near}.difference(first, quoted, weak))
+    last = sorted({*sides, *near, *second}.difference(first, quoted, weak))
     for at, part in enumerate(nearest[:MOST_NEAR] if most < CLEAR else ()):
         text = "" if at in (*first, *last) else quotables.around(at, part)
         if text and not _stands_in(blocks, at, text):

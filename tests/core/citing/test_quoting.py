@@ -360,3 +360,14 @@ def test_a_code_that_no_passage_has_is_known_where_rows_begin_with_such_codes() 
     assert quotables.unmentioned("What does E9 mean?") == ["E9"]
     assert quotables.unmentioned("E9 or E2?") == quotables.unmentioned("Which fault?") == []
     assert Quotables([("", "Print it on paper.")]).unmentioned("On A4?") == []
+
+
+def test_a_title_at_the_beginning_of_a_text_is_no_answer_and_a_label_over_its_value_is() -> None:
+    """Discriminates: the title, which has the words of the subject alone; the value without its label."""
+    title, bins = (
+        "Handover of the flat (Anna to Ben), July",
+        "Bins: glass goes to the container at the church.",
+    )
+    assert quoted("Where does Anna's flat put glass at the handover?", f"{title}\n\n{bins}{LONG}") == [bins]
+    label = "Plant manager\n\nRolf Adler, hall 2"
+    assert quoted("Who is the plant manager?", f"{label}{LONG}")[0] == label

@@ -263,3 +263,16 @@ def test_a_code_that_nothing_mentions_is_named_and_rows_of_another_code_are_left
         "> - Code: E2; What to do: Call us when it appears again [2]"
     ]
     assert quotes_of("What if E9 appears?", (0.3, first))[-1] == "Found nothing that mentions this: E9"
+
+
+@pytest.mark.parametrize(
+    ("question", "is_shown"), [("Will my order be here soon?", True), ("my order", False)]
+)
+def test_the_second_passage_is_shown_where_no_quote_has_most_of_the_words(
+    question: str, is_shown: bool
+) -> None:
+    """Discriminates: a passage that came second, above the threshold, and that no word chose; one beside an
+    answer that words are clear about, or far less probable."""
+    first, second = "We confirm my order of three books.", "It arrives on 6 November."
+    assert ("November" in "".join(quotes_of(question, (0.4, first), (0.15, second)))) is is_shown
+    assert "November" not in "".join(quotes_of(question, (0.4, first), (0.1, second)))
