@@ -1,31 +1,25 @@
-"""Of all passages together, the units that say most of what was asked: a table, a question with its answer, a
-block of code with what leads in to it, an article of a set of rules, a paragraph. A row of a table is chosen
-for itself, and quoted with what its columns are called."""
+"""Of all passages together, the units that say most of what was asked. A row of a table is chosen for itself,
+and quoted with what its columns are called."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
-from core.citing.passages import AskedFor, Span, is_answerless, key_spans, presence
-from core.knowledge import Candidate, Chunk
+from core.citing.passages import AskedFor, key_spans, presence
+from core.citing.units import COLONS, ITEM, Unit, UnitKind, cells_of, quotable_units
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.query import Query, asks_for_step, identifiers, short_codes
 from core.relevance.sparse import WeightedTerm, question_terms
-from core.relevance.tokens import parts_in
-from core.text import Block, BlockKind, Line, blocks_of, holds_chinese, lines_of, open_fence
+from core.text import holds_chinese, open_fence
 
 MOST_ROWS = 5
 LONGEST_CODE = 1_500  # characters that are quoted of a block
 LONGEST_UNIT = 600
-LONGEST_TITLE = 80
-LONGEST_TEXT_TITLE = 120
 LONGEST_BEGINNING = 1_000
 MOST_CANDIDATES = 1_000  # units and rows of all passages; beyond, a table's are as good as any
 CLEAR = 0.75  # of the question's words in the best unit
@@ -43,26 +37,6 @@ EARLIER, EARLIER_COST_OF_RANK = 0.5, 0.2
 STEPS = 2  # rows on each side of one, where what stands beside it is asked for
 A_WORD = 0.5  # a term that weighs less is half a word, or says little
 ALIKE = 2  # characters that two part numbers begin with
-MOST_UNITS = 400  # of one text
-
-
-class UnitKind(Enum):
-    TEXT = "text"
-    PAIR = "pair"
-    ARTICLE = "article"
-    CODE = "code"
-    TABLE = "table"
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """`text[start:end]`. `rows` are a table's below its ruler, `columns` what its header calls them."""
-
-    kind: UnitKind
-    start: int
-    end: int
-    columns: tuple[str, ...] = ()
-    rows: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +125,7 @@ class Quotables:
         codes = sorted(short_codes(question), key=question.lower().find)
         if any(code in texts for code in codes):
             return []
-        return [code.upper() for code in codes if _shape(code) in shapes]
+        return [code.upper() for code in codes if _shape(code) in shapes][:MOST_QUOTES]
 
     def around(self, passage: int, part: str) -> str:
         """The unit of this passage that holds `part`, where it is short; else `part` with what follows it, up
@@ -294,19 +268,17 @@ def _answer_below(query: Query, text: str, unit: Unit) -> str:
 def _with_what_follows(text: str, part: str) -> str:
     """`text` begins with `part`."""
     for line in text[len(part) :].splitlines(keepends=True):
-        if _ITEM.match(line) or len(part) + len(line) > LONGEST_UNIT:
+        if ITEM.match(line) or len(part) + len(line) > LONGEST_UNIT:
             break
         part += line
     return part.strip()
 
 
 def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
-    units = [*_joined(text, units_of(text), _quoted_together)]
-    spoken = (each for each in units if not _says_nothing(text, each))
-    for unit in [*spoken] or units:
+    for unit in quotable_units(text):
         if unit.kind is UnitKind.TABLE and unit.rows:
             before = text[: unit.start].rstrip().rpartition("\n")[2]
-            above = f"{heading}\n{before}" if before.endswith(_COLONS) else heading
+            above = f"{heading}\n{before}" if before.endswith(COLONS) else heading
             marks = ("；", "：") if holds_chinese("".join(unit.columns)) else ("; ", ": ")
             for row in unit.rows:
                 cells = cells_of(text[row.start : row.end])
@@ -333,185 +305,3 @@ def beginning(text: str, longest: int) -> str:
     if not fence:
         return text
     return f"{fence}\n{text}" if text.endswith(f"\n{fence}") else f"{text}\n{fence}"
-
-
-# A text as units that are quoted whole.
-
-_QUESTION = re.compile(
-    r"[ \t]*(?:[-*+>]\s+)?(?:\*\*|__)?(?:#{1,6}\s*)?(?:\*\*)?"
-    r"(?:(?:Q|问|問|Question|问题)\s*\d*\s*[:：.、．]\s*\S|.{2,150}[?？]\s*(?:\*\*|__)?\s*$)"
-)
-_ARTICLE = re.compile(
-    r"[ \t]*(?:\*\*)?(?:第[一二三四五六七八九十百零〇\d]{1,6}条|\d{1,2}(?:\.\d{1,3}){1,3}(?=[ \t\u3000])"
-    r"|§\s*\d+|(?:Article|Section|Rule|Clause)\s+\d+)"
-)
-
-
-def units_of(text: str) -> list[Unit]:
-    """In order, the first MOST_UNITS; those of a text that has no more hold all of it that is not blank."""
-    units: list[Unit] = []
-    for block in blocks_of(text):
-        units.extend(_of_block(text, block))
-        if len(units) > MOST_UNITS:
-            break
-    return list(_joined(text, units[:MOST_UNITS], _together))
-
-
-_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)、])\s")
-_LED_IN = re.compile(rf"{_ITEM.pattern}|[ \t]*(?:\$\$|\\\[)")  # a list, or a formula
-
-
-def indexed_parts(chunk: Chunk) -> list[str]:
-    """What is embedded beside a chunk that says one thing after the other, each with its heading: articles,
-    questions with their answers, items of a list. None of prose, a table or code."""
-    return [replace(chunk, text=part).indexed_text for part in _parts(chunk.text)]
-
-
-def nearest_part(query: Query, candidate: Candidate) -> str:
-    """Of the chunk's indexed parts, the text of the one whose vector is nearest to the question; "" where it
-    has none, or where none are known."""
-    form, text = np.asarray(query.forms[query.meant].dense, np.float32), candidate.chunk.text
-    vectors, parts = parts_in(candidate.signs, len(form)), _parts(text)
-    if vectors is None or len(vectors) != len(parts):
-        return ""
-    nearest = (parts[at] for at in np.argsort(-(vectors @ form), kind="stable"))
-    return next((part for part in nearest if not _is_title(text, part)), "")
-
-
-def _says_nothing(text: str, unit: Unit) -> bool:
-    if unit.kind is UnitKind.TEXT and is_answerless(text, Span(unit.start, unit.end)):
-        return True
-    part = text[unit.start : unit.end].strip()
-    leads_in = part.endswith(_COLONS) and "\n" not in part and len(part) <= LONGEST_TITLE
-    is_above_table = leads_in and text[unit.end :].lstrip().startswith("|")
-    return is_above_table or _is_title(text, part) or _is_title_of_text(text, unit)
-
-
-_COLONS = (":", "：")
-_STOPS = (".", "。", "!", "！", "?", "？", ";", "；")
-_ENDS = (*_STOPS, *_COLONS)
-_AMOUNT = re.compile(r"\d+\.\d+[ \t]+[a-z°%€$£¥\d]")
-_NUMBER = re.compile(r"\D{0,12}(\d+(?:\.\d+)*)")
-
-
-def _is_title(text: str, part: str) -> bool:
-    """A line that is no sentence, right above an article, or above one that its own number begins: 2 above
-    2.1."""
-    start = text.find(part) + len(part)
-    following = text[start : start + LONGEST_TITLE].lstrip()
-    if "\n" in part or len(part) > LONGEST_TITLE or part.endswith(_ENDS) or not _ARTICLE.match(following):
-        return False
-    own, below = _NUMBER.match(part), _NUMBER.match(following)
-    return not _ARTICLE.match(part) or bool(own and below and below[1].startswith(f"{own[1]}."))
-
-
-def _is_title_of_text(text: str, unit: Unit) -> bool:
-    """One or two lines that are no sentence, at the beginning and with prose below: they name the subject, so
-    they have words of nearly every question. A label over its value (Plant manager / Rolf Adler) is none."""
-    title, below = text[: unit.end].strip(), text[unit.end :]
-    is_short = len(title) <= LONGEST_TEXT_TITLE and title.count("\n") <= 1 and not title.endswith(_ENDS)
-    if unit.kind is not UnitKind.TEXT or text[: unit.start].strip() or not is_short or _ITEM.match(title):
-        return False
-    paragraph = below.strip().partition("\n\n")[0]
-    stands_apart = below.startswith("\n\n")
-    return stands_apart and (len(paragraph) > LONGEST_TITLE or paragraph.endswith(_STOPS))
-
-
-def _parts(text: str) -> list[str]:
-    parts = [part for unit in units_of(text) for part in _items(text, unit)]
-    parts = [(in_turn, part.strip()) for in_turn, part in parts if any(map(str.isalnum, part))]
-    several = len(parts) > 1 and any(in_turn for in_turn, _ in parts)
-    return [part for _, part in parts] if several else []
-
-
-def _items(text: str, unit: Unit) -> list[tuple[bool, str]]:
-    whole = text[unit.start : unit.end]
-    lines = [(_ITEM.match(line) is not None, line) for line in whole.split("\n")]
-    if unit.kind is UnitKind.TEXT and sum(is_item for is_item, _ in lines) > 1:
-        return lines
-    return [(unit.kind in (UnitKind.ARTICLE, UnitKind.PAIR), whole)]
-
-
-def _of_block(text: str, block: Block) -> Iterator[Unit]:
-    match block.kind:
-        case BlockKind.TABLE:
-            yield _table(text, block)
-        case BlockKind.CODE:
-            yield Unit(UnitKind.CODE, block.start, block.end)
-        case _:
-            yield from _of_lines(text, block)
-
-
-def _of_lines(text: str, block: Block) -> Iterator[Unit]:
-    """A paragraph or list, cut before each line that begins an article, or a question with its answer."""
-    start, kind = block.start, UnitKind.TEXT
-    for line in lines_of(text, block.start, block.end):
-        begins = _begins(text, line)
-        if begins and line.start > start:
-            yield Unit(kind, start, line.start - 1)
-            start = line.start
-        kind = begins or (kind if line.start > start else UnitKind.TEXT)
-    yield Unit(kind, start, block.end)
-
-
-def _begins(text: str, line: Line) -> UnitKind | None:
-    if _ARTICLE.match(text, line.start, line.end):
-        return UnitKind.ARTICLE
-    return UnitKind.PAIR if _QUESTION.match(text, line.start, line.end) else None
-
-
-def _joined(text: str, units: Sequence[Unit], together: Together) -> Iterator[Unit]:
-    """`together` says what kind a unit and the one behind it are as one, None where they are two."""
-    waiting: Unit | None = None
-    for unit in units:
-        kind = together(text, waiting, unit) if waiting else None
-        if waiting and kind:
-            waiting = Unit(kind, waiting.start, unit.end)
-            continue
-        if waiting:
-            yield waiting
-        waiting = unit
-    if waiting:
-        yield waiting
-
-
-Together = Callable[[str, Unit, Unit], UnitKind | None]
-
-
-def _together(text: str, one: Unit, following: Unit) -> UnitKind | None:
-    """A question that stands alone takes what follows it, a line the code, list or formula it leads in to."""
-    says = text[one.start : one.end].strip()
-    if one.kind is UnitKind.PAIR and "\n" not in says:
-        return UnitKind.PAIR if following.kind in (UnitKind.TEXT, UnitKind.ARTICLE) else None
-    if one.kind is not UnitKind.TEXT or not says.endswith(_COLONS):
-        return None
-    is_led_in = "\n" not in says and _LED_IN.match(text, following.start)
-    goes_on = following.kind is UnitKind.CODE or (following.kind is UnitKind.TEXT and is_led_in)
-    return following.kind if goes_on else None
-
-
-def _quoted_together(text: str, one: Unit, following: Unit) -> UnitKind | None:
-    """An article's title takes what stands below it, and a sentence goes on after a number that begins a line
-    (a maximum of / 47.8 °C). Parts are embedded without this: those of stored chunks have to stay."""
-    says = text[one.start : one.end].strip()
-    is_line = "\n" not in says and len(says) <= LONGEST_TITLE
-    if one.kind is UnitKind.ARTICLE and is_line and not says.endswith(_STOPS):
-        return UnitKind.ARTICLE if following.kind is UnitKind.TEXT else None
-    adjoins = text[one.end : following.start] == "\n" and not says.endswith(_ENDS)
-    is_amount = following.kind is UnitKind.ARTICLE and _AMOUNT.match(text, following.start)
-    return one.kind if adjoins and is_amount and one.kind in (UnitKind.TEXT, UnitKind.ARTICLE) else None
-
-
-def _table(text: str, block: Block) -> Unit:
-    head, _, *rows = lines_of(text, block.start, block.end)
-    return Unit(
-        UnitKind.TABLE, block.start, block.end, tuple(cells_of(text[head.start : head.end])), tuple(rows)
-    )
-
-
-_PIPE = re.compile(r"(?<!\\)\|")
-
-
-def cells_of(row: str) -> list[str]:
-    """Of a Markdown table's row."""
-    return [cell.strip().replace("\\|", "|") for cell in _PIPE.split(row.strip().strip("|"))]

@@ -240,7 +240,7 @@ _YEAR = r"(?:1\d|20)\d\d"
 _NO_CODE = re.compile(
     rf"{_YEAR}(?:[-/.]\d{{1,2}}){{0,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]{_YEAR}|{_YEAR}[-/]{_YEAR}|\d+(?:st|nd|rd|th|s)"
 )
-_SHORT_CODE = re.compile(r"(?=.*\d)[a-z\d]{2,8}")
+_SHORT_CODE = re.compile(r"(?=.{2,8}$)[a-z]+\d[a-z\d]*")
 _LONGEST = 64
 
 
@@ -258,10 +258,10 @@ def identifiers(text: str) -> tuple[str, ...]:
 
 
 def short_codes(text: str) -> frozenset[str]:
-    """The words of letters and digits, in lower case: E2, but A4 and B2 as well. Where a table has one as a
-    cell, it is a code."""
+    """The words of letters with digits behind them, in lower case: E2, but A4 and B2 as well. Where rows of a
+    table begin with them, they are codes."""
     words = (match.group().lower() for match in _WORD.finditer(text))
-    return frozenset(word for word in words if not word.isdigit() and _SHORT_CODE.fullmatch(word))
+    return frozenset(word for word in words if _SHORT_CODE.fullmatch(word))
 
 
 def clauses(question: str) -> tuple[str, ...]:

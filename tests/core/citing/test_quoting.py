@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.citing.quoting import Quotables, UnitKind, beginning, indexed_parts, nearest_part, units_of
+from core.citing.quoting import Quotables, beginning
+from core.citing.units import UnitKind, indexed_parts, nearest_part, units_of
 from core.knowledge import Candidate, Chunk
 from core.relevance.features import MAX_QUESTION_CHARS
 from core.relevance.query import Query, QueryForm

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.relevance.query import carried, parts_of, points_back, reciprocal_rank_fusion
+from core.relevance.query import carried, parts_of, points_back, reciprocal_rank_fusion, short_codes
 
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)
 
@@ -132,3 +132,8 @@ def test_a_follow_up_is_about_the_names_of_the_last_answer_that_it_points_at(
 def test_a_part_that_speaks_of_somebody_or_something_named_before_points_back(part: str) -> None:
     assert points_back(part)
     assert not points_back("年假有几天")
+
+
+def test_words_of_letters_with_digits_behind_them_may_be_codes() -> None:
+    """Discriminates: an hour, an ordinal, a number or an amount."""
+    assert short_codes("E2 或 a4, X3 Pro at 2pm on the 3rd, 15 kg, 5kg, 2026, AX-220") == {"e2", "a4", "x3"}
