@@ -197,14 +197,15 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
     sides = sorted({readable.index(side) for side in readable} - quoted)
     weak = {at for at in sides if readable[at] and passages[at].relevance < WEAK * best}
     first = [at for at in sides if at == 0 or (readable[at] and at not in weak)]
-    last = sorted({*sides, *near, *second}.difference(first, quoted, weak))
+    last = {*sides, *near}.difference(first, quoted, weak)
     for at, part in enumerate(nearest[:MOST_NEAR] if most < CLEAR else ()):
         text = "" if at in (*first, *last) else quotables.around(at, part)
         if text and not _stands_in(blocks, at, text):
             blocks.append((at, text))
+    last |= second.difference(first, quoted, weak, (at for at, _ in blocks))
     missing = [part for part in blank if not points_back(part) and all(readable)]
     missing = [_MISSING[chinese].format(each) for each in missing or quotables.unmentioned(query.question)]
-    shown = [*_beginnings(first, passages), *blocks, *_beginnings(last, passages)]
+    shown = [*_beginnings(first, passages), *blocks, *_beginnings(sorted(last), passages)]
     return [*_under_headings(shown, passages), *missing]
 
 

@@ -276,3 +276,18 @@ def test_the_second_passage_is_shown_where_no_quote_has_most_of_the_words(
     first, second = "We confirm my order of three books.", "It arrives on 6 November."
     assert ("November" in "".join(quotes_of(question, (0.4, first), (0.15, second)))) is is_shown
     assert "November" not in "".join(quotes_of(question, (0.4, first), (0.1, second)))
+
+
+def test_of_the_second_passage_its_nearest_part_is_shown_where_it_is_known() -> None:
+    """Discriminates: all of its articles, of which one is about the question."""
+    rules = "\n".join(f"第{n}条 {'与此无关的规定。' * 20}" for n in "一二三四五")
+    blocks = "\n\n".join(
+        f'<passage id="{at}" file="a.md" heading="" relevance="{chance}">\n{text}\n</passage>'
+        for at, chance, text in [
+            (1, 0.4, "祖父母去世的，慰问金一千元。"),
+            (2, 0.2, f"{rules}\n第六条 丧假三天。"),
+        ]
+    )
+    text = answer(ReadBack(blocks, "爷爷过世了可以请几天", ()), "", (), ["", "第六条 丧假三天。"])
+    assert text.endswith("> 第六条 丧假三天。 [2]")
+    assert "第一条" not in text
