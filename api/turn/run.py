@@ -29,7 +29,7 @@ from api.turn.stream import (
     remembered_fields,
 )
 from api.turn.tools import KnowledgeTool, TurnTools
-from core.citing.quoting import nearest_part
+from core.citing.units import nearest_part
 from core.conversation.sessions import Branch, Command, Session, command_language
 from core.conversation.summaries import AppliedSummary
 from core.conversation.turns import PromptManifest, Turn, TurnRequest, TurnStage, TurnStatus, Usage, WarnCode

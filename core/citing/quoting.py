@@ -1,33 +1,29 @@
-"""Of all passages together, the units that say most of what was asked: a table, a question with its answer, a
-block of code with what leads in to it, an article of a set of rules, a paragraph. A row of a table is chosen
-for itself, and quoted with what its columns are called."""
+"""Of all passages together, the units that say most of what was asked. A row of a table is chosen for itself,
+and quoted with what its columns are called."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
-from core.citing.passages import AskedFor, Span, is_answerless, key_spans, presence
-from core.knowledge import Candidate, Chunk
+from core.citing.passages import AskedFor, key_spans, presence
+from core.citing.units import COLONS, ITEM, Unit, UnitKind, cells_of, quotable_units
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
-from core.relevance.query import Query, asks_for_step, identifiers
-from core.relevance.sparse import question_terms
-from core.relevance.tokens import parts_in
-from core.text import Block, BlockKind, Line, blocks_of, holds_chinese, lines_of, open_fence
+from core.relevance.query import Query, asks_for_step, identifiers, short_codes
+from core.relevance.sparse import WeightedTerm, question_terms
+from core.text import holds_chinese, open_fence
 
 MOST_ROWS = 5
 LONGEST_CODE = 1_500  # characters that are quoted of a block
 LONGEST_UNIT = 600
-LONGEST_TITLE = 80
 LONGEST_BEGINNING = 1_000
 MOST_CANDIDATES = 1_000  # units and rows of all passages; beyond, a table's are as good as any
 CLEAR = 0.75  # of the question's words in the best unit
+CALLED = 0.3  # a row whose first cell has a code of the question
 ASKED_FOR = 0.35  # a number where one is asked for, or a time
 OWN = 0.02  # for the words that a row has itself: those of its heading are every other's below it, too
 COST_OF_LENGTH = 0.1  # for a unit of LONGEST_UNIT characters
@@ -39,27 +35,8 @@ MOST_QUOTES = 4
 # since the search knew what both mean.
 EARLIER, EARLIER_COST_OF_RANK = 0.5, 0.2
 STEPS = 2  # rows on each side of one, where what stands beside it is asked for
+A_WORD = 0.5  # a term that weighs less is half a word, or says little
 ALIKE = 2  # characters that two part numbers begin with
-MOST_UNITS = 400  # of one text
-
-
-class UnitKind(Enum):
-    TEXT = "text"
-    PAIR = "pair"
-    ARTICLE = "article"
-    CODE = "code"
-    TABLE = "table"
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """`text[start:end]`. `rows` are a table's below its ruler, `columns` what its header calls them."""
-
-    kind: UnitKind
-    start: int
-    end: int
-    columns: tuple[str, ...] = ()
-    rows: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +51,14 @@ class Quote:
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A unit of a passage, or one row of its table. `says` is its text, a row's with its columns' names;
-    `above` what stands over it: the heading, and the line that leads in to its table."""
+    `above` what stands over it: the heading, and the line that leads in to its table; `codes` are those
+    of a row's first cell."""
 
     passage: int
     unit: Unit
     says: str
     above: str
+    codes: frozenset[str] = frozenset()
 
     def cost(self, of_rank: float) -> float:
         return COST_OF_LENGTH * min(1.0, len(self.says) / LONGEST_UNIT) + of_rank * self.passage
@@ -89,13 +68,15 @@ class _Candidate:
 class _Asked:
     """One question: the weight of each of its words, and its share, rarer ones counting more; which of them
     each candidate has (a row of 0 and 1 for each), itself or below a heading that has them, and which itself;
-    whether it leans on the question before."""
+    whether it leans on the question before; its `codes`, E2 for example."""
 
     weights: Matrix
     rare: Matrix
     held: Matrix
     own: Matrix
     leans: bool
+    terms: Sequence[WeightedTerm]
+    codes: frozenset[str]
 
     def covers(self, at: int) -> float:
         return float(self.held[at] @ self.weights / (self.weights.sum() or 1.0))
@@ -116,11 +97,12 @@ class Quotables:
 
         Where none has words of the question, as in another language, the first passage as far as it is short.
         """
-        names = {*identifiers(query.question if query.meant else asked)}
-        known = self._asked(asked, query.question)
+        own = query.question if query.meant else asked
+        names, known = {*identifiers(own)}, self._asked(asked, query.question, short_codes(own))
         if max(known.held @ known.rare, default=0.0) < LITTLE:
             return [Quote(0, beginning(text, LONGEST_BEGINNING), 0.0) for _, text in self._passages[:1]]
         chosen = self._of_those_named(self._chosen(known, AskedFor.of(asked)), names)
+        chosen = self._of_those_called(chosen, known.codes)
         places = {(self._candidates[at].passage, self._candidates[at].unit.start) for at in chosen}
         units = Counter(passage for passage, _ in places)
         written: dict[tuple[int, int], Quote] = {}
@@ -134,6 +116,16 @@ class Quotables:
             if text:
                 written.setdefault((one.passage, start), Quote(one.passage, text, known.covers(at)))
         return [*{quote.text: quote for quote in written.values()}.values()]
+
+    def unmentioned(self, question: str) -> list[str]:
+        """The codes of the question, where no passage has any of them and rows of a table begin with such as
+        these: E9 beside E2 and F7."""
+        texts = " ".join(f"{heading} {text}" for heading, text in self._passages).lower()
+        shapes = {_shape(code) for one in self._candidates for code in one.codes}
+        codes = sorted(short_codes(question), key=question.lower().find)
+        if any(code in texts for code in codes):
+            return []
+        return [code.upper() for code in codes if _shape(code) in shapes][:MOST_QUOTES]
 
     def around(self, passage: int, part: str) -> str:
         """The unit of this passage that holds `part`, where it is short; else `part` with what follows it, up
@@ -155,6 +147,7 @@ class Quotables:
             + ASKED_FOR * asked_for.is_in(one.says)
             - one.cost(cost_of_rank)
             + OWN * has * bool(one.unit.rows)
+            + CALLED * bool(one.codes & known.codes)
             for one, share, has in zip(self._candidates, shares, own, strict=True)
         ]
         order = sorted(range(len(values)), key=lambda at: -values[at])
@@ -170,7 +163,19 @@ class Quotables:
         some = any(codes & names for codes in own)
         return [at for at, codes in zip(chosen, own, strict=True) if not (some and _is_other(codes, names))]
 
-    def _asked(self, asked: str, question: str) -> _Asked:
+    def _of_those_called(self, chosen: list[int], codes: frozenset[str]) -> list[int]:
+        """Of a table with rows whose first cell has a code of the question, in any passage, these alone."""
+        called = {one.unit.columns for one in self._candidates if one.codes & codes}
+        each = ((at, self._candidates[at]) for at in chosen)
+        return [at for at, one in each if one.codes & codes or one.unit.columns not in called]
+
+    def others(self, question: str) -> set[int]:
+        """The passages that hold nothing but rows of a table which has another for a code of the question."""
+        named = self._of_those_called([*range(len(self._candidates))], short_codes(question))
+        every = {one.passage for one in self._candidates}
+        return every - {self._candidates[at].passage for at in named}
+
+    def _asked(self, asked: str, question: str, codes: frozenset[str]) -> _Asked:
         """The words of what stands above a unit count for it."""
         own = {term.text for term in question_terms(question[-MAX_QUESTION_CHARS:])}
         terms = question_terms(asked[-MAX_QUESTION_CHARS:])
@@ -185,7 +190,7 @@ class Quotables:
         # what none has counts little
         rare = weights * np.where(counts > 0, np.log1p((len(held) + 1) / (counts + 0.5)), 0.5)
         leans = asked not in question and question in asked
-        return _Asked(weights, rare / (rare.sum() or 1.0), held, itself, leans)
+        return _Asked(weights, rare / (rare.sum() or 1.0), held, itself, leans, terms, codes)
 
     def _written(self, query: Query, known: _Asked, at: int, chosen: Sequence[int], names: set[str]) -> str:
         one = self._candidates[at]
@@ -194,6 +199,7 @@ class Quotables:
         match one.unit.kind:
             case UnitKind.TABLE:
                 rows = self._of_those_named(self._rows(query, known, at, chosen), names)
+                rows = self._of_those_called(rows, known.codes)
                 lines = [f"- {self._candidates[row].says}" for row in sorted(rows[:MOST_ROWS])]
                 return "\n".join([*lines, *([f"- … +{len(rows) - MOST_ROWS}"] if rows[MOST_ROWS:] else [])])
             case UnitKind.CODE:
@@ -213,6 +219,8 @@ class Quotables:
         table = (self._candidates[at].passage, self._candidates[at].unit)
         rows = [row for row, one in enumerate(self._candidates) if (one.passage, one.unit) == table]
         shares, own = (self._telling(each, known.weights, rows) for each in (known.held, known.own))
+        if not (steps or shares[at] or any(own[rows])) and _names_column(known, self._candidates[at].unit):
+            return rows
         least = 1e-9 if own[at] and not known.leans else 0.0
         near = [row for row in rows if steps and abs(row - at) <= steps]
         alike = [
@@ -229,6 +237,11 @@ class Quotables:
         return amounts
 
 
+def _names_column(known: _Asked, table: Unit) -> bool:
+    words = [term for term in known.terms if term.weight >= A_WORD]
+    return any(presence(words, " ".join(table.columns)))
+
+
 def _is_other(own: set[str], names: set[str]) -> bool:
     """DP-310 beside DP-315, which is meant, and S20 beside S40."""
     return not own & names and not {*map(_kind, own)}.isdisjoint(map(_kind, names))
@@ -237,6 +250,10 @@ def _is_other(own: set[str], names: set[str]) -> bool:
 def _kind(code: str) -> str:
     """What codes of the same kind begin with: the first two characters, or one letter before digits."""
     return code[:1] if code[0].isalpha() and code[1:2].isdigit() else code[:ALIKE]
+
+
+def _shape(code: str) -> str:
+    return "".join("9" if char.isdigit() else "a" for char in code)
 
 
 def _answer_below(query: Query, text: str, unit: Unit) -> str:
@@ -251,23 +268,23 @@ def _answer_below(query: Query, text: str, unit: Unit) -> str:
 def _with_what_follows(text: str, part: str) -> str:
     """`text` begins with `part`."""
     for line in text[len(part) :].splitlines(keepends=True):
-        if _ITEM.match(line) or len(part) + len(line) > LONGEST_UNIT:
+        if ITEM.match(line) or len(part) + len(line) > LONGEST_UNIT:
             break
         part += line
     return part.strip()
 
 
 def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
-    units = units_of(text)
-    spoken = (each for each in units if not _says_nothing(text, each))
-    for unit in [*spoken] or units:
+    for unit in quotable_units(text):
         if unit.kind is UnitKind.TABLE and unit.rows:
             before = text[: unit.start].rstrip().rpartition("\n")[2]
-            above = f"{heading}\n{before}" if before.endswith(_COLONS) else heading
+            above = f"{heading}\n{before}" if before.endswith(COLONS) else heading
             marks = ("；", "：") if holds_chinese("".join(unit.columns)) else ("; ", ": ")
             for row in unit.rows:
                 cells = cells_of(text[row.start : row.end])
-                yield _Candidate(number, unit, _row(unit.columns, cells, *marks), above)
+                yield _Candidate(
+                    number, unit, _row(unit.columns, cells, *marks), above, short_codes(cells[0])
+                )
         else:
             yield _Candidate(number, unit, text[unit.start : unit.end], heading)
 
@@ -288,154 +305,3 @@ def beginning(text: str, longest: int) -> str:
     if not fence:
         return text
     return f"{fence}\n{text}" if text.endswith(f"\n{fence}") else f"{text}\n{fence}"
-
-
-# A text as units that are quoted whole.
-
-_QUESTION = re.compile(
-    r"[ \t]*(?:[-*+>]\s+)?(?:\*\*|__)?(?:#{1,6}\s*)?(?:\*\*)?"
-    r"(?:(?:Q|问|問|Question|问题)\s*\d*\s*[:：.、．]\s*\S|.{2,150}[?？]\s*(?:\*\*|__)?\s*$)"
-)
-_ARTICLE = re.compile(
-    r"[ \t]*(?:\*\*)?(?:第[一二三四五六七八九十百零〇\d]{1,6}条|\d{1,2}(?:\.\d{1,3}){1,3}(?=[ \t\u3000])"
-    r"|§\s*\d+|(?:Article|Section|Rule|Clause)\s+\d+)"
-)
-
-
-def units_of(text: str) -> list[Unit]:
-    """In order, the first MOST_UNITS; those of a text that has no more hold all of it that is not blank."""
-    units: list[Unit] = []
-    for block in blocks_of(text):
-        units.extend(_of_block(text, block))
-        if len(units) > MOST_UNITS:
-            break
-    return list(_joined(text, units[:MOST_UNITS]))
-
-
-_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)、])\s")
-_LED_IN = re.compile(rf"{_ITEM.pattern}|[ \t]*(?:\$\$|\\\[)")  # a list, or a formula
-
-
-def indexed_parts(chunk: Chunk) -> list[str]:
-    """What is embedded beside a chunk that says one thing after the other, each with its heading: articles,
-    questions with their answers, items of a list. None of prose, a table or code."""
-    return [replace(chunk, text=part).indexed_text for part in _parts(chunk.text)]
-
-
-def nearest_part(query: Query, candidate: Candidate) -> str:
-    """Of the chunk's indexed parts, the text of the one whose vector is nearest to the question; "" where it
-    has none, or where none are known."""
-    form, text = np.asarray(query.forms[query.meant].dense, np.float32), candidate.chunk.text
-    vectors, parts = parts_in(candidate.signs, len(form)), _parts(text)
-    if vectors is None or len(vectors) != len(parts):
-        return ""
-    nearest = (parts[at] for at in np.argsort(-(vectors @ form), kind="stable"))
-    return next((part for part in nearest if not _is_title(text, part)), "")
-
-
-def _says_nothing(text: str, unit: Unit) -> bool:
-    if unit.kind is UnitKind.TEXT and is_answerless(text, Span(unit.start, unit.end)):
-        return True
-    part = text[unit.start : unit.end].strip()
-    leads_in = part.endswith(_COLONS) and "\n" not in part and len(part) <= LONGEST_TITLE
-    return (leads_in and text[unit.end :].lstrip().startswith("|")) or _is_title(text, part)
-
-
-_COLONS = (":", "：")
-_ENDS = (".", "。", "!", "！", "?", "？", ";", "；", *_COLONS)
-_NUMBER = re.compile(r"\D{0,12}(\d+(?:\.\d+)*)")
-
-
-def _is_title(text: str, part: str) -> bool:
-    """A line that is no sentence, right above an article, or above one that its own number begins: 2 above
-    2.1."""
-    start = text.find(part) + len(part)
-    following = text[start : start + LONGEST_TITLE].lstrip()
-    if "\n" in part or len(part) > LONGEST_TITLE or part.endswith(_ENDS) or not _ARTICLE.match(following):
-        return False
-    own, below = _NUMBER.match(part), _NUMBER.match(following)
-    return not _ARTICLE.match(part) or bool(own and below and below[1].startswith(f"{own[1]}."))
-
-
-def _parts(text: str) -> list[str]:
-    parts = [part for unit in units_of(text) for part in _items(text, unit)]
-    parts = [(in_turn, part.strip()) for in_turn, part in parts if any(map(str.isalnum, part))]
-    several = len(parts) > 1 and any(in_turn for in_turn, _ in parts)
-    return [part for _, part in parts] if several else []
-
-
-def _items(text: str, unit: Unit) -> list[tuple[bool, str]]:
-    whole = text[unit.start : unit.end]
-    lines = [(_ITEM.match(line) is not None, line) for line in whole.split("\n")]
-    if unit.kind is UnitKind.TEXT and sum(is_item for is_item, _ in lines) > 1:
-        return lines
-    return [(unit.kind in (UnitKind.ARTICLE, UnitKind.PAIR), whole)]
-
-
-def _of_block(text: str, block: Block) -> Iterator[Unit]:
-    match block.kind:
-        case BlockKind.TABLE:
-            yield _table(text, block)
-        case BlockKind.CODE:
-            yield Unit(UnitKind.CODE, block.start, block.end)
-        case _:
-            yield from _of_lines(text, block)
-
-
-def _of_lines(text: str, block: Block) -> Iterator[Unit]:
-    """A paragraph or list, cut before each line that begins an article, or a question with its answer."""
-    start, kind = block.start, UnitKind.TEXT
-    for line in lines_of(text, block.start, block.end):
-        begins = _begins(text, line)
-        if begins and line.start > start:
-            yield Unit(kind, start, line.start - 1)
-            start = line.start
-        kind = begins or (kind if line.start > start else UnitKind.TEXT)
-    yield Unit(kind, start, block.end)
-
-
-def _begins(text: str, line: Line) -> UnitKind | None:
-    if _ARTICLE.match(text, line.start, line.end):
-        return UnitKind.ARTICLE
-    return UnitKind.PAIR if _QUESTION.match(text, line.start, line.end) else None
-
-
-def _joined(text: str, units: Sequence[Unit]) -> Iterator[Unit]:
-    """A question that stands alone takes what follows it, a line the code, list or formula it leads in to."""
-    waiting: Unit | None = None
-    for unit in units:
-        kind = _together(text, waiting, unit) if waiting else None
-        if waiting and kind:
-            waiting = Unit(kind, waiting.start, unit.end)
-            continue
-        if waiting:
-            yield waiting
-        waiting = unit
-    if waiting:
-        yield waiting
-
-
-def _together(text: str, one: Unit, following: Unit) -> UnitKind | None:
-    says = text[one.start : one.end].strip()
-    if one.kind is UnitKind.PAIR and "\n" not in says:
-        return UnitKind.PAIR if following.kind in (UnitKind.TEXT, UnitKind.ARTICLE) else None
-    if one.kind is not UnitKind.TEXT or not says.endswith(_COLONS):
-        return None
-    is_led_in = "\n" not in says and _LED_IN.match(text, following.start)
-    goes_on = following.kind is UnitKind.CODE or (following.kind is UnitKind.TEXT and is_led_in)
-    return following.kind if goes_on else None
-
-
-def _table(text: str, block: Block) -> Unit:
-    head, _, *rows = lines_of(text, block.start, block.end)
-    return Unit(
-        UnitKind.TABLE, block.start, block.end, tuple(cells_of(text[head.start : head.end])), tuple(rows)
-    )
-
-
-_PIPE = re.compile(r"(?<!\\)\|")
-
-
-def cells_of(row: str) -> list[str]:
-    """Of a Markdown table's row."""
-    return [cell.strip().replace("\\|", "|") for cell in _PIPE.split(row.strip().strip("|"))]

@@ -240,6 +240,7 @@ _YEAR = r"(?:1\d|20)\d\d"
 _NO_CODE = re.compile(
     rf"{_YEAR}(?:[-/.]\d{{1,2}}){{0,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]{_YEAR}|{_YEAR}[-/]{_YEAR}|\d+(?:st|nd|rd|th|s)"
 )
+_SHORT_CODE = re.compile(r"(?=.{2,8}$)[a-z]+\d[a-z\d]*")
 _LONGEST = 64
 
 
@@ -254,6 +255,13 @@ def identifiers(text: str) -> tuple[str, ...]:
             if len(names) == MOST_CODES:
                 break
     return tuple(names)
+
+
+def short_codes(text: str) -> frozenset[str]:
+    """The words of letters with digits behind them, in lower case: E2, but A4 and B2 as well. Where rows of a
+    table begin with them, they are codes."""
+    words = (match.group().lower() for match in _WORD.finditer(text))
+    return frozenset(word for word in words if _SHORT_CODE.fullmatch(word))
 
 
 def clauses(question: str) -> tuple[str, ...]:
@@ -283,8 +291,8 @@ MOST_CARRIED = 3
 
 
 def points_back(part: str) -> bool:
-    """Whether it speaks of something as it, they or 它: words of its own say little then."""
-    return wording("it").search(part) is not None
+    """Whether it speaks of something as it, they, she or 它: words of its own say little then."""
+    return any(wording(name).search(part) for name in ("it", "person"))
 
 
 def carried(question: str, last: str, answer: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from core.citing.quoting import indexed_parts
+from core.citing.units import indexed_parts
 from core.errors import StoreUnavailableError, WenmaiError
 from core.failpoints import failpoint
 from core.knowledge import Chunk, Document, DocumentStatus, JobStage

@@ -7,6 +7,7 @@ from itertools import chain
 
 from llama_index.core.base.llms.types import LLMMetadata
 
+from core.citing.passages import presence
 from core.citing.quoting import CLEAR, LONGEST_BEGINNING, Quotables, Quote, beginning
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
@@ -14,14 +15,25 @@ from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, pa
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Role
 from core.relevance.probability import SURE
-from core.relevance.query import Query, QueryForm, carried, joined_wordings, parts_of, points_back
-from core.relevance.sparse import SparseTerms
+from core.relevance.query import (
+    CERTAIN_FOLLOW_UP,
+    Query,
+    QueryForm,
+    carried,
+    follow_up_weight,
+    joined_wordings,
+    parts_of,
+    points_back,
+)
+from core.relevance.sparse import SparseTerms, question_terms
 from core.text import holds_chinese, is_mostly_chinese
 from services.models.lean import LeanLLM
 
 MODEL_NAME = "extractive"
 WORTH_QUOTING = 0.7  # of the best relevance
 NEARLY = 0.6  # of the best relevance: a passage that has as much is shown beside it, whatever its words
+WEAK = 0.35  # of the best relevance: a passage with less is not shown for its language alone
+SECOND = 0.3  # of the best relevance: the second passage is shown, too, where no quote has most of the words
 MOST_NEAR = 3
 MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
 PIECE_CHARS = 24
@@ -113,23 +125,37 @@ def answer(
         before[-1] = f"{before[-1]} {names}"
     wordings = [(asked, 1.0), *joined_wordings(asked, before)]
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
-    is_sure = max(passage.relevance for passage in passages) >= SURE
+    query = Query(asked, forms)
+    is_sure = max(passage.relevance for passage in passages) >= SURE and not _is_elsewhere(query, passages)
     sure, closest = (_INTRO_YET, _CLOSEST_YET) if still_reading else (_INTRO, _CLOSEST)
     intro = (sure if is_sure else closest)[chinese]
     by_number = dict(enumerate(nearest_parts, 1))
     parts = [by_number.get(passage.index, "") for passage in passages]
-    return "\n\n".join([intro, *_answered(Query(asked, forms), passages, parts, chinese)])
+    return "\n\n".join([intro, *_answered(query, passages, parts, chinese)])
 
 
 def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passage]:
-    """Those in the reader's language where it has any worth quoting; beside them the best of another one,
-    where none of them is sure and it is about as probable."""
+    """Those in the reader's language where it has any worth quoting; beside them, where none of them is sure,
+    the best of another one if it is about as probable, and all that are no less probable than they."""
     own = [passage for passage in passages if _is_readable(passage, chinese)]
     if not own or own[0].relevance < WORTH_QUOTING * passages[0].relevance:
         return passages
-    other = next((each for each in passages if each not in own), own[0])
-    beside = own[0].relevance < SURE and other.relevance >= NEARLY * own[0].relevance
-    return [each for each in passages if each in own or (beside and each is other)]
+    if own[0].relevance >= SURE:
+        return own
+    best = own[0].relevance
+    other = [each for each in passages if each not in own and each.relevance >= NEARLY * best]
+    beside = [each for each in other if each.relevance >= best] or other[:1]
+    return [each for each in passages if each in own or each in beside]
+
+
+def _is_elsewhere(query: Query, passages: Sequence[Passage]) -> bool:
+    """Whether a follow-up of next to no words names something else (and dogs?) that no passage has: what was
+    found answers the question before it. Words that point back, or of another language, cannot say so."""
+    asked, terms = query.question, question_terms(query.question)
+    text = " ".join(f"{passage.heading} {passage.text}" for passage in passages)
+    if not query.meant or not terms or points_back(asked) or follow_up_weight(asked) < CERTAIN_FOLLOW_UP:
+        return False
+    return holds_chinese(text) == is_mostly_chinese(asked) and not any(presence(terms, text))
 
 
 def _nothing(scope: str, nearest: Sequence[Nearest], chinese: bool) -> str:
@@ -156,26 +182,30 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
     """The quotes for each part of the question, each once, the best passage's before others where none comes
     near it; and which part has none, where words can say so. Whatever words they have, the best passage of
     all and that in the reader's language come before them, those about as probable and the best in the other
-    language after them; `nearest` parts, where no quote has most of the words."""
+    language after them; where no quote has most of the words, the second and `nearest` parts, too."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages])
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
     most = max(map(_covered, by_part.values()))
-    blank = [part for part, best in by_part.items() if _covered(best) < min(MISSING, most)]
-    least = NEARLY * passages[0].relevance
-    near = [at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= least]
-    by_words = chain.from_iterable(best for part, best in by_part.items() if part not in blank)
+    blank = [part for part, quotes in by_part.items() if _covered(quotes) < min(MISSING, most)]
+    best = passages[0].relevance
+    near = [at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= NEARLY * best]
+    second = {at for at, each in enumerate(passages[:2]) if most < CLEAR and each.relevance >= SECOND * best}
+    by_words = chain.from_iterable(quotes for part, quotes in by_part.items() if part not in blank)
     blocks = _by_words(sorted(by_words, key=lambda quote: near == [0] and quote.passage != 0))
     readable = [_is_readable(each, chinese) for each in passages]
-    quoted = {at for at, _ in blocks}
+    quoted = {at for at, _ in blocks} | quotables.others(query.question)
     sides = sorted({readable.index(side) for side in readable} - quoted)
-    first = [at for at in sides if at == 0 or readable[at]]
-    last = sorted({*sides, *near}.difference(first, quoted))
+    weak = {at for at in sides if readable[at] and passages[at].relevance < WEAK * best}
+    first = [at for at in sides if at == 0 or (readable[at] and at not in weak)]
+    last = {*sides, *near}.difference(first, quoted, weak)
     for at, part in enumerate(nearest[:MOST_NEAR] if most < CLEAR else ()):
         text = "" if at in (*first, *last) else quotables.around(at, part)
         if text and not _stands_in(blocks, at, text):
             blocks.append((at, text))
-    missing = [_MISSING[chinese].format(part) for part in blank if not points_back(part) and all(readable)]
-    shown = [*_beginnings(first, passages), *blocks, *_beginnings(last, passages)]
+    last |= second.difference(first, quoted, weak, (at for at, _ in blocks))
+    missing = [part for part in blank if not points_back(part) and all(readable)]
+    missing = [_MISSING[chinese].format(each) for each in missing or quotables.unmentioned(query.question)]
+    shown = [*_beginnings(first, passages), *blocks, *_beginnings(sorted(last), passages)]
     return [*_under_headings(shown, passages), *missing]
 
 

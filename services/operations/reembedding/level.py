@@ -14,7 +14,7 @@ from functools import partial
 from random import Random
 from typing import Any, TypeVar, cast
 
-from core.citing.quoting import indexed_parts
+from core.citing.units import indexed_parts
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import StartRefusedError, WenmaiError
 from core.failpoints import failpoint

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.citing.quoting import Quotables, UnitKind, beginning, indexed_parts, nearest_part, units_of
+from core.citing.quoting import Quotables, beginning
+from core.citing.units import UnitKind, indexed_parts, nearest_part, units_of
 from core.knowledge import Candidate, Chunk
 from core.relevance.features import MAX_QUESTION_CHARS
 from core.relevance.query import Query, QueryForm
@@ -276,3 +277,98 @@ def test_a_line_that_only_repeats_the_question_comes_with_what_follows_it(
 ) -> None:
     """Discriminates: the line alone, which has the most words of the question and answers nothing."""
     assert quoted(question, f"{FILLER}\n\n{text}")[0] == quote
+
+
+STATUTES = """§ 3 Fees
+(1) The yearly fee is due in January.
+(2) Families pay half of it.
+
+第八条  提前解约
+
+1、甲方提前收回房屋的，应提前60日通知。
+"""
+LONG = f"\n\n{FILLER}"
+
+
+def test_the_title_of_an_article_is_quoted_with_what_stands_below_it() -> None:
+    """Discriminates: the title alone, which has the words; its paragraphs without their number."""
+    fees, ending = STATUTES.strip().split("\n\n", 1)
+    assert quoted("When are fees due?", STATUTES + LONG)[0] == fees
+    assert quoted("甲方提前收回房屋要提前多久通知", STATUTES + LONG)[0] == ending
+
+
+def test_an_amount_that_begins_a_line_is_no_article() -> None:
+    """Discriminates: a sentence that ends before its number; a numbered article, or one in small letters
+    behind another, taken for an amount."""
+    heat = "On south-facing walls dark boxes reached a maximum of\n47.8 °C, white ones 41.2 °C."
+    assert quoted("Which boxes reached the maximum on walls?", f"{heat}\n\n{FILLER}") == [heat]
+    rules = "2.1 cars: level 1\n2.2 bicycles: level 2\n\n"
+    assert quoted("where do bicycles go", rules + FILLER)[0] == "2.2 bicycles: level 2"
+
+
+def test_the_parts_that_are_embedded_stay_as_they_were() -> None:
+    """Discriminates: parts of other counts than the vectors that are stored beside a chunk."""
+    title, _, paragraphs = STATUTES.split("\n\n")[0].partition("\n")
+    expected = [title, paragraphs, *STATUTES.strip().split("\n\n")[1:]]
+    assert indexed_parts(Chunk("", "", "", STATUTES, 0)) == expected
+
+
+LESSONS = """| Lesson | Monday | Tuesday |
+|---|---|---|
+| 1 | maths | English |
+| 2 | English | music |
+| 3 | sports | physics |
+| 4 | art | maths |
+| 5 | physics | art |
+| 6 | music | sports |
+"""
+
+
+def test_where_a_column_is_named_its_rows_are_quoted_in_the_tables_order() -> None:
+    """Discriminates: four of six rows that all have the column's name, and nothing that says so; rows that
+    have nothing of the question where another has."""
+    (quote,) = quoted("What is there on Tuesday?", LESSONS)
+    assert [line[2:11] for line in quote.split("\n")] == [*(f"Lesson: {n}" for n in range(1, 6)), "… +1"]
+    (quote,) = quoted("When is physics on Tuesday?", LESSONS)
+    assert "maths" not in quote
+
+
+FAULTS = "| Code | What to do |\n|---|---|\n| {} | {} |\n| {} | {} |"
+DOOR = FAULTS.format("F7", "If the fault appears again, call us", "Ub", "Wait")
+DRAIN = FAULTS.format("E1", "Open the tap", "E2", "Clean the filter")
+
+
+@pytest.mark.parametrize(
+    ("question", "rows"),
+    [
+        ("The fault E2 appears, what now?", ["- Code: E2; What to do: Clean the filter"]),
+        ("E1 and Ub, what to do?", ["- Code: E1; What to do: Open the tap"]),
+    ],
+)
+def test_a_row_that_begins_with_a_code_of_the_question_is_quoted_before_others_and_alone(
+    question: str, rows: list[str]
+) -> None:
+    """Discriminates: a row of another code that has more words, also from another part of the table."""
+    assert quoted(question, DOOR, DRAIN) == rows
+    quotables = Quotables([("", DOOR), ("", DRAIN)])
+    assert quotables.others(question) == {0}
+    assert quotables.others("What to do?") == set()
+
+
+def test_a_code_that_no_passage_has_is_known_where_rows_begin_with_such_codes() -> None:
+    """Discriminates: a size of paper taken for a code; one of two codes, whose table may go on elsewhere."""
+    quotables = Quotables([("", DOOR), ("", DRAIN)])
+    assert quotables.unmentioned("What does E9 mean?") == ["E9"]
+    assert quotables.unmentioned("E9 or E2?") == quotables.unmentioned("Which fault?") == []
+    assert Quotables([("", "Print it on paper.")]).unmentioned("On A4?") == []
+
+
+def test_a_title_at_the_beginning_of_a_text_is_no_answer_and_a_label_over_its_value_is() -> None:
+    """Discriminates: the title, which has the words of the subject alone; the value without its label."""
+    title, bins = (
+        "Handover of the flat (Anna to Ben), July",
+        "Bins: glass goes to the container at the church.",
+    )
+    assert quoted("Where does Anna's flat put glass at the handover?", f"{title}\n\n{bins}{LONG}") == [bins]
+    label = "Plant manager\n\nRolf Adler, hall 2"
+    assert quoted("Who is the plant manager?", f"{label}{LONG}")[0] == label

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.relevance.query import carried, parts_of, reciprocal_rank_fusion
+from core.relevance.query import carried, parts_of, points_back, reciprocal_rank_fusion, short_codes
 
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)
 
@@ -84,6 +84,9 @@ def test_a_hostile_question_costs_no_time(text: str) -> None:
         ("What is the difference between the DP-310 and the DP-315?", ["DP-310", "the DP-315"]),
         ("How do read-only and read-write access differ in how long they last?",
          ["read-only differ in how long they last?", "read-write access differ in how long they last?"]),
+        ("GW-820 or GW-822, which is newer?", ["GW-820 , which is newer?", "GW-822 , which is newer?"]),
+        ("Which trainer helps after an injury and how much does she or he cost?",
+         ["Which trainer helps after an injury", "how much does she or he cost?"]),
         ("salt and pepper", ["salt and pepper"]),
         ("Who pays the postage? we're in Ohio", ["Who pays the postage? we're in Ohio"]),
         ("年假有几天？我在上海分公司", ["年假有几天？我在上海分公司"]),
@@ -123,3 +126,14 @@ def test_a_follow_up_is_about_the_names_of_the_last_answer_that_it_points_at(
 ) -> None:
     """Discriminates: names of the last question; all of an answer that describes; a place beyond them."""
     assert carried(question, last, answer) == expected
+
+
+@pytest.mark.parametrize("part", ["how much does she cost?", "他住哪里", "what is it?"])
+def test_a_part_that_speaks_of_somebody_or_something_named_before_points_back(part: str) -> None:
+    assert points_back(part)
+    assert not points_back("年假有几天")
+
+
+def test_words_of_letters_with_digits_behind_them_may_be_codes() -> None:
+    """Discriminates: an hour, an ordinal, a number or an amount."""
+    assert short_codes("E2 或 a4, X3 Pro at 2pm on the 3rd, 15 kg, 5kg, 2026, AX-220") == {"e2", "a4", "x3"}

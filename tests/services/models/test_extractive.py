@@ -217,3 +217,77 @@ def test_what_follows_on_is_quoted_from_what_it_asks_for_itself() -> None:
     )
     first = answer(ReadBack(passages, "那本地的 Ollama 呢？", ("怎么接入 DeepSeek？",))).split("\n\n")[1]
     assert first.startswith("> **怎么用 Ollama 等本机模型**")
+
+
+def quotes_of(question: str, *passages: tuple[float, str], previous: tuple[str, ...] = ()) -> list[str]:
+    """What stands below the first line, for passages of a file, (relevance, text) each, best first."""
+    blocks = "\n\n".join(
+        f'<passage id="{at}" file="a.md" heading="" relevance="{chance}">\n{text}\n</passage>'
+        for at, (chance, text) in enumerate(passages, start=1)
+    )
+    return answer(ReadBack(blocks, question, previous)).split("\n\n")[1:]
+
+
+@pytest.mark.parametrize(("chance", "order"), [(0.1, [1]), (0.3, [2, 1])])
+def test_a_weak_passage_is_not_shown_for_its_language(chance: float, order: list[int]) -> None:
+    """Discriminates: a chat about something else above the rules of the exam, since it is in Chinese."""
+    exam, chat = "A calculator is permitted in the final exam.", "请给孩子准备小书包、水壶。"
+    quotes = quotes_of("期末可以带计算器吗", (0.58, exam), (chance, chat))
+    assert [int(quote[-2]) for quote in quotes] == order
+
+
+def test_all_of_another_language_that_is_as_probable_as_the_readers_is_quoted() -> None:
+    """Discriminates: the best one of the other language alone, where the second of it answers."""
+    plan, hotel = "请带好旅游保险和护照。", "浅草酒店的订单号是 4471-889。"
+    mail = "Can you book the hotel for four people?"
+    question = "What is the number of our booking in Tokyo?"
+    shown = "".join(quotes_of(question, (0.44, plan), (0.43, hotel), (0.4, mail)))
+    assert "4471-889" in shown
+    assert "4471-889" not in "".join(quotes_of(question, (0.44, plan), (0.43, mail), (0.4, hotel)))
+
+
+def test_a_follow_up_about_something_that_no_passage_has_is_not_sure() -> None:
+    """Discriminates: the price for cats, said to be sure, for "and dogs?"; a follow-up in other words."""
+    table = "| Vaccine | Price |\n|---|---|\n| Cat, triple | 120 |"
+    passage = f'<passage id="1" file="a.md" heading="" relevance="0.9">\n{table}\n</passage>'
+    before = ("What does the triple vaccine for a cat cost?",)
+    assert answer(ReadBack(passage, "And dogs?", before)).startswith("The closest")
+    for question in ("And the triple one?", "And how much is it?"):
+        assert answer(ReadBack(passage, question, before)).startswith("From the documents")
+
+
+def test_a_code_that_nothing_mentions_is_named_and_rows_of_another_code_are_left_out() -> None:
+    table = "| Code | What to do |\n|---|---|\n| {} | Call us when it appears again |"
+    first, second = (table.format(code) for code in ("F7", "E2"))
+    assert quotes_of("What if E2 appears?", (0.3, first), (0.2, second)) == [
+        "> - Code: E2; What to do: Call us when it appears again [2]"
+    ]
+    assert quotes_of("What if E9 appears?", (0.3, first))[-1] == "Found nothing that mentions this: E9"
+
+
+@pytest.mark.parametrize(
+    ("question", "is_shown"), [("Will my order be here soon?", True), ("my order", False)]
+)
+def test_the_second_passage_is_shown_where_no_quote_has_most_of_the_words(
+    question: str, is_shown: bool
+) -> None:
+    """Discriminates: a passage that came second, above the threshold, and that no word chose; one beside an
+    answer that words are clear about, or far less probable."""
+    first, second = "We confirm my order of three books.", "It arrives on 6 November."
+    assert ("November" in "".join(quotes_of(question, (0.4, first), (0.15, second)))) is is_shown
+    assert "November" not in "".join(quotes_of(question, (0.4, first), (0.1, second)))
+
+
+def test_of_the_second_passage_its_nearest_part_is_shown_where_it_is_known() -> None:
+    """Discriminates: all of its articles, of which one is about the question."""
+    rules = "\n".join(f"第{n}条 {'与此无关的规定。' * 20}" for n in "一二三四五")
+    blocks = "\n\n".join(
+        f'<passage id="{at}" file="a.md" heading="" relevance="{chance}">\n{text}\n</passage>'
+        for at, chance, text in [
+            (1, 0.4, "祖父母去世的，慰问金一千元。"),
+            (2, 0.2, f"{rules}\n第六条 丧假三天。"),
+        ]
+    )
+    text = answer(ReadBack(blocks, "爷爷过世了可以请几天", ()), "", (), ["", "第六条 丧假三天。"])
+    assert text.endswith("> 第六条 丧假三天。 [2]")
+    assert "第一条" not in text
