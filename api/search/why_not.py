@@ -191,7 +191,7 @@ class _Search:
     def __init__(self, judged: Sequence[Judged], limits: KnowledgeFilter, *, left_out: bool) -> None:
         self._limits = limits
         self._left_out = left_out
-        self._texts = {one.candidate.chunk.indexed_text for one in judged}
+        self._texts = {_words_of(one.candidate.chunk) for one in judged}
 
     def stage_of(self, chunk: Chunk, lists: Sequence[ListPlace]) -> Stage:
         """The stage that dropped a chunk before the candidates."""
@@ -199,9 +199,14 @@ class _Search:
             return Stage.FILTERS
         if self._left_out:
             return Stage.SAMPLE
-        if chunk.indexed_text in self._texts:
+        if _words_of(chunk) in self._texts:
             return Stage.DUPLICATE
         return Stage.FUSION if any(place.handed_on for place in lists) else Stage.NOT_FOUND
+
+
+def _words_of(chunk: Chunk) -> tuple[str, str, str]:
+    """What the search tells copies by."""
+    return chunk.heading, chunk.date, chunk.text
 
 
 def _places(

@@ -247,7 +247,7 @@ def _says_anything(record: Record) -> bool:
 
 
 def _words_of(record: Record) -> tuple[str, ...]:
-    """What is searched of the chunk: copies have all of it in common. Another heading or date is no copy."""
+    """What copies have in common: with another heading or date it is none, with another file name it is."""
     payload = record.payload or {}
     return tuple(str(payload.get(field, "")) for field in ("heading", "date", "text"))
 

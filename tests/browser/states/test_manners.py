@@ -79,7 +79,7 @@ async def test_examples_and_times_are_in_the_language_that_is_chosen(page: Page,
     await page.click("#language")
     assert "20" in await time.inner_text()
     assert "年" not in await time.inner_text()
-    label = page.locator(".foot-button [data-i18n]")
+    label = page.locator(".open-documents [data-i18n]")
     assert await label.inner_text() == "Documents"
     assert await label.evaluate("(node) => node.scrollWidth <= node.clientWidth")
     await page.click("#sidebar .new-chat")

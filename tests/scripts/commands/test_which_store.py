@@ -49,7 +49,7 @@ class Case:
 CASES = {
     "cleanup": Case(("cleanup",), "dry"),
     "repair": Case(("repair",), "dry"),
-    "erase": Case(("erase", "--owner", "nobody"), "dry"),
+    "erase": Case(("erase", "--owner", "local"), "dry"),
     "backup": Case(("backup",), "dry", writes=True),
     "sync": Case(("sync",), "dry", writes=True),
     "reembed": Case(("reembed",), "dry"),
