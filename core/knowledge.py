@@ -267,6 +267,9 @@ class Chunk:
         return f"{self.above}\n{self.text}" if self.above else self.text
 
 
+COPIED = ("heading", "date", "text")  # what copies have in common, whatever their files are called
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """All in document order. `section` has the chunk itself, and is empty when it was not asked for."""

@@ -14,6 +14,7 @@ from api.turn.gathering import Pipeline
 from api.turn.prompt import Prompt
 from core.citing.passages import with_key_passages
 from core.knowledge import (
+    COPIED,
     NO_LIMITS,
     Candidate,
     Chunk,
@@ -204,9 +205,8 @@ class _Search:
         return Stage.FUSION if any(place.handed_on for place in lists) else Stage.NOT_FOUND
 
 
-def _words_of(chunk: Chunk) -> tuple[str, str, str]:
-    """What the search tells copies by."""
-    return chunk.heading, chunk.date, chunk.text
+def _words_of(chunk: Chunk) -> tuple[str, ...]:
+    return tuple(str(getattr(chunk, field)) for field in COPIED)
 
 
 def _places(

@@ -33,8 +33,8 @@ KEYS = {
     403: f"set {KEY_VARIABLE}, which goes first, to one of the server's ADMIN_API_KEYS",
 }
 ADMIN_KEY = (
-    "API key missing or wrong, and this needs an administrator's: set ADMIN_API_KEYS here (or WENMAI_KEY, "
-    "which goes first) to one of the server's ADMIN_API_KEYS"
+    "API key missing or wrong, and this needs an administrator's: set ADMIN_API_KEYS here (or "
+    f"{KEY_VARIABLE}, which goes first) to one of the server's ADMIN_API_KEYS"
 )
 REQUEST_TIMEOUT_S = 3_600  # a repair of many turns is answered when it is done
 CONNECT_TIMEOUT_S = 5

@@ -11,7 +11,16 @@ from typing import cast
 import numpy as np
 
 from config.settings import RetrievalSettings
-from core.knowledge import NO_LIMITS, SHARED_OWNER, Candidate, FormMatch, KnowledgeFilter, SearchScope, days
+from core.knowledge import (
+    COPIED,
+    NO_LIMITS,
+    SHARED_OWNER,
+    Candidate,
+    FormMatch,
+    KnowledgeFilter,
+    SearchScope,
+    days,
+)
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
 from core.text import is_mostly_chinese
 from services.knowledge.chunks import CHUNK_FIELDS, SIGNS, is_chinese, read_chunk
@@ -247,9 +256,8 @@ def _says_anything(record: Record) -> bool:
 
 
 def _words_of(record: Record) -> tuple[str, ...]:
-    """What copies have in common: with another heading or date it is none, with another file name it is."""
     payload = record.payload or {}
-    return tuple(str(payload.get(field, "")) for field in ("heading", "date", "text"))
+    return tuple(str(payload.get(field, "")) for field in COPIED)
 
 
 def _candidates(
