@@ -32,6 +32,7 @@ from services.models.lean import LeanLLM
 MODEL_NAME = "extractive"
 WORTH_QUOTING = 0.7  # of the best relevance
 NEARLY = 0.6  # of the best relevance: a passage that has as much is shown beside it, whatever its words
+AS_GOOD = 0.9  # of the best relevance: a passage of the reader's language that has as much comes first
 WEAK = 0.35  # of the best relevance: a passage with less is not shown for its language alone
 SECOND = 0.3  # of the best relevance: the second passage is shown, too, where no quote has most of the words
 MOST_NEAR = 3
@@ -119,7 +120,7 @@ def answer(
         if still_reading:
             return _NOTHING_YET[chinese] + _headings(nearest, chinese)
         return _nothing(scope, nearest, chinese)
-    passages = _in_languages(passages, chinese)
+    passages = _own_first(_in_languages(passages, chinese), chinese)
     before = [*prompt.previous]
     if before and (names := carried(asked, before[-1], prompt.last_answer)):
         before[-1] = f"{before[-1]} {names}"
@@ -146,6 +147,14 @@ def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passag
     other = [each for each in passages if each not in own and each.relevance >= NEARLY * best]
     beside = [each for each in other if each.relevance >= best] or other[:1]
     return [each for each in passages if each in own or each in beside]
+
+
+def _own_first(passages: Sequence[Passage], chinese: bool) -> Sequence[Passage]:
+    """Those in the reader's language that are as good as the best before it, where that is in another one."""
+    best = max(passage.relevance for passage in passages)
+    return sorted(
+        passages, key=lambda each: not _is_readable(each, chinese) or each.relevance < AS_GOOD * best
+    )
 
 
 def _is_elsewhere(query: Query, passages: Sequence[Passage]) -> bool:

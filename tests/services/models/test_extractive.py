@@ -116,16 +116,16 @@ def test_the_best_passage_of_another_language_is_quoted_where_the_readers_has_no
     assert "七百元" not in in_two_languages(chinese=0.6, english=0.55)
 
 
-def test_what_is_in_another_language_comes_first_only_where_it_was_found_best() -> None:
+def test_what_is_in_another_language_comes_first_only_where_it_is_clearly_better() -> None:
     """Discriminates: a table that the reader cannot read, above the row that answers."""
     fees, bonus = "How much is the bonus for referring a worker? 50 yuan.", "操作工推荐奖金为七百元。"
-    for english, chinese in ((0.4, 0.3), (0.3, 0.4)):
+    for english, chinese, first in ((0.4, 0.3, fees), (0.3, 0.4, bonus), (0.37, 0.4, fees)):
         passages = "\n\n".join(
             f'<passage id="{at}" file="a.md" heading="" relevance="{chance}">\n{text}\n</passage>'
             for at, (chance, text) in enumerate(sorted([(english, fees), (chinese, bonus)], reverse=True), 1)
         )
         quotes = answer(ReadBack(passages, "How much is the referring bonus?", ())).split("\n\n")[1:]
-        assert [bonus in quote for quote in quotes] == [chinese > english, chinese < english]
+        assert [first in quote for quote in quotes] == [True, False]
 
 
 @pytest.mark.parametrize(("chance", "is_shown"), [(0.27, True), (0.2, False)])
