@@ -1,5 +1,5 @@
-"""Which of the candidates are of the right time: those dated as the question says, and of several versions of
-one thing the one that held when it was asked.
+"""Which of the candidates are of the right time: those dated as the question says, of several versions of
+one thing the one that held when it was asked, and what does not say of itself that it holds no more.
 
 A preference, never a filter: the odds of the others are divided, so that one which answers much better still
 goes first. A candidate whose document has no date keeps its probability.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from core.dates import first_day, last_day
 from core.knowledge import Candidate, Chunk
-from core.relevance.query import Query
+from core.relevance.query import Query, wording
 from core.text import fold_width
 
 # What a candidate of another time loses. Chosen, not fitted: half of a wrong part number's IDENTIFIER_LOGIT.
@@ -32,8 +32,9 @@ _NO_NAME = re.compile(r"[\W\d_年月日]+")
 
 def by_dates(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates with the probability that their dates leave them, in the order given."""
+    candidates = _by_titles(query, candidates)
     if not query.asked or not any(candidate.chunk.date for candidate in candidates):
-        return list(candidates)
+        return candidates
     dated = [_Dated(candidate.chunk) for candidate in candidates]
     chances = [candidate.probability for candidate in candidates]
     behind = _out_of_period(query.dates, dated)
@@ -45,6 +46,19 @@ def by_dates(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     return [
         replace(candidate, probability=chance) if chance != candidate.probability else candidate
         for candidate, chance in zip(candidates, judged, strict=True)
+    ]
+
+
+def _by_titles(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """What is under a title that says it is void falls behind, unless the question asks for such or for a
+    time of its own."""
+    titles = [f"{each.chunk.file_name} {each.chunk.heading}" for each in candidates]
+    is_void = [bool(wording("void_title").search(title)) for title in titles]
+    if query.dates or all(is_void) or not any(is_void) or wording("void").search(query.question):
+        return list(candidates)
+    return [
+        replace(each, probability=_divided(each.probability, DATE_LOGIT)) if void else each
+        for each, void in zip(candidates, is_void, strict=True)
     ]
 
 

@@ -291,6 +291,7 @@ def _is_sum(text: str) -> bool:
 
 FEATURES = ("chars", "own_words", "identifier", "asks", "digit", "covered", "says", "says_covered")
 _DIGIT = re.compile(r"\d")
+UNLIKE_ALL = -0.7  # the least score of the best kind; of 1,078 known phrases of talk none has less
 
 
 def text_features(text: str) -> list[float]:
@@ -337,11 +338,14 @@ class TalkModel:
             return False
         return float(by_phrases @ _phrase_features(text)) >= missing
 
-    def nearest(self, vector: Sequence[float]) -> Talk:
-        """The kind it is, if it is talk. Where that is not sure, one that is answered by what can be done."""
+    def nearest(self, vector: Sequence[float]) -> Talk | None:
+        """The kind it is, if it is talk; None where it is like none of them. Where that is not sure, one that
+        is answered by what can be done."""
         scores: npt.NDArray[np.float64] = self.offsets + self.kinds @ np.asarray(vector, dtype=float)
         second, best = np.argsort(scores)[-2:]
         kind = self.names[int(best)]
+        if scores[best] < UNLIKE_ALL:
+            return None
         if scores[best] - scores[second] >= self.lead:
             return kind
         return Talk.REWORDED if kind.is_about_conversation else Talk.ASSISTANT
@@ -354,7 +358,16 @@ class TalkModel:
         if asks_how(text) or asks_whether(text) or not self.is_talk(text, vector):
             return None
         kind = self.nearest(vector)
-        return None if kind.is_about_conversation and not has_answer else kind
+        if kind is None or (kind.is_about_conversation and not has_answer):
+            return None
+        return None if _is_said_otherwise(kind, text) else kind
+
+
+def _is_said_otherwise(kind: Talk, text: str) -> bool:
+    """A sum has numbers; a greeting, a thank-you and a farewell ask for nobody and nothing."""
+    if kind is Talk.ARITHMETIC:
+        return not wording("number").search(text)
+    return kind in (Talk.GREETING, Talk.THANKS, Talk.CLOSING) and bool(wording("asks_for").search(text))
 
 
 @lru_cache(maxsize=4)

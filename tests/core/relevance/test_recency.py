@@ -131,3 +131,22 @@ def test_of_versions_those_of_every_year_that_is_compared_keep_their_place() -> 
 def test_a_probability_stays_one(chance: float) -> None:
     ranked = by_dates(Query("", (), asked="2026"), [candidate("a", "2018", chance), candidate("bb", "2024")])
     assert 0.0 <= ranked[0].probability <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("title", "question", "first"),
+    [
+        ("2025上半年（作废）", "托盘多少钱？", "valid"),
+        ("Prices 2024 (superseded)", "How much is a pallet?", "valid"),
+        ("2025上半年（作废）", "作废的价目里托盘多少钱？", "void"),
+        ("发票作废流程", "托盘多少钱？", "void"),
+        ("How to void an order", "How much is a pallet?", "void"),
+    ],
+)
+def test_what_a_title_calls_void_falls_behind_unless_it_is_asked_for(
+    title: str, question: str, first: str
+) -> None:
+    """Discriminates: the price of a list that holds no more, of which a chance made the better score."""
+    rows = [candidate("void", "", 0.5, heading=title), candidate("valid", "", 0.4, heading="2025下半年")]
+    judged = by_dates(Query(question, ()), rows)
+    assert max(judged, key=lambda one: one.probability).chunk.chunk_id == first

@@ -57,6 +57,10 @@ ABOUT_OTHERS = (
 ABOUT_MONEY = ("心情很差想找人聊聊，要钱吗", "找人聊天怎么收费", "does it cost anything to talk to someone?")
 SPOKEN_TO = ("老师您好，初次请教您", "你是不是要花钱才能用的", "do you cost me money to talk to")
 AS_BEFORE = ("再短一点呢", "那简单些呢", "翻成葡萄牙语呢", "我问的不是这个", "no, i meant in simple words")
+ABOUT_THINGS = (
+    "空鼓是什么意思", "巨帧是什么意思", "上次少发了什么", "找不到人的时候谁说了算", "这次平均分",
+    "溅到眼睛里怎么处理",
+)  # fmt: skip
 COMPLAINTS = ("怎么又是这个答案", "怎么回答得这么慢", "how would you say that in French?", "怎么才能相信你？")
 
 
@@ -112,8 +116,8 @@ def test_what_is_possible_with_the_product_is_searched() -> None:
     assert kinds(ABOUT_WHAT_IS_POSSIBLE) == [None] * len(ABOUT_WHAT_IS_POSSIBLE)
 
 
-@pytest.mark.parametrize("texts", [ABOUT_OTHERS, ABOUT_MONEY])
-def test_other_people_and_what_something_costs_are_searched(texts: Sequence[str]) -> None:
+@pytest.mark.parametrize("texts", [ABOUT_OTHERS, ABOUT_MONEY, ABOUT_THINGS])
+def test_other_people_what_something_costs_and_what_a_word_means_are_searched(texts: Sequence[str]) -> None:
     """Discriminates: the vector alone, to which wanting to talk to somebody is talk."""
     vectors = embedding().get_query_embeddings(texts)
     assert any(map(model().is_talk, texts, vectors))
