@@ -11,7 +11,7 @@ from itertools import islice
 import numpy as np
 
 from core.citing.passages import AskedFor, key_spans, presence
-from core.citing.units import COLONS, ITEM, Unit, UnitKind, cells_of, quotable_units
+from core.citing.units import ITEM, Unit, UnitKind, cells_of, quotable_units
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.query import Query, asks_for_step, identifiers, short_codes
 from core.relevance.sparse import WeightedTerm, question_terms
@@ -25,7 +25,7 @@ MOST_CANDIDATES = 1_000  # units and rows of all passages; beyond, a table's are
 CLEAR = 0.75  # of the question's words in the best unit
 CALLED = 0.3  # a row whose first cell has a code of the question
 ASKED_FOR = 0.35  # a number where one is asked for, or a time
-OWN = 0.02  # for the words that a row has itself: those of its heading are every other's below it, too
+OWN = 0.02  # for the words that a row or a unit below a head has itself: the head is every other's, too
 COST_OF_LENGTH = 0.1  # for a unit of LONGEST_UNIT characters
 COST_OF_RANK = 0.1  # of the passage that a unit is in, for each place it is down the list
 LEAST_IF_CLEAR, LEAST = 0.6, 0.35  # of the best unit's share, that another has
@@ -112,7 +112,7 @@ class Quotables:
             if units[one.passage] > 1 and len(whole) <= LONGEST_UNIT:
                 text, start = beginning(whole, LONGEST_UNIT), 0
             else:
-                text = self._written(query, known, at, chosen, names)
+                text = under(one.unit.head, self._written(query, known, at, chosen, names))
             if text:
                 written.setdefault((one.passage, start), Quote(one.passage, text, known.covers(at)))
         return [*{quote.text: quote for quote in written.values()}.values()]
@@ -137,7 +137,8 @@ class Quotables:
         if unit is None:
             return ""
         whole = text[unit.start : unit.end]
-        return whole.strip() if len(whole) <= LONGEST_UNIT else _with_what_follows(text[at : unit.end], part)
+        short = len(whole) <= LONGEST_UNIT
+        return under(unit.head, whole.strip() if short else _with_what_follows(text[at : unit.end], part))
 
     def _chosen(self, known: _Asked, asked_for: AskedFor) -> list[int]:
         cost_of_rank = EARLIER_COST_OF_RANK if known.leans else COST_OF_RANK
@@ -146,7 +147,7 @@ class Quotables:
             share
             + ASKED_FOR * asked_for.is_in(one.says)
             - one.cost(cost_of_rank)
-            + OWN * has * bool(one.unit.rows)
+            + OWN * has * bool(one.unit.rows or one.unit.head)
             + CALLED * bool(one.codes & known.codes)
             for one, share, has in zip(self._candidates, shares, own, strict=True)
         ]
@@ -265,6 +266,10 @@ def _answer_below(query: Query, text: str, unit: Unit) -> str:
     return f"\n\n{below}" if below and len(below) <= LONGEST_UNIT else ""
 
 
+def under(head: str, text: str) -> str:
+    return f"{head}\n\n{text}" if head and text else text
+
+
 def _with_what_follows(text: str, part: str) -> str:
     """`text` begins with `part`."""
     for line in text[len(part) :].splitlines(keepends=True):
@@ -276,9 +281,8 @@ def _with_what_follows(text: str, part: str) -> str:
 
 def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
     for unit in quotable_units(text):
+        above = f"{heading}\n{unit.head}"
         if unit.kind is UnitKind.TABLE and unit.rows:
-            before = text[: unit.start].rstrip().rpartition("\n")[2]
-            above = f"{heading}\n{before}" if before.endswith(COLONS) else heading
             marks = ("；", "：") if holds_chinese("".join(unit.columns)) else ("; ", ": ")
             for row in unit.rows:
                 cells = cells_of(text[row.start : row.end])
@@ -286,7 +290,7 @@ def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
                     number, unit, _row(unit.columns, cells, *marks), above, short_codes(cells[0])
                 )
         else:
-            yield _Candidate(number, unit, text[unit.start : unit.end], heading)
+            yield _Candidate(number, unit, text[unit.start : unit.end], above)
 
 
 def _row(columns: Sequence[str], cells: Sequence[str], between: str, colon: str) -> str:

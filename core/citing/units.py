@@ -10,12 +10,13 @@ from enum import Enum
 
 import numpy as np
 
-from core.citing.passages import Span, is_answerless
+from core.citing.passages import MAX_PASSAGE_CHARS, Span, is_answerless, sentences
 from core.knowledge import Candidate, Chunk
 from core.relevance.query import Query
 from core.relevance.tokens import parts_in
 from core.text import Block, BlockKind, Line, blocks_of, lines_of
 
+FEW_WORDS = 30  # characters
 LONGEST_TITLE = 80
 LONGEST_TEXT_TITLE = 120
 MOST_UNITS = 400  # of one text
@@ -31,13 +32,15 @@ class UnitKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """`text[start:end]`. `rows` are a table's below its ruler, `columns` what its header calls them."""
+    """`text[start:end]`. `rows` are a table's below its ruler, `columns` what its header calls them; `head`
+    is what it stands below: a heading, the line that leads in to it."""
 
     kind: UnitKind
     start: int
     end: int
     columns: tuple[str, ...] = ()
     rows: tuple[Line, ...] = ()
+    head: str = ""
 
 
 _QUESTION = re.compile(
@@ -65,10 +68,10 @@ _LED_IN = re.compile(rf"{ITEM.pattern}|[ \t]*(?:\$\$|\\\[)")  # a list, or a for
 
 
 def quotable_units(text: str) -> list[Unit]:
-    """The same as they are quoted: joined where one says little without the other, and without those that say
-    nothing, unless all do."""
+    """The same as they are quoted: joined where one says little without the other, each with the line that
+    heads it, numbered points one by one, and without those that say nothing, unless all do."""
     units = [*_joined(text, units_of(text), _quoted_together)]
-    return [unit for unit in units if not _says_nothing(text, unit)] or units
+    return [point for unit in _headed(text, units) for point in _points(text, unit)] or units
 
 
 def indexed_parts(chunk: Chunk) -> list[str]:
@@ -84,24 +87,103 @@ def nearest_part(query: Query, candidate: Candidate) -> str:
     vectors, parts = parts_in(candidate.signs, len(form)), _parts(text)
     if vectors is None or len(vectors) != len(parts):
         return ""
-    nearest = (parts[at] for at in np.argsort(-(vectors @ form), kind="stable"))
-    return next((part for part in nearest if not _is_title(text, part)), "")
+    nearest, units = (parts[at] for at in np.argsort(-(vectors @ form), kind="stable")), quotable_units(text)
+    held = (part for part in nearest if any(unit.start <= text.find(part) < unit.end for unit in units))
+    return next(held, "")
+
+
+def _headed(text: str, units: Sequence[Unit]) -> Iterator[Unit]:
+    """Those that say something, below the last heading before them and the line right above them."""
+    heading = lead_in = ""
+    for unit, following in zip(units, [*units[1:], None], strict=False):
+        says = text[unit.start : unit.end].strip()
+        leading = _lead_in(text, unit, following) if following else ""
+        if (leading == says and not _STOPPED.search(says)) or _says_nothing(text, unit):
+            pass
+        elif _is_heading(text, unit):
+            heading = says
+        elif not _is_title_of_text(text, unit):
+            # a paragraph that begins with its own (**Safety** Wear gloves.) has left the section before
+            heading = "" if _MARKED_HEADING.match(says) else heading
+            yield replace(unit, head="\n".join(filter(None, (heading, lead_in))))
+        lead_in = leading
 
 
 def _says_nothing(text: str, unit: Unit) -> bool:
-    if unit.kind is UnitKind.TEXT and is_answerless(text, Span(unit.start, unit.end)):
-        return True
-    part = text[unit.start : unit.end].strip()
-    leads_in = part.endswith(COLONS) and "\n" not in part and len(part) <= LONGEST_TITLE
-    is_above_table = leads_in and text[unit.end :].lstrip().startswith("|")
-    return is_above_table or _is_title(text, part) or _is_title_of_text(text, unit)
+    is_text = unit.kind is UnitKind.TEXT
+    says = text[unit.start : unit.end].strip()
+    return is_text and bool(is_answerless(text, Span(unit.start, unit.end)) or _FORMULA.fullmatch(says))
+
+
+def _lead_in(text: str, unit: Unit, following: Unit) -> str:
+    """The unit's last sentence, where it leads in to the list or the table that follows: it ends without a
+    stop, or nothing but a line break stands between it and the table."""
+    is_table = following.kind is UnitKind.TABLE
+    adjoins = text[unit.end : following.start].count("\n") == 1
+    is_list = adjoins and _POINT.match(text, following.start)
+    if unit.kind in (UnitKind.TABLE, UnitKind.CODE) or not (is_table or is_list):
+        return ""
+    last = sentences(text[unit.start : unit.end])[-1]
+    line = text[unit.start + last.start : unit.start + last.end]
+    leads_in = (is_table and adjoins) or not _STOPPED.search(line)
+    return line if leads_in and "\n" not in line and len(line) <= LONGEST_TEXT_TITLE else ""
 
 
 COLONS = (":", "：")
-_STOPS = (".", "。", "!", "！", "?", "？", ";", "；")
-_ENDS = (*_STOPS, *COLONS)
+_STOPPED = re.compile(r"[.。!！;；][”’\"')）\]】*_]*$")
+_ENDED = re.compile(r"[.。!！?？;；:：][”’\"')）\]】*_]*$")
+_POINT = re.compile(
+    r"[ \t]*(?:[-*+•·◦▪●○■□◆◇➢✓][ \t]|\(?\d{1,3}[.)][ \t]|\d{1,3}、"
+    r"|[（(]?[一二三四五六七八九十]{1,3}[、）)]|[①-⑳])"
+)
+_CODED_POINT = re.compile(
+    r"[ \t]*(?:[（(][一二三四五六七八九十]{1,3}[）)]|[A-Z]{1,4}-?\d{1,3}\b|\d{1,2}[ \t]?\([a-z]\))"
+)
+_NUMBERED_HEADING = re.compile(r"([一二三四五六七八九十]{1,3}、)|(第[一二三四五六七八九十\d]{1,3}[章节篇部])")
+_MARKED_HEADING = re.compile(r"(\*\*|__)(?:(?!\1).)+\1|={2,}\s.+\s={2,}|【[^】]+】")
+_FORMULA = re.compile(
+    r"(?:Dear|Hi|Hello|Hey|Good (?:morning|afternoon|evening))\b[^\n.:]{0,60}[,:!]|Dear [^\n.:]{1,60}"
+    r"|[^\n，。；]{0,6}(?:尊敬的|亲爱的|各|全体)[^\n。；]{1,30}[：，！]|[^\n。；]{0,20}[您你]好[：，！。]?"
+    r"|(?:(?:(?:With |Many )?(?:(?:kind|best|warm)(?:est)? )?(?:regards|wishes|greetings|thanks)|Cheers"
+    r"|(?:Yours )?(?:sincerely|faithfully|truly)|All the best)\b[^\n.\d]{0,20}[,.!]?|此致|敬礼|祝好)"
+    r"(?:\n[^\n\d@]{1,40}){0,4}"
+    r"|特此(?:通[知告]|公告|函告|说明)。?",
+    re.IGNORECASE,
+)
 _AMOUNT = re.compile(r"\d+\.\d+[ \t]+[a-z°%€$£¥\d]")
 _NUMBER = re.compile(r"\D{0,12}(\d+(?:\.\d+)*)")
+
+
+def _is_heading(text: str, unit: Unit) -> bool:
+    """A line of its own that heads what follows: by its marks, by its number, or since it ends no sentence
+    and prose stands below it. More than a few words at the beginning are the title of the whole."""
+    line = text[unit.start : unit.end].strip()
+    is_line = "\n" not in line and len(line) <= LONGEST_TITLE and not _ENDED.search(line)
+    if unit.kind in (UnitKind.TABLE, UnitKind.CODE) or not is_line:
+        return False
+    if _MARKED_HEADING.fullmatch(line) or _is_title(text, line):
+        return True
+    if number := _NUMBERED_HEADING.match(line):
+        before, below = text[: unit.start].rstrip().rpartition("\n")[2], text[unit.end :].lstrip()
+        beside = filter(None, map(_NUMBERED_HEADING.match, (before, below)))
+        return all(each.lastindex != number.lastindex for each in beside)
+    if _LABEL.search(line) or _is_point(line) or not _is_above_prose(text, unit):
+        return False
+    return bool(text[: unit.start].strip()) or (len(line) <= FEW_WORDS and not any(map(str.isdigit, line)))
+
+
+def _is_point(line: str) -> bool:
+    return bool(_POINT.match(line) or _CODED_POINT.match(line))
+
+
+_LABEL = re.compile(r"[：:]\s*\S")
+
+
+def _is_above_prose(text: str, unit: Unit) -> bool:
+    below = text[unit.end : unit.end + MAX_PASSAGE_CHARS]
+    paragraph = below.strip().partition("\n\n")[0]
+    is_prose = len(paragraph) > LONGEST_TITLE or _ENDED.search(paragraph)
+    return below.startswith("\n\n") and bool(is_prose)
 
 
 def _is_title(text: str, part: str) -> bool:
@@ -109,7 +191,7 @@ def _is_title(text: str, part: str) -> bool:
     2.1."""
     start = text.find(part) + len(part)
     following = text[start : start + LONGEST_TITLE].lstrip()
-    if "\n" in part or len(part) > LONGEST_TITLE or part.endswith(_ENDS) or not _ARTICLE.match(following):
+    if "\n" in part or len(part) > LONGEST_TITLE or _ENDED.search(part) or not _ARTICLE.match(following):
         return False
     own, below = _NUMBER.match(part), _NUMBER.match(following)
     return not _ARTICLE.match(part) or bool(own and below and below[1].startswith(f"{own[1]}."))
@@ -118,13 +200,26 @@ def _is_title(text: str, part: str) -> bool:
 def _is_title_of_text(text: str, unit: Unit) -> bool:
     """One or two lines that are no sentence, at the beginning and with prose below: they name the subject, so
     they have words of nearly every question. A label over its value (Plant manager / Rolf Adler) is none."""
-    title, below = text[: unit.end].strip(), text[unit.end :]
-    is_short = len(title) <= LONGEST_TEXT_TITLE and title.count("\n") <= 1 and not title.endswith(_ENDS)
-    if unit.kind is not UnitKind.TEXT or text[: unit.start].strip() or not is_short or ITEM.match(title):
+    title = text[: unit.end].strip()
+    is_short = len(title) <= LONGEST_TEXT_TITLE and title.count("\n") <= 1
+    if unit.kind is not UnitKind.TEXT or text[: unit.start].strip() or not is_short:
         return False
-    paragraph = below.strip().partition("\n\n")[0]
-    stands_apart = below.startswith("\n\n")
-    return stands_apart and (len(paragraph) > LONGEST_TITLE or paragraph.endswith(_STOPS))
+    return not (_ENDED.search(title) or _is_point(title)) and _is_above_prose(text, unit)
+
+
+def _points(text: str, unit: Unit) -> Iterator[Unit]:
+    """Points with a code each (FR-04, （三）), one by one below what leads in to them all; others, such as
+    steps, are a whole."""
+    lines = lines_of(text, unit.start, unit.end)
+    starts = [line.start for line in lines if _CODED_POINT.match(text, line.start)] or [unit.end]
+    lead = text[unit.start : starts[0]].strip()
+    leads_in = "\n" not in lead and len(lead) <= LONGEST_TITLE and not _STOPPED.search(lead)
+    if unit.kind is not UnitKind.TEXT or len(starts) == 1 or not leads_in:
+        yield unit
+        return
+    head = "\n".join(filter(None, (unit.head, lead)))
+    for start, end in zip(starts, [*starts[1:], unit.end + 1], strict=True):
+        yield replace(unit, start=start, end=end - 1, head=head)
 
 
 def _parts(text: str) -> list[str]:
@@ -205,9 +300,10 @@ def _quoted_together(text: str, one: Unit, following: Unit) -> UnitKind | None:
     (a maximum of / 47.8 °C). Parts are embedded without this: those of stored chunks have to stay."""
     says = text[one.start : one.end].strip()
     is_line = "\n" not in says and len(says) <= LONGEST_TITLE
-    if one.kind is UnitKind.ARTICLE and is_line and not says.endswith(_STOPS):
-        return UnitKind.ARTICLE if following.kind is UnitKind.TEXT else None
-    adjoins = text[one.end : following.start] == "\n" and not says.endswith(_ENDS)
+    if one.kind is UnitKind.ARTICLE and is_line and (says.endswith(COLONS) or not _ENDED.search(says)):
+        heads = following.kind is UnitKind.TEXT and not _is_heading(text, following)
+        return UnitKind.ARTICLE if heads else None
+    adjoins = text[one.end : following.start] == "\n" and not _ENDED.search(says)
     is_amount = following.kind is UnitKind.ARTICLE and _AMOUNT.match(text, following.start)
     return one.kind if adjoins and is_amount and one.kind in (UnitKind.TEXT, UnitKind.ARTICLE) else None
 

@@ -231,7 +231,7 @@ def _by_words(quotes: Iterable[Quote]) -> list[Quoted]:
 
 
 def _stands_in(blocks: Iterable[Quoted], passage: int, text: str) -> bool:
-    return any(at == passage and text in quote for at, quote in blocks)
+    return any(at == passage and all(part in quote for part in text.split("\n\n")) for at, quote in blocks)
 
 
 def _beginnings(numbers: Iterable[int], passages: Sequence[Passage]) -> list[Quoted]:

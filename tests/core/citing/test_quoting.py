@@ -182,17 +182,22 @@ def nearest(text: str, vectors: list[list[float]]) -> str:
 
 
 def test_the_part_that_is_nearest_by_its_vector_is_known_and_a_title_is_none() -> None:
-    """Discriminates: a title in place of what stands below it; vectors of parts cut otherwise."""
+    """Discriminates: a title or a signature in place of what is asked; vectors of parts cut otherwise."""
     assert nearest(WARRANTY, [[0.9, 0.0], [0.1, 0.9], [0.8, 0.5]]) == "2.2 Gateways: 60 months."
     assert nearest(WARRANTY, [[0.9, 0.0], [0.1, 0.9]]) == ""
     assert nearest(WARRANTY, []) == ""
     assert nearest("Prose.", [[0.9, 0.0]]) == ""
+    mail = "Packing:\n- plywood crates\n- no pine\n\nKind regards\nTom"
+    assert nearest(mail, [[0.1, 0.0], [0.7, 0.0], [0.2, 0.0], [0.9, 0.0]]) == "- plywood crates"
 
 
 def test_a_title_above_articles_is_no_answer() -> None:
     """Discriminates: a title quoted alone; an article, or a sentence above one, taken for a title."""
     text = "Article 8. Moving away\n8.1 Whoever moves away may end the contract.\n8.2 Bring a proof."
-    assert quoted("moving away", text, "Nothing else.")[0].startswith("8.1")
+    title, first, second = text.split("\n")
+    assert quoted("moving away", text, "Nothing else.")[0] == text
+    assert quoted("moving away", text + LONG, "Nothing else.")[0] == f"{title}\n\n{first}"
+    assert quoted("a proof", text + LONG, "Nothing else.") == [f"{title}\n\n{second}"]
     assert quoted("sensors", "2.1 Sensors: 36 months\n2.2 Gateways: 60 months") == ["2.1 Sensors: 36 months"]
     assert quoted("rooms in OA", "Rooms are booked in OA.\n2.1 Others are not.")[0].startswith("Rooms")
 
@@ -204,6 +209,8 @@ def test_a_part_is_quoted_with_its_unit_or_what_follows_it() -> None:
     assert short.around(0, items[0]) == "\n".join(items[:3]).strip()
     assert long.around(0, items[0]) == "\n".join(items[:2])
     assert long.around(0, "- Another.") == long.around(0, "") == ""
+    led_in = Quotables([("", "Stop at once\n- with a fever\n- with a rash\n\nElse go on.")])
+    assert led_in.around(0, "- with a fever") == "Stop at once\n\n- with a fever\n- with a rash"
 
 
 def test_a_text_that_begins_in_a_block_of_code_is_quoted_as_code() -> None:
@@ -257,7 +264,7 @@ FILLER = "Everything about the works council stands in its own rules, which are 
         (
             "杭州的住宿标准是多少？",
             "住宿标准如下（单位：元/晚）：\n\n| 城市 | 上限 |\n|---|---|\n| 杭州 | 450 |\n",
-            "- 城市：杭州；上限：450",
+            "住宿标准如下（单位：元/晚）：\n\n- 城市：杭州；上限：450",
         ),
         (
             "Which costs of travel are not paid?",

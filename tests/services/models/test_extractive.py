@@ -291,3 +291,11 @@ def test_of_the_second_passage_its_nearest_part_is_shown_where_it_is_known() -> 
     text = answer(ReadBack(blocks, "爷爷过世了可以请几天", ()), "", (), ["", "第六条 丧假三天。"])
     assert text.endswith("> 第六条 丧假三天。 [2]")
     assert "第一条" not in text
+
+
+def test_a_part_that_stands_in_a_quote_is_not_shown_once_more_below_its_heading() -> None:
+    """Discriminates: the heading and the part, which stand apart in the quote, compared as one text."""
+    text = "**房租**\n\n房租每月一号交。\n\n房租晚交要付利息。"
+    block = f'<passage id="1" file="a.md" heading="" relevance="0.4">\n{text}\n</passage>'
+    shown = answer(ReadBack(block, "房租怎么交水电费谁付", ()), "", (), ["房租晚交要付利息。"])
+    assert shown.count("利息") == 1

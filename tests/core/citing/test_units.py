@@ -1,0 +1,123 @@
+"""What a quotable unit is: not without the line that heads it, not that line alone, one point of several."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.citing.units import quotable_units
+
+
+def units(text: str) -> list[tuple[str, str]]:
+    """Each with its head."""
+    return [(unit.head, text[unit.start : unit.end].strip()) for unit in quotable_units(text)]
+
+
+STOP = "必须马上停药来医院的情况\n1. 发热38℃以上；\n2. 皮肤发黄。\n轻度瘙痒不必停药。"
+
+
+@pytest.mark.parametrize("before", ["", "漏服了怎么办\n不要一次吃双倍。\n\n", "漏服时跳过这一次。\n"])
+def test_a_line_above_a_list_leads_in_to_it_without_a_colon_too(before: str) -> None:
+    """Discriminates: "no need to stop" quoted without "stop at once in these cases"; the line by itself."""
+    head, _, listed = STOP.partition("\n")
+    assert units(before + STOP)[-1] == (head, listed)
+    assert all(text != head for _, text in units(before + STOP))
+
+
+def test_a_sentence_above_a_list_is_a_unit_of_its_own() -> None:
+    """Discriminates: prose that is dropped as a heading, or repeated above the list."""
+    assert units("Rooms are booked in OA.\n- Take the key.") == [
+        ("", "Rooms are booked in OA."),
+        ("", "- Take the key."),
+    ]
+
+
+TABLE = "| 指标 | 2024年 |\n|---|---|\n| 营业收入 | 61892 |"
+
+
+@pytest.mark.parametrize(
+    ("above", "head"),
+    [
+        ("主要财务指标（单位：万元）\n\n", "主要财务指标（单位：万元）"),
+        ("All figures are in thousands of EUR.\n", "All figures are in thousands of EUR."),
+        ("第九条 退款在两天内发起。到账时间如下：\n\n", "到账时间如下："),
+        ("**改进项**\n\n单位：万元\n\n", "**改进项**\n单位：万元"),
+        ("下面是一段说明。\n\n", ""),
+    ],
+    ids=["a title", "a sentence", "an article's last sentence", "a heading and a unit", "a paragraph"],
+)
+def test_a_table_is_quoted_with_the_line_above_it(above: str, head: str) -> None:
+    """Discriminates: 61892 without its unit; an article or a sentence that is lost to its table."""
+    assert units(above + TABLE)[-1] == (head, TABLE)
+    sentences = [text for _, text in units(above + TABLE)[:-1]]
+    assert sentences == ([above.strip()] if "。" in above or "." in above else [])
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "**Lost things**",
+        "== Lost things ==",
+        "【Lost things】",
+        "二、Lost things",
+        "第二章 Lost things",
+        "Lost things",
+    ],
+)
+def test_a_line_that_heads_what_follows_is_quoted_with_each_of_it_and_never_alone(heading: str) -> None:
+    """Discriminates: a bold line by itself; a second paragraph without it; the next section with it."""
+    rules = ["Kept by the caretaker.", "After four weeks they are given to charity."]
+    text = "\n\n".join([heading, *rules, "**Fire.** Leave by the stairs.", "**More to come**"])
+    assert units(text) == [*((heading, rule) for rule in rules), ("", "**Fire.** Leave by the stairs.")]
+
+
+def test_items_that_are_numbered_like_headings_are_no_headings() -> None:
+    """Discriminates: an item that is lost, or stands above another; a heading of another kind above one."""
+    items = ["一、身份证", "二、户口本", "三、照片"]
+    assert [text for _, text in units("\n\n".join(items))] == items
+    assert units("第一章 总则\n\n一、目的\n\n保证安全。") == [("一、目的", "保证安全。")]
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        ["OP-1: Is it needed on day one? (customer, by 30 June)", "OP-2: How long is the log kept? Open."],
+        ["1 (a) State what is meant by discharge [2]", "1 (b) Study the figure. Describe it. [4]"],
+        ["“谁封的？”", "“官府封的。”他说。"],
+    ],
+)
+def test_the_first_of_several_alike_is_no_title(points: list[str]) -> None:
+    """Discriminates: a point that can never be quoted, since it begins the passage without a stop."""
+    assert [text for _, text in units("\n\n".join(points))] == points
+
+
+@pytest.mark.parametrize(
+    "points",
+    [["（一）一期三天；", "（二）二期五天。"], ["FR-02 每餐三份。", "FR-03 过期作废。"]],
+    ids=["（一）", "FR-02"],
+)
+def test_one_point_with_a_code_is_a_unit_below_the_heading_of_all(points: list[str]) -> None:
+    """Discriminates: the whole section quoted for one of its points; steps that are torn apart."""
+    assert units("施工时间\n" + "\n".join(points)) == [("施工时间", point) for point in points]
+    assert len(units("1. Open the lid.\n2. Press the button.")) == 1
+
+
+LETTER = "thank you for the signed agreement.\n\nThe lorry leaves Lund on Monday."
+
+
+@pytest.mark.parametrize(
+    ("greeting", "closing"),
+    [
+        ("Dear Daniel,", "Kind regards\nTom Keller\nPurchasing"),
+        ("Hi both,", "Best wishes\nClara"),
+        ("辖区各单位、各小区居民：", "特此通告。"),
+        ("Tom 先生您好：", "此致\n敬礼"),
+    ],
+)
+def test_greetings_and_closing_formulas_say_nothing(greeting: str, closing: str) -> None:
+    assert [text for _, text in units(f"{greeting}\n\n{LETTER}\n\n{closing}")] == LETTER.split("\n\n")
+    assert units(closing) == [("", closing)]
+
+
+def test_a_closing_formula_with_a_number_to_call_is_kept() -> None:
+    closing = "Kind regards\nTom Keller\n0574-5550 6621"
+    assert units(f"{LETTER}\n\n{closing}")[-1] == ("", closing)
