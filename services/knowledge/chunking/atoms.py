@@ -193,24 +193,26 @@ def _block_atoms(
 
 
 def _leads(text: str, before: Block | None, block: Block, following: Block, ruler: Ruler) -> bool:
-    """A short line that ends in a colon or a question mark, or does not end as a sentence does; and what is
-    not long and stands directly above a list, a table or code, without a blank line between."""
+    """A short line that ends in a colon or a question mark, or does not end as a sentence does; a few such
+    lines above a table; and what is not long and has a list, a table or code directly below, without a blank
+    line between."""
     if block.kind is BlockKind.LIST:
         return _heads(text, block, before, following)
     if block.kind is not BlockKind.PARAGRAPH:
         return False
-    most_tokens = ruler.limit // _LEAD_SHARE
-    if _is_directly_above(block, following) and ruler.tokens(text[block.start : block.end]) <= most_tokens:
-        return True
     last = text[max(block.start, block.end - _LONGEST_LEAD_CHARS) : block.end].rstrip()
-    if "\n" in last or len(last) < block.end - block.start:
-        last = last.rpartition("\n")[2]
-        return _LEADS_IN.search(last) is not None
-    return _LEADS_IN.search(last) is not None or _SENTENCE_END.search(last) is None
-
-
-def _is_directly_above(block: Block, following: Block) -> bool:
-    return following.kind is not BlockKind.PARAGRAPH and following.start == block.end + 1
+    is_line = "\n" not in last and len(last) == block.end - block.start
+    last = last.rpartition("\n")[2]
+    if _LEADS_IN.search(last):
+        return True
+    is_open = _SENTENCE_END.search(last) is None
+    if is_line and is_open:
+        return True
+    is_above = following.kind is not BlockKind.PARAGRAPH and following.start == block.end + 1
+    is_caption = following.kind is BlockKind.TABLE and is_open
+    return (is_above or is_caption) and ruler.tokens(
+        text[block.start : block.end]
+    ) * _LEAD_SHARE <= ruler.limit
 
 
 def _heads(text: str, line: Line | Block, *neighbours: Line | Block | None) -> bool:

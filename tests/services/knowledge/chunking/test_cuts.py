@@ -130,7 +130,9 @@ def test_the_line_before_a_table_that_must_be_cut_stays_with_its_first_rows() ->
     assert "价格如下：" in chunk_with("| 产品0 |", texts(f"{FILLER}\n\n价格如下：\n\n{table}", 64))
 
 
-@pytest.mark.parametrize("lead", ["**改进项**", "价格表（单位：万元）", "表2 价格\n\n单位：万元"])
+@pytest.mark.parametrize(
+    "lead", ["**改进项**", "价格表（单位：万元）", "表2 价格\n\n单位：万元", "表2\n单位：万元"]
+)
 def test_every_part_of_a_table_has_the_lines_that_lead_to_it(lead: str) -> None:
     """Discriminates: the table's header alone repeated."""
     table = "| 名称 | 价格 |\n| --- | --- |\n" + "\n".join(f"| 产品{at} | {at} 元 |" for at in range(20))
