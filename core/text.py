@@ -22,9 +22,9 @@ HELD_SHARE = 0.3  # ideographs for each Latin word
 _INVISIBLE = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e")
 _FENCE = re.compile(r"[ ]{0,3}(```+|~~~+)")
 _TABLE_RULE = re.compile(r"[ ]*+\|?+[ ]*+:?+-++:?+[ ]*+(?:\|[ ]*+:?+-*+:?+[ ]*+)*+$")
-_ITEM = re.compile(
+ITEM = re.compile(
     r"([ \t]*+)(?:[-*+•·◦▪●○■□◆◇➢✓][ \t]|\(?\d{1,3}[.)][ \t]|[a-zA-Z][.)][ \t]"
-    r"|\d{1,3}、|[（(]?[一二三四五六七八九十]{1,3}[、）)]|[①-⑳])"
+    r"|\d{1,3}[、．]|（\d{1,3}）|[（(]?[一二三四五六七八九十]{1,3}[、）)]|[①-⑳])"
 )
 _LONGEST_RULE = 10_000  # characters
 
@@ -190,7 +190,7 @@ def _block_at(text: str, line: Line) -> tuple[BlockKind, int]:
         return BlockKind.CODE, _fence_end(text, line.end, fence.group(1))
     if (rule_end := _table_rule_end(text, line)) is not None:
         return BlockKind.TABLE, _run_end(text, rule_end, BlockKind.TABLE)
-    kind = BlockKind.PARAGRAPH if _ITEM.match(text, line.start, line.end) is None else BlockKind.LIST
+    kind = BlockKind.PARAGRAPH if ITEM.match(text, line.start, line.end) is None else BlockKind.LIST
     return kind, _run_end(text, line.end, kind)
 
 
@@ -229,10 +229,10 @@ def _ends(text: str, line: Line, kind: BlockKind) -> bool:
         return text.find("|", line.start, line.end) < 0
     if _FENCE.match(text, line.start, line.end) or _table_rule_end(text, line) is not None:
         return True
-    return kind is BlockKind.PARAGRAPH and _ITEM.match(text, line.start, line.end) is not None
+    return kind is BlockKind.PARAGRAPH and ITEM.match(text, line.start, line.end) is not None
 
 
 def _indent(text: str, line: Line) -> int | None:
     """Of an item's first line; None of any other line."""
-    item = _ITEM.match(text, line.start, line.end)
+    item = ITEM.match(text, line.start, line.end)
     return None if item is None else len(item.group(1).expandtabs(4))

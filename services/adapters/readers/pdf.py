@@ -1,6 +1,7 @@
-"""PDF: one section per page and bookmark, its lines joined back into paragraphs.
+"""PDF: one section per page and heading, its lines joined back into paragraphs.
 
-Bookmarks are the headings. Running heads, footers and page numbers are left out. Tables are
+Bookmarks are the headings; where there are none, lines in larger letters are, else those in bold, else those
+that call themselves a chapter or a section. Running heads, footers and page numbers are left out. Tables are
 lines with their cells in order: to find them, pdfplumber takes three times as long again as all the rest, and
 it finds only those with ruled lines.
 """
@@ -23,7 +24,7 @@ from pypdf.errors import DependencyError, PyPdfError
 from pypdf.generic import Destination
 
 from core.errors import UnreadableDocumentError
-from core.text import scrub
+from core.text import ITEM, scrub
 from services.adapters.readers.outline import Outline
 
 # A PDF's bookmarks as headings: on which page, how deep. Notes of a tool, so nothing in them is an error.
@@ -173,6 +174,109 @@ def _numbers(line: str) -> set[int]:
     return {*map(int, numbers)} if len(numbers) <= _MAX_NUMBERS else set()
 
 
+# Headings of a PDF without bookmarks, by the look of its lines.
+
+
+_TEXT_LINES, _TEXT_SHARE = 3, 0.1  # lines in a row, and share of the letters, of running text or a table
+_LARGER, _LARGEST_LETTERS = 1.1, 10_000
+_TITLE_LINES = 2
+_BOLD_SHARE, _HEADING_SHARE = 0.3, 0.5  # of the letters, of the lines: what is so common heads nothing
+_LONGEST_HEADING = 90  # in halves of an ideograph
+_BOLD_FONT = re.compile("bold|black|heavy|simhei|heiti", re.IGNORECASE)
+_SAYS_SO = re.compile(
+    r"(?:section|chapter|part|annex|appendix)\s+[\dA-Z]{1,4}\s*[:.–—]\s*\S"
+    r"|第\s*[\d一二三四五六七八九十]{1,3}\s*(?:章|节|编|篇|部分)\s",
+    re.IGNORECASE,
+)
+_NO_HEADING_END = re.compile(r"[。；;，,、：:]$|[a-z]{3}\.$|(?:\. ?){3}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    size: float = 0
+    is_bold: bool = False
+
+
+def _extracted(page: pypdf.PageObject) -> tuple[list[str], dict[str, _Look]]:
+    """The page's lines, and how most letters of each look."""
+    texts = [""]
+    counts: list[Counter[_Look]] = [Counter()]
+
+    def visit(text: str, cm: Sequence[float], tm: Sequence[float], font: object, size: float) -> None:
+        name = str(font.get("/BaseFont", "")) if isinstance(font, dict) else ""
+        height = abs(size * tm[3] * cm[3])
+        halves = round(2 * height) / 2 if height < _LARGEST_LETTERS else 0.0
+        look = _Look(halves, _BOLD_FONT.search(name) is not None)
+        for at, piece in enumerate(text.split("\n")):
+            if at:
+                texts.append("")
+                counts.append(Counter())
+            texts[-1] += piece
+            counts[-1][look] += len(piece.strip())
+
+    lines = _lines(page.extract_text(visitor_text=visit))
+    shown = zip(map(_lines, texts), counts, strict=True)
+    return lines, {text[0]: count.most_common(1)[0][0] for text, count in shown if text[0]}
+
+
+def _headings(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, _Look]]) -> list[Bookmark]:
+    lines = [
+        (number, line, shown.get(line, _Look()))
+        for number, (page, shown) in enumerate(zip(pages, looks, strict=True))
+        for line in filter(None, page)
+    ]
+    levels = _levels([(line, look) for _, line, look in lines])
+    depths = [
+        (levels.get(look, 0) if levels else int(bool(_SAYS_SO.match(line)))) * _may_head(line, following)
+        for (_, line, look), (_, following, _) in zip(lines, [*lines[1:], (0, "", _Look())], strict=False)
+    ]
+    if sum(map(bool, depths)) > _HEADING_SHARE * len(lines):
+        return []
+    return [*_marked([(page, line) for page, line, _ in lines], depths)]
+
+
+def _levels(lines: Sequence[tuple[str, _Look]]) -> dict[_Look, int]:
+    """Of headings: what is larger than all running text, the largest first. Where that is a title at most,
+    what is in bold comes next; elsewhere that may as well be the header of a table."""
+    letters, sizes = Counter[_Look](), Counter[float]()
+    for line, look in lines:
+        letters[look] += len(line)
+        sizes[look.size] += len(line)
+    runs = [(size, len([*run])) for size, run in groupby(look.size for _, look in lines)]
+    texts = {size for size, length in runs if length >= _TEXT_LINES}
+    text = max((size for size in texts if sizes[size] >= _TEXT_SHARE * sizes.total()), default=0.0)
+    if not text:
+        return {}
+    larger = sorted((size for size in sizes if size > _LARGER * text), reverse=True)[:_MAX_DEPTH]
+    levels = {look: larger.index(look.size) + 1 for look in letters if look.size in larger}
+    bold = _Look(text, is_bold=True)
+    has_title_at_most = sum(look in levels for _, look in lines) <= _TITLE_LINES
+    if has_title_at_most and 0 < letters[bold] <= _BOLD_SHARE * letters.total():
+        levels[bold] = len(larger) + 1
+    return levels
+
+
+def _may_head(line: str, following: str) -> bool:
+    """A short line with a word that ends as a heading may, and is no first row of a table."""
+    if _width(line) > _LONGEST_HEADING or not _WORD.search(line) or _NO_HEADING_END.search(line):
+        return False
+    cells = following.split()
+    return (
+        len(cells) < _LEAST_COLUMNS
+        or len(cells) != len(line.split())
+        or not any(map(_FIGURE.fullmatch, cells))
+    )
+
+
+def _marked(lines: Sequence[tuple[int, str]], depths: Sequence[int]) -> Iterator[Bookmark]:
+    """A heading may take two lines."""
+    for (page, depth), group in groupby(zip(lines, depths, strict=True), lambda each: (each[0][0], each[1])):
+        titles = [line for (_, line), _ in group]
+        if len(titles) == _TITLE_LINES and not _begins(titles[1]):
+            titles = [_continued(*titles) + titles[1]]
+        yield from (Bookmark(page, depth, title[:_MAX_TITLE_CHARS]) for title in titles if depth)
+
+
 _PARAGRAPH_END = re.compile(r"[。！？；：.!?;:”」』）)]\s*$")
 _CJK = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
 _IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
@@ -186,6 +290,9 @@ _LABELLED = re.compile(r"[^\W\d][^:：。，,]{0,20}(?<!\d)[:：]\s?\S")
 _FIGURE = re.compile(r"[-+]?[¥￥$€£]?\d[\d,.]*[^\W\d]{0,2}%?|[¥￥$€£]")
 _AMOUNT = re.compile(r"\d\.\d\d$")
 _LEAST_CELLS = 4
+_LEAST_COLUMNS, _LEAST_ROWS = 3, 3
+_ARTICLE = re.compile(r"第[\d一二三四五六七八九十百]{1,5}条[\s：:]")
+_DASHES = "-–—"
 
 
 class PdfReader(BaseReader):
@@ -194,8 +301,9 @@ class PdfReader(BaseReader):
         try:
             pdf = pypdf.PdfReader(BytesIO(content))
             _unlock(pdf)
-            pages = [_lines(page.extract_text()) for page in pdf.pages]
-            return _sections(without_margins(pages), bookmarks(pdf))
+            extracted = [*map(_extracted, pdf.pages)]
+            pages = without_margins([lines for lines, _ in extracted])
+            return _sections(pages, bookmarks(pdf) or _headings(pages, [looks for _, looks in extracted]))
         except (PyPdfError, DependencyError) as error:
             raise UnreadableDocumentError(
                 "The file is not a valid PDF document: print it to a PDF again and add that."
@@ -218,13 +326,13 @@ def _unlock(pdf: pypdf.PdfReader) -> None:
 
 # Some fonts call a character by the radical that looks the same, or two letters by their ligature; nobody
 # searches for that. Ligatures and Kangxi radicals have what is typed as their compatibility form. Below, the
-# other radicals that stand for a whole character:
+# other radicals that stand for a whole character, and the dash that fonts of Chinese have for "—":
 _AS_TYPED = {
     code: unicodedata.normalize("NFKC", chr(code))
     for code in (*range(0x2F00, 0x2FD6), *range(0xFB00, 0xFB07))
 } | str.maketrans(
-    "⺁⺄⺈⺊⺍⺎⺐⺒⺓⺛⺜⺝⺞⺟⺠⺧⺩⺪⺬⺮⺶⺼⺽⻁⻄⻅⻆⻉⻋⻑⻓⻔⻗⻘⻙⻚⻛⻜⻝⻢⻣⻤⻥⻦⻧⻨⻩⻪⻫⻬⻭⻮⻯⻰⻱⻲⻳",
-    "厂乙刀卜小兀尢巳幺旡日月歺母民牛王疋示竹羊肉臼虎西见角贝车長长门雨青韦页风飞食马骨鬼鱼鸟卤麦黄黾斉齐歯齿竜龙龜亀龟",
+    "⺁⺄⺈⺊⺍⺎⺐⺒⺓⺛⺜⺝⺞⺟⺠⺧⺩⺪⺬⺮⺶⺼⺽⻁⻄⻅⻆⻉⻋⻑⻓⻔⻗⻘⻙⻚⻛⻜⻝⻢⻣⻤⻥⻦⻧⻨⻩⻪⻫⻬⻭⻮⻯⻰⻱⻲⻳―",
+    "厂乙刀卜小兀尢巳幺旡日月歺母民牛王疋示竹羊肉臼虎西见角贝车長长门雨青韦页风飞食马骨鬼鱼鸟卤麦黄黾斉齐歯齿竜龙龜亀龟—",
 )
 
 
@@ -270,9 +378,10 @@ def _full_widths(lines: Sequence[str]) -> list[float]:
     widths = [*map(_width, lines)]
     widest = max(widths, default=0)
     full = [_FULL_LINE_SHARE * widest] * len(lines)
+    rows = _rows_of_words(lines)
     for is_narrow, places in groupby(range(len(lines)), lambda at: widths[at] < _COLUMN_SHARE * widest):
         stretch = [*places]
-        column = [lines[at] for at in stretch if lines[at]]
+        column = [lines[at] for at in stretch if lines[at] and at not in rows]
         edge = sorted(map(_width, column))[len(column) * 9 // 10] if column else 0  # the rest is not of it
         if is_narrow and _is_column(column, edge):
             for at in (at for at in stretch if _COLUMN_SHARE * widths[at] <= edge):
@@ -303,11 +412,35 @@ def _breaks_off(line: str, following: str, column: int) -> bool:
 def _paragraphs(lines: Sequence[str], full: Sequence[float]) -> str:
     """A line as wide as `full` says, that ends no sentence, goes on in the next one."""
     joined = ""
-    for line, following, width in zip(lines, [*lines[1:], ""], full, strict=False):
+    rows = _rows_of_words(lines)
+    for at, (line, following, width) in enumerate(zip(lines, [*lines[1:], ""], full, strict=False)):
         goes_on = _width(line) >= width and following and not _PARAGRAPH_END.search(line)
+        goes_on = goes_on and not _begins(following) and rows.isdisjoint((at, at + 1))
         goes_on = goes_on and not _is_row(line, following)
         joined += _continued(line, following) if goes_on else f"{line}\n"
     return joined
+
+
+def _begins(line: str) -> bool:
+    """Whether the line's number says that something begins: 一、, （一）, 第三条, "1. "."""
+    return bool(ITEM.match(line) or _ARTICLE.match(line))
+
+
+def _rows_of_words(lines: Sequence[str]) -> set[int]:
+    """The lines of tables in a script without blanks between words: several in a row that have as many cells,
+    and end no sentence."""
+    rows: set[int] = set()
+    for count, places in groupby(range(len(lines)), lambda at: _columns(lines[at])):
+        run = [*places]
+        if count >= _LEAST_COLUMNS and len(run) >= _LEAST_ROWS:
+            rows.update(run)
+    return rows
+
+
+def _columns(line: str) -> int:
+    cells = line.split()
+    worded = sum(bool(_CJK.search(cell)) for cell in cells)
+    return len(cells) if 2 * worded > len(cells) and not line.endswith("。") else 0
 
 
 def _width(line: str) -> int:
@@ -329,4 +462,5 @@ def _is_row(line: str, following: str) -> bool:
 def _continued(line: str, following: str) -> str:
     if line.endswith("-") and line[-2:-1].isalpha() and following[0].islower():
         return line[:-1]
-    return line if _CJK.match(line[-1]) and _CJK.match(following[0]) else f"{line} "
+    in_number = line[-1] in _DASHES and line[-2:-1].isalnum() and following[0].isdigit()
+    return line if in_number or _CJK.match(line[-1]) or _CJK.match(following[0]) else f"{line} "

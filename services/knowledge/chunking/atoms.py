@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from core.citing.passages import sentences
-from core.text import Block, BlockKind, Line, blocks_of, items_of, lines_of
+from core.text import ITEM, Block, BlockKind, Line, blocks_of, items_of, lines_of
 
 CountTokens = Callable[[str], int]
 
@@ -123,7 +123,9 @@ def _halved(text: str, span: Span, ruler: Ruler) -> Iterator[Span]:
             yield from _halved(text, piece, ruler)
 
 
-_LONGEST_LEAD_CHARS = 80
+_LONGEST_LEAD_CHARS = 120
+_LEAD_SHARE = 3  # of the limit, at most, for what stands directly above a list, a table or code
+MOST_LED = 3  # headings, questions and the like that go along with what they lead to
 DEEPEST_LIST = 8  # levels; what is deeper is cut as running text
 _LEADS_IN = re.compile(r"[:：?？]\W{0,3}$")
 _SENTENCE_END = re.compile(r"[。！!；;….][\"'”’」』）)\]*_]*$")
@@ -135,6 +137,7 @@ _ENTRY = re.compile(
 )
 _LEAST_ENTRIES = 4
 MOST_ENTRY_LINES = 3  # on average; with more it is text in which a date or a colon happens to stand
+_NUMBER = re.compile(r"\w+")
 _OPENING, _CLOSING = "（(“「『【《", "）)”」』】》"
 
 
@@ -154,25 +157,31 @@ class Atom:
 
 
 def atoms_of(text: str, ruler: Ruler) -> Iterator[Atom]:
-    lead = 0
-    for block in blocks_of(text):
-        for atom in _block_atoms(text, block, ruler, lead):
+    leading: list[Atom] = []
+    blocks = [None, *blocks_of(text), None]
+    for before, block, following in zip(blocks, blocks[1:], blocks[2:], strict=False):
+        assert block is not None
+        leads = following is not None and _leads(text, before, block, following, ruler)
+        for atom in _block_atoms(text, block, ruler, leading, leads=leads):
             yield atom
-            lead = atom.tokens if atom.leads else 0
+            leading = [*leading, atom][-MOST_LED:] if atom.leads else []
 
 
-def _block_atoms(text: str, block: Block, ruler: Ruler, lead_tokens: int) -> Iterator[Atom]:
-    """`lead_tokens` are those of the atom before, which wants to stay with the first of these: to that end
-    a list or paragraph is cut that would fit alone, a table or code is not."""
+def _block_atoms(
+    text: str, block: Block, ruler: Ruler, leading: Sequence[Atom], *, leads: bool
+) -> Iterator[Atom]:
+    """`leading`: the atoms before that want to stay with the first of these. To that end a list or paragraph
+    is cut that would fit alone, a table or code is not."""
     span = span_of(text, block.start, block.end, ruler)
     if span is None:
         return iter(())
+    lead_tokens = leading[-1].tokens + ruler.gap(text[leading[-1].end : block.start]) if leading else 0
     whole_first = block.kind in (BlockKind.TABLE, BlockKind.CODE) or lead_tokens > ruler.limit // 2
     if span.tokens + (0 if whole_first else lead_tokens) <= ruler.limit:
-        return iter((Atom(span.start, span.end, span.tokens, leads=_leads(text, block)),))
+        return iter((Atom(span.start, span.end, span.tokens, leads=leads),))
     match block.kind:
         case BlockKind.TABLE:
-            return _table_atoms(text, block, ruler, lead_tokens)
+            return _table_atoms(text, block, ruler, leading)
         case BlockKind.CODE:
             return _line_atoms(text, block, ruler)
         case BlockKind.LIST:
@@ -183,15 +192,43 @@ def _block_atoms(text: str, block: Block, ruler: Ruler, lead_tokens: int) -> Ite
             return _sentence_atoms(text, span, ruler)
 
 
-def _leads(text: str, block: Block) -> bool:
-    """A short line that ends in a colon or a question mark, or does not end as a sentence does."""
+def _leads(text: str, before: Block | None, block: Block, following: Block, ruler: Ruler) -> bool:
+    """A short line that ends in a colon or a question mark, or does not end as a sentence does; a few such
+    lines above a table; and what is not long and has a list, a table or code directly below, without a blank
+    line between."""
+    if block.kind is BlockKind.LIST:
+        return _heads(text, block, before, following)
     if block.kind is not BlockKind.PARAGRAPH:
         return False
     last = text[max(block.start, block.end - _LONGEST_LEAD_CHARS) : block.end].rstrip()
-    if "\n" in last or len(last) < block.end - block.start:
-        last = last.rpartition("\n")[2]
-        return _LEADS_IN.search(last) is not None
-    return _LEADS_IN.search(last) is not None or _SENTENCE_END.search(last) is None
+    is_line = "\n" not in last and len(last) == block.end - block.start
+    last = last.rpartition("\n")[2]
+    if _LEADS_IN.search(last):
+        return True
+    is_open = _SENTENCE_END.search(last) is None
+    if is_line and is_open:
+        return True
+    is_above = following.kind is not BlockKind.PARAGRAPH and following.start == block.end + 1
+    is_caption = following.kind is BlockKind.TABLE and is_open
+    return (is_above or is_caption) and ruler.tokens(
+        text[block.start : block.end]
+    ) * _LEAD_SHARE <= ruler.limit
+
+
+def _heads(text: str, line: Line | Block, *neighbours: Line | Block | None) -> bool:
+    """Whether a numbered line is short, ends no sentence, and is numbered in another way than its neighbours:
+    三、 above （一） is a heading, and not one more item."""
+    numbering, words = _numbering(text, line), text[line.start : line.end].strip()
+    if "0" not in numbering or len(words) > _LONGEST_LEAD_CHARS or "\n" in words:
+        return False
+    is_item = numbering in (_numbering(text, each) for each in neighbours if each)
+    return not is_item and _SENTENCE_END.search(words) is None
+
+
+def _numbering(text: str, line: Line | Block) -> str:
+    """The kind of number that it begins with: "0、" of 三、 and 四、, "（0）" of （二）; else ""."""
+    item = ITEM.match(text, line.start, line.end)
+    return "" if item is None else _NUMBER.sub("0", item.group().strip())
 
 
 def _sentence_atoms(text: str, span: Span, ruler: Ruler) -> Iterator[Atom]:
@@ -228,14 +265,15 @@ def _entry_atoms(text: str, entries: Sequence[Line], ruler: Ruler) -> Iterator[A
 
 
 def _list_atoms(text: str, span: Span, ruler: Ruler, levels: int) -> Iterator[Atom]:
-    """Whole items where they fit; else an item's own line, which leads, and its sub-items."""
+    """Whole items where they fit; else an item's own line, which leads, and its sub-items. A heading of the
+    next ones, 三、 above （一）, leads as well."""
     items = list(items_of(text, span.start, span.end))
-    for item in items:
+    for item, following in zip(items, [*items[1:], None], strict=True):
         piece = span_of(text, item.start, item.end, ruler)
         if piece is None:
             continue
         if piece.tokens <= ruler.limit:
-            yield _atom(piece)
+            yield replace(_atom(piece), leads=following is not None and _heads(text, item, following))
         elif len(items) > 1 and levels:
             yield from _leading(_list_atoms(text, piece, ruler, levels - 1))
         else:
@@ -257,21 +295,26 @@ def _line_atoms(text: str, block: Block, ruler: Ruler) -> Iterator[Atom]:
             yield from map(_atom, cut_to_fit(text, span, ruler))
 
 
-def _table_atoms(text: str, block: Block, ruler: Ruler, lead_tokens: int) -> Iterator[Atom]:
-    """Groups of rows under the table's header; rows as plain lines when it leaves them too little room."""
+def _table_atoms(text: str, block: Block, ruler: Ruler, leading: Sequence[Atom]) -> Iterator[Atom]:
+    """Groups of rows under the table's header; rows as plain lines when it leaves them too little room. What
+    leads to the table, its title or its unit, is said again with the header, as far as there is room."""
     rows = lines_of(text, block.start, block.end)
-    head = list(islice(rows, 2))
-    header = text[block.start : head[1].end] + "\n"
-    header_tokens = ruler.tokens(header)
-    room = ruler.limit - header_tokens
-    if room < ruler.limit // 2:
+    header_end = [*islice(rows, 2)][-1].end
+    starts = [atom.start for atom in leading] + [block.start]
+    headers = [text[start:header_end] + "\n" for start in starts]
+    header = next((each for each in headers if ruler.tokens(each) * 2 <= ruler.limit), "")
+    if not header:
         yield from _line_atoms(text, block, ruler)
         return
-    narrow = Ruler(ruler.count, room)
+    own, tokens = ruler.tokens(headers[-1]), ruler.tokens(header)
+    room = ruler.limit - tokens
+    first_room = room if tokens > own or not leading else room - leading[-1].tokens
     first = True
-    for group in _row_groups(_row_spans(text, rows, narrow), room, room - lead_tokens):
-        start = head[0].start if first else group.start
-        yield Atom(start, group.end, header_tokens + group.tokens, "" if first else header)
+    for group in _row_groups(_row_spans(text, rows, Ruler(ruler.count, room)), room, first_room):
+        if first:
+            yield Atom(block.start, group.end, own + group.tokens)
+        else:
+            yield Atom(group.start, group.end, tokens + group.tokens, header)
         first = False
 
 

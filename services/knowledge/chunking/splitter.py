@@ -11,10 +11,17 @@ from pydantic import Field
 from core.formats import words_of_name
 from core.knowledge import ParsedDocument, Section
 from core.prompt.budget import estimate_tokens
-from services.knowledge.chunking.atoms import Atom, CountTokens, Ruler, atoms_of, cut_to_fit, span_of
+from services.knowledge.chunking.atoms import (
+    MOST_LED,
+    Atom,
+    CountTokens,
+    Ruler,
+    atoms_of,
+    cut_to_fit,
+    span_of,
+)
 from services.knowledge.parsing.pieces import Piece
 
-MOST_LED = 3  # headings, questions and the like that go along with what they lead to
 CRUMB_SHARE = 4  # a last chunk below this part of the limit is evened out with the one before
 
 
@@ -60,25 +67,15 @@ class Packer:
         return self._exact(chunk[0], atom) if near else total
 
     def _led(self, chunk: Sequence[Atom], following: Atom) -> list[Atom]:
-        """The chunk's last atoms that lead to the following one; never all of them."""
+        """The chunk's last atoms that lead to the following one and fit with it; never all of them."""
         if following.header:
             return []
         leading: list[Atom] = []
         for atom in reversed(chunk[1:]):
-            if not atom.leads or len(leading) == MOST_LED:
+            if not atom.leads or len(leading) == MOST_LED or self._exact(atom, following) > self._ruler.limit:
                 break
             leading.insert(0, atom)
-        return self._that_fit(leading, following, self._ruler.limit - following.tokens)
-
-    def _that_fit(self, atoms: Sequence[Atom], following: Atom, room: int) -> list[Atom]:
-        """The last of the atoms that fit into the room, gaps included."""
-        overlap: list[Atom] = []
-        for atom in reversed(atoms):
-            room -= atom.tokens + self._gap(atom, overlap[0] if overlap else following)
-            if room < 0:
-                break
-            overlap.insert(0, atom)
-        return overlap
+        return leading
 
     def _evened(self, before: list[Atom], last: list[Atom]) -> tuple[list[Atom], list[Atom]]:
         """Of a whole chunk and a crumb two of like size; what leads stays with what it leads to."""

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
+from types import MappingProxyType
 
 import docx
 import pypdf
 
 
-def pdf(pages: Sequence[Sequence[str]]) -> bytes:
-    """A PDF whose pages have these lines of text; no lines make a page without text (a scan)."""
+def pdf(pages: Sequence[Sequence[str]], looks: Mapping[str, str] = MappingProxyType({})) -> bytes:
+    """A PDF whose pages have these lines of text; no lines make a page without text (a scan).
+
+    `looks`: font and size of a line, "F3 18" (F1 Latin, F2 Chinese, F3 Latin in bold), where it is not the
+    page's in 12.
+    """
     objects = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
     kids = []
     for lines in pages:
         is_latin = all(map(str.isascii, lines))
-        shown = " ".join(f"{_escaped(line) if is_latin else _wide(line)} Tj T*" for line in lines)
-        stream = f"BT /{'F1' if is_latin else 'F2'} 12 Tf 14 TL 72 720 Td {shown} ET" if lines else ""
+        usual = f"{'F1' if is_latin else 'F2'} 12"
+        shown = [_escaped(line) if is_latin else _wide(line) for line in lines]
+        stream = " ".join(
+            f"BT /{looks.get(line, usual)} Tf 72 {720 - 14 * at} Td {text} Tj ET"
+            for at, (line, text) in enumerate(zip(lines, shown, strict=True))
+        )
         kids.append(len(objects) + 1)
         objects.append(
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects) + 2} 0 R"
-            f" /Resources << /Font << {_LATIN_FONT} {_WIDE_FONT} >> >> >>"
+            f" /Resources << /Font << {_LATIN_FONT} {_WIDE_FONT} {_BOLD_FONT} >> >> >>"
         )
         objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
     references = " ".join(f"{kid} 0 R" for kid in kids)
@@ -34,6 +43,7 @@ def _escaped(line: str) -> str:
 
 
 _LATIN_FONT = "/F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
+_BOLD_FONT = "/F3 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold >>"
 _WIDE_FONT = (
     "/F2 << /Type /Font /Subtype /Type0 /BaseFont /SimSun /Encoding /UniGB-UTF16-H /DescendantFonts"
     " [<< /Type /Font /Subtype /CIDFontType0 /BaseFont /SimSun >>] >>"

@@ -1,4 +1,5 @@
 """DOCX: sections by heading style (English and Chinese names), tables as Markdown, in document order.
+Where no heading has a style, short paragraphs in bold are the headings.
 
 Read as well: automatic numbers as Word shows them, text boxes, content controls, notes (after the paragraph
 that refers to them), and what page headers and footers say, once, at the end. Left out: tracked deletions,
@@ -9,9 +10,10 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import takewhile
 from typing import cast
 
 import docx
@@ -227,6 +229,9 @@ _NOTES = {"footnote": RELATIONSHIP_TYPE.FOOTNOTES, "endnote": RELATIONSHIP_TYPE.
 _MARGINS = (RELATIONSHIP_TYPE.HEADER, RELATIONSHIP_TYPE.FOOTER)
 _PAGE_NUMBER = re.compile(r"(?:page|of|第|页|頁|共|[\W\d_])+$", re.IGNORECASE)
 _MAX_DEPTH = 20
+_MOST_BOLD = 2 / 3  # of the paragraphs: where more is in bold it heads nothing
+_LONGEST_TITLE = 80
+_NO_TITLE_END = re.compile(r"[。；;，,.：:]$")
 
 
 class DocxReader(BaseReader):
@@ -237,6 +242,16 @@ class DocxReader(BaseReader):
             raise UnreadableDocumentError("The file is not a valid DOCX document.") from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Paragraph:
+    """Its style's name; its level as a heading, where its style or an outline level says that it is one."""
+
+    words: Paragraph
+    text: str
+    style: str
+    level: int | None
+
+
 class _Document:
     def __init__(self, document: DocxDocument) -> None:
         self._document = document
@@ -244,12 +259,25 @@ class _Document:
         lists = _related(document, [RELATIONSHIP_TYPE.NUMBERING])
         self._numbering = Numbering(document, [parse_xml(part.blob) for part in lists])
         self._notes = {kind: _notes(document, related) for kind, related in _NOTES.items()}
+        self._styles: dict[str | None, tuple[str, int | None]] = {}  # python-docx takes long to find one
+        self._bold: dict[_Element, int] = {}
 
     def read(self) -> list[Document]:
+        body = inner_content(self._document.element.body)
+        paragraphs = [self._read_paragraph(element) for element in body if element.tag == PARAGRAPH]
+        self._bold = _bold_levels([paragraph for paragraph in paragraphs if paragraph.text])
         self._blocks(inner_content(self._document.element.body), 0)
         self._outline.leave(1)
         self._outline.block("\n".join(_margins(self._document)))
         return self._outline.finish()
+
+    def _read_paragraph(self, element: _Element) -> _Paragraph:
+        paragraph = Paragraph(cast("CT_P", element), self._document._body)
+        style = paragraph._p.style
+        if style not in self._styles:
+            self._styles[style] = _style_of(paragraph)
+        name, level = self._styles[style]
+        return _Paragraph(paragraph, text_of(element), name, level or _outline_level(element))
 
     def _blocks(self, elements: Iterable[_Element], depth: int) -> None:
         for element in elements:
@@ -261,13 +289,12 @@ class _Document:
                 self._outline.block(table_text(element, self._numbering))
 
     def _paragraph(self, element: _Element, depth: int) -> None:
-        paragraph = Paragraph(cast("CT_P", element), self._document._body)
-        text, label = text_of(element), _label(element, self._numbering)
-        level, style = _heading_level(paragraph), _style_name(paragraph)
+        paragraph, label = self._read_paragraph(element), _label(element, self._numbering)
+        text, level = paragraph.text, paragraph.level or self._bold.get(element)
         if level and text:
             self._outline.heading(level, " ".join(f"{(label or '').removeprefix(BULLET)}{text}".split()))
-        elif text and not _CONTENTS_STYLE.match(style):
-            if label is None and _LIST_STYLE.match(style):
+        elif text and not _CONTENTS_STYLE.match(paragraph.style):
+            if label is None and _LIST_STYLE.match(paragraph.style):
                 label = BULLET
             self._outline.block(f"{label or ''}{text}")
         for kind, notes in self._notes.items():
@@ -307,22 +334,58 @@ def _related(document: DocxDocument, relations: Iterable[str]) -> Iterable[Part]
     return sorted(parts, key=lambda part: str(part.partname))
 
 
-def _heading_level(paragraph: Paragraph) -> int | None:
-    """1 for the title, 2 for "Heading 1" and so on; the style, those it is based on, or an outline level."""
+def _style_of(paragraph: Paragraph) -> tuple[str, int | None]:
+    """Its name, and its level: 1 for the title, 2 for "Heading 1" and so on, as it or those it is based on
+    are called."""
     style = paragraph.style
+    first = (style.name or "").strip() if style else ""
     steps = 0
     while style is not None and steps < MAX_STYLE_STEPS:
         name = (style.name or "").strip()
         if match := _HEADING_STYLE.match(name):
-            return int(match.group(1)) + 1
+            return first, int(match.group(1)) + 1
         if name.lower() in _TITLE_STYLES:
-            return 1
+            return first, 1
         style = style.base_style
         steps += 1
-    level = paragraph._p.find(f"{qn('w:pPr')}/{qn('w:outlineLvl')}")
+    return first, None
+
+
+def _outline_level(paragraph: _Element) -> int | None:
+    level = paragraph.find(f"{qn('w:pPr')}/{qn('w:outlineLvl')}")
     value = level.get(qn("w:val"), "9") if level is not None else "9"
     return int(value) + 2 if value in "012345678" and value else None
 
 
-def _style_name(paragraph: Paragraph) -> str:
-    return (paragraph.style.name or "").strip() if paragraph.style else ""
+def _bold_levels(paragraphs: Sequence[_Paragraph]) -> dict[_Element, int]:
+    """The levels of short paragraphs in bold, where no style but the title's says what is a heading and where
+    not nearly all is in bold. Those that the document begins with stand one under the other (its title, what
+    it is, its first section), smaller letters are deeper."""
+    styled = {paragraph.level for paragraph in paragraphs} - {None}
+    if styled - {1}:
+        return {}
+    others = [paragraph for paragraph in paragraphs if paragraph.level is None]
+    bold = [*filter(_is_bold_title, others)]
+    if len(bold) > _MOST_BOLD * len(others):
+        return {}
+    sizes = sorted({*map(_size, bold)}, reverse=True)
+    opening = [*takewhile(_is_bold_title, others)] or bold[:1]
+    first = 1 + len(styled)
+    levels: dict[_Element, int] = {each.words._p: first + at for at, each in enumerate(opening)}
+    for paragraph in bold[len(opening) :]:
+        deeper = sizes.index(_size(paragraph)) - sizes.index(_size(opening[-1]))
+        levels[paragraph.words._p] = max(first, first + len(opening) - 1 + deeper)
+    return levels
+
+
+def _is_bold_title(paragraph: _Paragraph) -> bool:
+    text = paragraph.text
+    if len(text) > _LONGEST_TITLE or _NO_TITLE_END.search(text) or _LIST_STYLE.match(paragraph.style):
+        return False
+    runs = [run for run in paragraph.words.runs if run.text.strip()]
+    return bool(runs) and all(run.bold for run in runs)
+
+
+def _size(paragraph: _Paragraph) -> int:
+    """Of its first letters; 0 where only the style says it."""
+    return next((run.font.size or 0 for run in paragraph.words.runs if run.text.strip()), 0)

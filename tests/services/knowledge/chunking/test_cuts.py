@@ -35,6 +35,9 @@ FILLER = "这是一句占位置的说明。" * 4
         ("The following are paid:", "1. trains\n2. hotels"),
         ("年假可以累计吗？", "可以，最多累计到第二年三月。"),
         ("问：年假有几天？", "答：十五天。"),
+        ("三、交通管制", "施工期间清河路单向通行。"),
+        ("三、交通管制", "（一）货车禁止驶入。\n\n（二）公交绕行。"),
+        ("2. Travel", "Trains are paid for. Taxis are not."),
     ],
 )
 def test_what_leads_stays_with_what_it_leads_to(lead: str, rest: str) -> None:
@@ -42,6 +45,30 @@ def test_what_leads_stays_with_what_it_leads_to(lead: str, rest: str) -> None:
     for filler in range(1, 5):
         text = f"{'占位置的话。' * filler}\n\n{FILLER}\n\n{lead}\n\n{rest}\n\n{FILLER}"
         assert rest.split("\n")[0][:4] in chunk_with(lead, texts(text))
+
+
+def test_what_stands_directly_above_a_list_stays_with_it() -> None:
+    """Discriminates: a block of several lines left behind unless it ends in a colon."""
+    title = "---\n**Meeting 16**\nPresent: Lena, Rafiq"
+    for filler in range(1, 5):
+        text = f"{'占位置的话。' * filler}\n\n{FILLER}\n\n{title}\n1. Pile 7 is done.\n2. Lights.\n\n{FILLER}"
+        assert "1. Pile 7" in chunk_with("Meeting 16", texts(text))
+
+
+def test_a_heading_among_the_items_that_it_heads_stays_with_them() -> None:
+    """Discriminates: 三、 taken for one more item of the list."""
+    for filler in range(1, 5):
+        first = f"一、总则\n（一）{'占位置的话，' * filler}到此为止。\n{FILLER}"
+        items = f"{first}\n三、交通管制\n（一）货车禁止驶入。\n{FILLER}"
+        assert "（一）货车" in chunk_with("三、交通管制", texts(items))
+
+
+@pytest.mark.parametrize("mark", ["- ", "{at}. ", "（{at}）"])
+def test_items_with_blank_lines_between_are_no_headings(mark: str) -> None:
+    """Discriminates: an item without a full stop that leads to the next one."""
+    items = [f"{mark.format(at=at)}第{at}条说明文字，不止一两个字" for at in range(1, 9)]
+    chunks = texts("\n\n".join(items))
+    assert [estimate_tokens(chunk) > LIMIT // 2 for chunk in chunks[:-1]] == [True] * (len(chunks) - 1)
 
 
 def test_a_lead_in_stays_with_the_first_items_of_a_list_that_only_just_fits_alone() -> None:
@@ -100,7 +127,19 @@ def test_a_row_longer_than_a_chunk_is_cut_and_every_part_has_the_header() -> Non
 def test_the_line_before_a_table_that_must_be_cut_stays_with_its_first_rows() -> None:
     """Discriminates: first rows that fill the whole chunk."""
     table = "| 名称 | 价格 |\n| --- | --- |\n" + "\n".join(f"| 产品{at} | {at} 元 |" for at in range(20))
-    assert "| 产品0 |" in chunk_with("价格如下：", texts(f"{FILLER}\n\n价格如下：\n\n{table}", 64))
+    assert "价格如下：" in chunk_with("| 产品0 |", texts(f"{FILLER}\n\n价格如下：\n\n{table}", 64))
+
+
+@pytest.mark.parametrize(
+    "lead", ["**改进项**", "价格表（单位：万元）", "表2 价格\n\n单位：万元", "表2\n单位：万元"]
+)
+def test_every_part_of_a_table_has_the_lines_that_lead_to_it(lead: str) -> None:
+    """Discriminates: the table's header alone repeated."""
+    table = "| 名称 | 价格 |\n| --- | --- |\n" + "\n".join(f"| 产品{at} | {at} 元 |" for at in range(20))
+    chunks = texts(f"{FILLER}\n\n{lead}\n\n{table}", 64)
+    assert len(chunks) > 2
+    assert all(chunk.startswith(f"{lead}\n\n| 名称 | 价格 |") for chunk in chunks[1:])
+    assert all(estimate_tokens(chunk) <= 64 for chunk in chunks)
 
 
 def test_text_after_the_end_of_a_table_fills_up_its_last_chunk() -> None:

@@ -11,6 +11,7 @@ from docx.document import Document
 from docx.oxml.ns import nsmap
 from docx.oxml.parser import parse_xml
 from docx.oxml.xmlchemy import BaseOxmlElement
+from docx.shared import Pt
 
 from services.adapters.readers.documents import parse_document
 from services.adapters.readers.office.numbering import figure_in
@@ -213,3 +214,54 @@ def test_a_table_of_a_title_and_one_row_keeps_the_row_in_the_table() -> None:
         cell.text = text
     table.rows[0].cells[0].merge(table.rows[0].cells[1])
     assert lines(document) == ["| Contact |  |", "| --- | --- |", "| Ana | 4417 |"]
+
+
+def bold(document: Document, text: str, size: float | None = None) -> None:
+    run = document.add_paragraph().add_run(text)
+    run.bold, run.font.size = True, None if size is None else Pt(size)
+
+
+def paths(document: Document) -> list[str]:
+    parsed = parse_document("a.docx", docx_bytes(document))
+    return [" > ".join(section.heading) for section in parsed.sections]
+
+
+def test_short_paragraphs_in_bold_are_the_headings_of_a_document_without_styles() -> None:
+    """Discriminates: what stands under "Uniform" quoted without it; no title above."""
+    document = docx.Document()
+    for title in ("St Cuthbert's School", "Rules", "Uniform"):
+        bold(document, title)
+    document.add_paragraph("Navy jumper, white shirt.")
+    bold(document, "Lost things")
+    document.add_paragraph("Kept by the caretaker.")
+    bold(document, "This whole sentence is important.")
+    above = "St Cuthbert's School > Rules > "
+    assert paths(document) == [above + "Uniform", above + "Lost things"]
+
+
+def test_smaller_letters_in_bold_are_a_deeper_heading() -> None:
+    document = docx.Document()
+    bold(document, "停车管理办法", 22)
+    document.add_paragraph("二〇二五年发布。")
+    for title in ("一、登记", "二、收费"):
+        bold(document, title, 16)
+        document.add_paragraph("按照规定办理。")
+    assert paths(document) == ["停车管理办法", "停车管理办法 > 一、登记", "停车管理办法 > 二、收费"]
+
+
+def test_bold_is_no_heading_beside_styles_in_lists_or_where_nearly_all_is_bold() -> None:
+    """Discriminates: emphasis taken for a heading."""
+    styled = docx.Document()
+    styled.add_heading("Rules", 0)
+    styled.add_heading("Uniform", 1)
+    bold(styled, "Mind the tie")
+    styled.add_paragraph("Navy jumper.")
+    assert paths(styled) == ["Rules > Uniform"]
+    listed_only, poster = docx.Document(), docx.Document()
+    listed_only.add_paragraph("Bring these along.")
+    listed_only.add_paragraph(style="List Bullet").add_run("Tie").bold = True
+    listed_only.add_paragraph("And a coat.")
+    for text in ("Summer fair", "Saturday at noon", "School yard"):
+        bold(poster, text)
+    poster.add_paragraph("Bring a friend.")
+    assert paths(listed_only) == paths(poster) == [""]
