@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import Page, expect
 
 from tests.browser.support.driving import answer_with, answered, ask, citation, whole_turn
 
@@ -195,3 +195,6 @@ async def test_a_table_keeps_its_columns_alignment_and_its_words_whole(page: Pag
     lines += "range.selectNodeContents(cell.firstChild); return range.getClientRects().length; })"
     assert await cells.evaluate_all(lines) == [1] * 10
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await page.focus(".prose table")
+    await page.keyboard.press("ArrowRight")
+    await expect(page.locator(".prose table")).not_to_have_js_property("scrollLeft", 0)

@@ -11,6 +11,7 @@ export function decorate(fragment, valid) {
   for (const link of fragment.querySelectorAll("a:not([href])")) link.replaceWith(...link.childNodes); // refused
   tellHosts(fragment);
   for (const pre of fragment.querySelectorAll("pre")) frameCode(pre);
+  for (const wide of fragment.querySelectorAll("pre, table")) wide.tabIndex = 0; // scrolled with the keyboard
   return fragment;
 }
 
@@ -96,7 +97,6 @@ function frameCode(pre) {
   const copy = el("button", { class: "quiet copy-code", type: "button", label: "copyCode" }, icon("copy"));
   const frame = el("div", { class: "code" }, el("div", { class: "code-bar" }, el("span", { text: language }), copy));
   pre.replaceWith(frame);
-  pre.tabIndex = 0; // a wide block is scrolled with the keyboard
   frame.append(pre);
 }
 
