@@ -152,6 +152,20 @@ async def test_every_mark_that_the_server_counts_is_a_button(page: Page, server_
     assert all(mark in text for mark in ("[9]", "a[1]", "[3-7]", "[0, 1]", "[1]"))
 
 
+async def test_a_footnote_is_text_and_a_number_without_a_source_is_marked(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: a model's own footnote underlined as a source that does not exist."""
+    await page.goto(server_url)
+    text = "甲[^4]，乙[^a]，丙[9]，丁[^2]。\n\n[^4]: 脚注。"
+    await answer_with(page, whole_turn(text, sources=[citation(2)]))
+    await ask(page, "?")
+    await answered(page)
+    await expect(page.locator(".prose .cite")).to_have_text(["2"])
+    assert await page.locator(".prose .unsourced").all_inner_texts() == ["[9]"]
+    assert await page.inner_text(".prose") == "甲[^4]，乙[^a]，丙[9]，丁2。\n\n[^4]: 脚注。"
+
+
 async def test_a_long_nested_list_goes_on_as_a_list_after_it_was_cut(page: Page, server_url: str) -> None:
     """Discriminates: a cut before a deep item, which then is an indented code block."""
     await page.goto(server_url)
