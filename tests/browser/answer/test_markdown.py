@@ -39,6 +39,21 @@ RAW_MARKUP = """async (text) => {
   }
   return [...seen];
 }"""
+# What becomes of the growing text after each character: those elements that none of its words asks for.
+STRAY_ELEMENTS = """async (text) => {
+  const { previewOf } = await part("answer/preview.js");
+  const { BlockSplitter } = await part("answer/blocks.js");
+  const { engineReady, toFragment } = await part("answer/markdown.js");
+  await engineReady;
+  const splitter = new BlockSplitter();
+  const seen = new Set();
+  for (const char of text) {
+    splitter.feed(char);
+    const shown = toFragment(splitter.open.map((block) => previewOf(block, splitter.inCode)));
+    for (const node of shown.querySelectorAll(":not(p, br)")) seen.add(node.outerHTML);
+  }
+  return [...seen];
+}"""
 # The numbers that a reader sees, each time the growing text was drawn: those of all lists in a row.
 NUMBERS = """async ([text, size]) => {
   const { AnswerView } = await part("answer/view.js");
@@ -136,6 +151,17 @@ async def test_maths_keeps_every_character_it_was_written_with(page: Page, serve
     assert "$$\nE*m*c\n- 1\n= 2\n$$" in text
     assert await page.locator(".prose em").all_inner_texts() == ["真的"]
     assert await page.locator(".prose :is(li, h3, h4)").count() == 0
+
+
+async def test_maths_is_no_markup_while_it_arrives(page: Page, server_url: str) -> None:
+    """Discriminates: a formula that is still open taken for emphasis, a list or a heading."""
+    await page.goto(server_url)
+    display = "\\[\n(x)*y*\n- b &= 2\n= c\n\\]\n完"
+    for text in ("式 \\((x)*y_z*w\\) 完", "$$\nE*m*c\n- 1\n= 2\n$$\n\n完", display, "$$\n(x)**2**\n$$"):
+        assert await page.evaluate(STRAY_ELEMENTS, text) == []
+    shown = await page.evaluate(STRAY_ELEMENTS, "echo $$ 和 `f\\(x`，**粗**")
+    assert shown[-2:] == ["<code>f\\(x</code>", "<strong>粗</strong>"]
+    assert len(shown) == 5
 
 
 async def test_every_mark_that_the_server_counts_is_a_button(page: Page, server_url: str) -> None:

@@ -103,7 +103,7 @@ function plain(blocks) {
 const DISPLAY = String.raw`\$\$[^$]{1,2000}\$\$|\\\[(?:(?!\\\])[^]){1,2000}\\\]`;
 const INLINE = String.raw`\$(?![\s$])(?:[^$\n\\]|\\[^\n]){0,400}?(?:[^$\s\\]|\\[^\s])\$(?![\d$])|\\\((?:(?!\\\))[^]){1,400}\\\)`;
 const AT_START = new RegExp(`^(?:${DISPLAY}|${INLINE})`);
-const ANYWHERE = new RegExp(`${DISPLAY}|${INLINE}`, "g");
+export const MATHS = new RegExp(`${DISPLAY}|${INLINE}`, "g");
 const BLOCK = new RegExp(`^ {0,3}(?:${DISPLAY})[ \t]*(?:\n+|$)`);
 
 function tokenOf(pattern, src) {
@@ -121,7 +121,7 @@ function mathExtension(escapeHtml) {
         tokenizer: (src) => named(tokenOf(BLOCK, src)) },
     ],
     // an asterisk inside a formula ends no emphasis that began before it
-    hooks: { emStrongMask: (src) => emphasisMask(src.replace(ANYWHERE, (raw) => "a".repeat(raw.length))) },
+    hooks: { emStrongMask: (src) => emphasisMask(src.replace(MATHS, (raw) => "a".repeat(raw.length))) },
   };
 }
 
