@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request
@@ -23,6 +24,11 @@ from routes.openapi import WireRoute, errors
 from routes.wire import sessions as wire
 from routes.wire.fields import text_of
 
+if TYPE_CHECKING:
+    from markdown_it.parser_inline import RuleFuncInlineType
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_inline import StateInline
+
 router = APIRouter(tags=["sessions"], route_class=WireRoute)
 beside = APIRouter(include_in_schema=False)
 
@@ -35,11 +41,26 @@ HEADERS = {
 STYLE = (
     ":root{color-scheme:light dark}body{max-width:46rem;margin:2rem auto;padding:0 1rem;"
     "font:1rem/1.6 system-ui,sans-serif;overflow-wrap:anywhere}section{margin:2rem 0}"
-    "h2{font-size:1rem;white-space:pre-wrap}h3{margin:1.5rem 0 .5rem;font-size:.9rem}"
+    "h2{font-size:1.15rem;white-space:pre-wrap}h3,h4,h5,h6{margin:1.2rem 0 .4rem;font-size:1rem}"
+    "section>h3{margin:1.5rem 0 .5rem;font-size:.9rem}"
     "blockquote{margin:0;padding-left:1rem;border-left:3px solid #999}li>blockquote{white-space:pre-wrap}"
-    "pre{overflow:auto}table{border-collapse:collapse}th,td{padding:.2rem .6rem;border:1px solid #999}"
+    "pre,table{overflow:auto}table{display:block;border-collapse:collapse}"
+    "th,td{min-width:3em;padding:.2rem .6rem;border:1px solid #999;overflow-wrap:normal}"
     "ol{font-size:.9rem}"
 )
+QUESTION_LEVEL = 2  # of its heading
+EASTERN = re.compile(
+    "[\u1100-\u11ff\u2e80-\u2fff\u3001-\ua4cf\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe10-\ufe1f\ufe30-\ufe6f"
+    "\uff01-\uffee\U00020000-\U0003ffff]"
+)
+# As in routes/web/js/answer/markdown.js.
+_DISPLAY = r"\$\$[^$]{1,2000}\$\$|\\\[(?:(?!\\[\[\]])[\s\S]){1,2000}\\\]"
+_INLINE = (
+    r"\$(?![\s$])(?:[^$\n\\]|\\[^\n]){0,400}?(?:[^$\s\\]|\\[^\s])\$(?![\d$])"
+    r"|\\\((?:(?!\\[()])[\s\S]){1,400}\\\)"
+)
+MATHS = re.compile(f"{_DISPLAY}|{_INLINE}")
+MATHS_BLOCK = re.compile(rf"(?:{_DISPLAY})[ \t]*$", re.MULTILINE)
 SOURCES: dict[Language, str] = {"zh": "来源", "en": "Sources"}
 ERASED: dict[Language, str] = {"zh": "文档已删除", "en": "Document deleted"}
 NOWHERE: dict[Language, tuple[str, str]] = {
@@ -142,7 +163,7 @@ def _section(turn: Turn, language: Language, *, passages: bool) -> str:
     if passages and turn.sources:
         items = "".join(_source(source, language) for source in turn.sources)
         sources = f"<h3>{SOURCES[language]}</h3><ol>{items}</ol>"
-    return f"<section><h2>{escape(turn.question)}</h2>{_rendered(turn.answer)}{sources}</section>"
+    return f"<section><h2>{escape(turn.question)}</h2><div>{_rendered(turn.answer)}</div>{sources}</section>"
 
 
 def _source(source: Citation, language: Language) -> str:
@@ -154,8 +175,65 @@ def _source(source: Citation, language: Language) -> str:
 
 
 def _rendered(answer: str) -> str:
-    """Without HTML of its own and without images: nothing is fetched from anywhere."""
+    """Without HTML of its own and without images: nothing is fetched from anywhere. As on the page, headings
+    stand below the question's, and maths is shown as it was written."""
     from markdown_it import MarkdownIt  # only who opens a link waits for it
+    from markdown_it.rules_inline import emphasis, strikethrough
 
     markdown = MarkdownIt("commonmark", {"html": False, "breaks": True})
-    return str(markdown.enable(["table", "strikethrough"]).disable("image").render(answer))
+    markdown.enable(["table", "strikethrough"]).disable("image")
+    markdown.block.ruler.before("list", "maths", _maths_block, {"alt": ["paragraph"]})
+    inline = markdown.inline.ruler
+    inline.before("escape", "maths", _maths)
+    inline.at("emphasis", _beside_eastern(emphasis.tokenize))
+    inline.at("strikethrough", _beside_eastern(strikethrough.tokenize))
+    tokens = markdown.parse(answer)
+    for token in tokens:
+        if token.type in {"heading_open", "heading_close"}:
+            token.tag = f"h{min(6, int(token.tag[1]) + QUESTION_LEVEL)}"
+    return str(markdown.renderer.render(tokens, markdown.options, {}))
+
+
+def _beside_eastern(tokenize: RuleFuncInlineType) -> RuleFuncInlineType:
+    """A `**` or `~~` beside a Chinese, Japanese or Korean character can begin and end emphasis, whatever
+    stands on its other side: routes/web/js/answer/emphasis.js says why, with the page's same rule."""
+
+    def tokenized(state: StateInline, silent: bool) -> bool:
+        start, earlier = state.pos, len(state.delimiters)
+        if not tokenize(state, silent):
+            return False
+        sides = state.src[max(0, start - 1) : start], state.src[state.pos : state.pos + 1]
+        is_mark = state.src.startswith(("**", "~~"), start)
+        if is_mark and all(side.strip() for side in sides) and EASTERN.search("".join(sides)):
+            for delimiter in state.delimiters[earlier:]:
+                delimiter.open = delimiter.close = True
+        return True
+
+    return tokenized
+
+
+def _maths(state: StateInline, silent: bool) -> bool:
+    formula = MATHS.match(state.src, state.pos, state.posMax)
+    if formula is None:
+        return False
+    for number, line in enumerate(() if silent else formula[0].split("\n")):
+        if number:
+            state.push("softbreak", "br", 0)
+        state.push("text", "", 0).content = line
+    state.pos = formula.end()
+    return True
+
+
+def _maths_block(state: StateBlock, line: int, end_line: int, silent: bool) -> bool:
+    """A formula whose lines would be a list or a heading; in a list or a quotation they are."""
+    start = state.bMarks[line] + state.tShift[line]
+    formula = MATHS_BLOCK.match(state.src, start, state.eMarks[end_line - 1])
+    if formula is None or state.level or state.is_code_block(line):
+        return False
+    if not silent:
+        state.line = line + formula[0].count("\n") + 1
+        state.push("paragraph_open", "p", 1).map = [line, state.line]
+        inline = state.push("inline", "", 0)
+        inline.content, inline.children, inline.map = formula[0].strip(), [], [line, state.line]
+        state.push("paragraph_close", "p", -1)
+    return True

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-from playwright.async_api import Page
+import pytest
+from playwright.async_api import Page, expect
 
 from tests.browser.support.driving import answer_with, answered, ask, citation, whole_turn
 
 TEXT = """段落 **粗体：** 和 *斜体*、`a*b`，[链接](https://example.com/a) 和 ~~删去~~ [1]
+其中**“引文”**和**注意：**后
 - 一项 **重点**
   - 二项 [12]
 
@@ -37,6 +39,21 @@ RAW_MARKUP = """async (text) => {
   }
   return [...seen];
 }"""
+# What becomes of the growing text after each character: those elements that none of its words asks for.
+STRAY_ELEMENTS = """async (text) => {
+  const { previewOf } = await part("answer/preview.js");
+  const { BlockSplitter } = await part("answer/blocks.js");
+  const { engineReady, toFragment } = await part("answer/markdown.js");
+  await engineReady;
+  const splitter = new BlockSplitter();
+  const seen = new Set();
+  for (const char of text) {
+    splitter.feed(char);
+    const shown = toFragment(splitter.open.map((block) => previewOf(block, splitter.inCode)));
+    for (const node of shown.querySelectorAll(":not(p, br)")) seen.add(node.outerHTML);
+  }
+  return [...seen];
+}"""
 # The numbers that a reader sees, each time the growing text was drawn: those of all lists in a row.
 NUMBERS = """async ([text, size]) => {
   const { AnswerView } = await part("answer/view.js");
@@ -58,10 +75,69 @@ NUMBERS = """async ([text, size]) => {
 MATHS = "其中 $a_b*c$ 和 \\(x*y_z*w\\)，$5 and $6，还有\n\n$$\nE*m*c\n- 1\n= 2\n$$\n\n*真的* 完"
 
 
+# Of each text what is bold, what is struck out, and the whole as it is read.
+EMPHASIS = """async (texts) => {
+  const { engineReady, toFragment } = await part("answer/markdown.js");
+  await engineReady;
+  return texts.map((text) => {
+    const shown = toFragment([text]);
+    const words = (tag) => [...shown.querySelectorAll(tag)].map((node) => node.textContent);
+    return [words("strong"), words("del"), shown.textContent.trim()];
+  });
+}"""
+
+
 async def test_half_a_mark_is_never_shown_while_it_arrives(page: Page, server_url: str) -> None:
     """Discriminates: the growing block rendered as it is."""
     await page.goto(server_url)
     assert await page.evaluate(RAW_MARKUP, TEXT) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "strong", "read"),
+    [
+        ("**注意：**请提前", ["注意："], "注意：请提前"),
+        (
+            "**年假（带薪）**按工龄，其中**“累计工龄”**是指**《办法》**中的",
+            ["年假（带薪）", "“累计工龄”", "《办法》"],
+            "年假（带薪）按工龄，其中“累计工龄”是指《办法》中的",
+        ),
+        ("**甲：**乙**丙：**丁，**戊**。**己**", ["甲：", "丙：", "戊", "己"], "甲：乙丙：丁，戊。己"),
+        ("先**[链接](https://a.test)**后**`码`**等", ["链接", "码"], "先链接后码等"),
+        ("**(예)**는 **カ。**と", ["(예)", "カ。"], "(예)는 カ。と"),
+        ("**前 **后：** 完", ["后："], "**前 后： 完"),
+        ("`甲**` **未完：后", [], "甲** **未完：后"),
+        ("**foo:**bar a **b** c", ["b"], "**foo:**bar a b c"),  # as CommonMark has it
+        ("基数*（1+比例）*月数", [], "基数*（1+比例）*月数"),
+    ],
+)
+async def test_bold_begins_and_ends_beside_chinese_punctuation(
+    page: Page, server_url: str, text: str, strong: list[str], read: str
+) -> None:
+    """Discriminates: marked's own rule, which shows the asterisks or inverts what is bold."""
+    await page.goto(server_url)
+    assert await page.evaluate(EMPHASIS, [text]) == [[strong, [], read]]
+
+
+async def test_one_tilde_is_a_range_and_two_strike_out(page: Page, server_url: str) -> None:
+    """Discriminates: marked's own rule, by which 3~5 and 5~7 in one line strike each other out."""
+    await page.goto(server_url)
+    for kept in ("满3~5年的休5~7天，满10~20年的休10~15天", "9:00~12:00、13:00~18:00", "H~2~O", "~/a ~/b"):
+        assert await page.evaluate(EMPHASIS, [kept]) == [[[], [], kept]]
+    struck = await page.evaluate(EMPHASIS, ["~~原价：~~现价~~（3~5 元）~~元", "a ~~b~~ c"])
+    assert struck == [[[], ["原价：", "（3~5 元）"], "原价：现价（3~5 元）元"], [[], ["b"], "a b c"]]
+
+
+async def test_headings_of_an_answer_stand_below_its_question(page: Page, server_url: str) -> None:
+    """Discriminates: headings as the model wrote them, the first of which stands above the question."""
+    await page.goto(server_url)
+    await answer_with(page, whole_turn("# 总览 `a`\n\n## 一\n\n###### 六\n\n下划\n==="))
+    await ask(page, "?")
+    await answered(page)
+    assert await page.evaluate("document.querySelector('.asked').closest('h2') !== null")
+    heads = "heads => heads.map((head) => [head.localName, head.textContent])"
+    shown = await page.locator(".prose :is(h1, h2, h3, h4, h5, h6)").evaluate_all(heads)
+    assert shown == [["h3", "总览 a"], ["h4", "一"], ["h6", "六"], ["h3", "下划"]]
 
 
 async def test_maths_keeps_every_character_it_was_written_with(page: Page, server_url: str) -> None:
@@ -74,7 +150,18 @@ async def test_maths_keeps_every_character_it_was_written_with(page: Page, serve
     assert "$a_b*c$ 和 \\(x*y_z*w\\)，$5 and $6" in text
     assert "$$\nE*m*c\n- 1\n= 2\n$$" in text
     assert await page.locator(".prose em").all_inner_texts() == ["真的"]
-    assert await page.locator(".prose :is(li, h1, h2)").count() == 0
+    assert await page.locator(".prose :is(li, h3, h4)").count() == 0
+
+
+async def test_maths_is_no_markup_while_it_arrives(page: Page, server_url: str) -> None:
+    """Discriminates: a formula that is still open taken for emphasis, a list or a heading."""
+    await page.goto(server_url)
+    display = "\\[\n(x)*y*\n- b &= 2\n= c\n\\]\n完"
+    for text in ("式 \\((x)*y_z*w\\) 完", "$$\nE*m*c\n- 1\n= 2\n$$\n\n完", display, "$$\n(x)**2**\n$$"):
+        assert await page.evaluate(STRAY_ELEMENTS, text) == []
+    shown = await page.evaluate(STRAY_ELEMENTS, "echo $$ 和 `f\\(x`，**粗**")
+    assert shown[-2:] == ["<code>f\\(x</code>", "<strong>粗</strong>"]
+    assert len(shown) == 5
 
 
 async def test_every_mark_that_the_server_counts_is_a_button(page: Page, server_url: str) -> None:
@@ -89,6 +176,20 @@ async def test_every_mark_that_the_server_counts_is_a_button(page: Page, server_
     assert numbers == ["1", "2", "3", "2", "3", "1", "2", "3"]
     text = await page.inner_text(".prose")
     assert all(mark in text for mark in ("[9]", "a[1]", "[3-7]", "[0, 1]", "[1]"))
+
+
+async def test_a_footnote_is_text_and_a_number_without_a_source_is_marked(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: a model's own footnote underlined as a source that does not exist."""
+    await page.goto(server_url)
+    text = "甲[^4]，乙[^a]，丙[9]，丁[^2]。\n\n[^4]: 脚注。"
+    await answer_with(page, whole_turn(text, sources=[citation(2)]))
+    await ask(page, "?")
+    await answered(page)
+    await expect(page.locator(".prose .cite")).to_have_text(["2"])
+    assert await page.locator(".prose .unsourced").all_inner_texts() == ["[9]"]
+    assert await page.inner_text(".prose") == "甲[^4]，乙[^a]，丙[9]，丁2。\n\n[^4]: 脚注。"
 
 
 async def test_a_long_nested_list_goes_on_as_a_list_after_it_was_cut(page: Page, server_url: str) -> None:
@@ -134,3 +235,6 @@ async def test_a_table_keeps_its_columns_alignment_and_its_words_whole(page: Pag
     lines += "range.selectNodeContents(cell.firstChild); return range.getClientRects().length; })"
     assert await cells.evaluate_all(lines) == [1] * 10
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await page.focus(".prose table")
+    await page.keyboard.press("ArrowRight")
+    await expect(page.locator(".prose table")).not_to_have_js_property("scrollLeft", 0)

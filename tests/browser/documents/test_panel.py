@@ -172,3 +172,23 @@ async def test_hostile_names_and_passages_stay_texts_on_a_phone(page: Page, serv
     assert await page.evaluate("typeof window.__ran") == "undefined"
     dangerous = ":is(script, img, iframe, object, embed, form[action], link, meta, style, [onerror])"
     assert await page.locator(f"#documents {dangerous}").count() == 0
+
+
+async def test_a_document_is_read_whole_its_tables_as_tables(page: Page, server_url: str) -> None:
+    """Discriminates: the height that a passage has in the prompt's panel, which cuts one without a sign;
+    rows of bars."""
+    row = "| 晚班 | 15:30~23:30 |\n"
+    text = "| 班次 | 时间 |\n|---|---|\n" + row * 40 + "\n完"
+    chunk = {"chunk_id": "c", "document_id": "d", "file_name": "班次.md", "text": text, "position": 0}
+    await page.set_viewport_size({"width": 390, "height": 740})
+    await lists(page, [document("班次.md")])
+    await answer(page, "**/chunks?*", {"chunks": [chunk], "next": None})
+    await page.goto(server_url)
+    await page.click("#open-sidebar")
+    await page.click(".open-documents")
+    await page.click(".document-open")
+    await page.wait_for_selector(".chunk-text td")
+    assert await page.locator(".chunk-text tr").count() == 41
+    assert await page.locator(".chunk-text").evaluate("(box) => box.scrollHeight - box.clientHeight") == 0
+    assert await page.locator(".chunk-text th").all_inner_texts() == ["班次", "时间"]
+    assert "|" not in await page.inner_text(".chunk-text")

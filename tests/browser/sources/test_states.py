@@ -65,6 +65,34 @@ async def test_a_passage_is_marked_where_it_can_be_found(page: Page, server_url:
     assert await page.locator(".source mark").count() == 2
 
 
+async def test_a_table_in_a_passage_reads_as_a_table(page: Page, server_url: str) -> None:
+    """Discriminates: rows of bars; a mark lost where it reaches from one cell to the next; a row without its
+    table's head taken for text."""
+    await page.set_viewport_size({"width": 390, "height": 740})
+    table = "| 班次 | 时间 |\n|---|---|\n| A | 9:00~18:00 |\n| B \\| C |  |\n| - | - |"
+    passage = "A | 9:00~18:00"
+    text = f"班次如下：\n\n{table}\n\n以上。\n| 只有 | 一行 |"
+    at = text.index(passage)
+    source = citation(text=text, key_passage=passage, passage_start=at, passage_end=at + len(passage))
+    await shown(page, server_url, "见 [1]", source)
+    await page.click(".cite")
+    box = page.locator(".source-text")
+    rows = "rows => rows.map((row) => [...row.cells].map((cell) => `${cell.localName} ${cell.textContent}`))"
+    assert await box.locator("tr").evaluate_all(rows) == [
+        ["th 班次", "th 时间"],
+        ["td A", "td 9:00~18:00"],
+        ["td B | C", "td "],
+        ["td -", "td -"],
+        ["td 只有", "td 一行"],
+    ]
+    assert await box.locator("mark").all_inner_texts() == ["A", "9:00~18:00"]
+    outside = (
+        "(box) => [...box.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data.trim())"
+    )
+    assert await box.evaluate(outside) == ["班次如下：", "以上。"]
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_long_text_opens_at_its_passage_and_scrolls_with_the_keyboard(
     page: Page, server_url: str

@@ -143,6 +143,53 @@ async def test_lines_and_numbers_stay_as_the_page_shows_them(app: App, session: 
     assert "color-scheme:light dark" in page
 
 
+async def rendered(app: App, session: dict[str, Any], answer: str) -> str:
+    """The answer as its link shows it."""
+    turns = app.container.conversations.turns
+    turn = await turns.get(session["left"])
+    assert turn is not None
+    await turns.put(replace(turn, answer=answer), TurnVectors())
+    page = (await opened(app, (await share(app, session, leaf=session["left"]))["url"])).text
+    return page.rpartition("</h2><div>")[2].partition("</div>")[0].strip()
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        ("**注意：**请提前", "<strong>注意：</strong>请提前"),
+        (
+            "**年假（带薪）**按，其中**“累计工龄”**是",
+            "<strong>年假（带薪）</strong>按，其中<strong>“累计工龄”</strong>是",
+        ),
+        ("**甲：**乙**丙：**丁", "<strong>甲：</strong>乙<strong>丙：</strong>丁"),
+        ("~~原价：~~现价 3~5 元，5~7 元", "<s>原价：</s>现价 3~5 元，5~7 元"),
+        ("`甲**` **未完：后", "<code>甲**</code> **未完：后"),
+        ("**foo:**bar", "**foo:**bar"),  # as CommonMark has it
+        ("基数*（1+比例）*月数", "基数*（1+比例）*月数"),
+        ("中__“甲”__乙", "中__“甲”__乙"),
+    ],
+)
+async def test_bold_begins_and_ends_beside_chinese_punctuation(
+    app: App, session: dict[str, Any], answer: str, shown: str
+) -> None:
+    """Discriminates: CommonMark's own rule; one that takes single asterisks and underscores along."""
+    assert await rendered(app, session, answer) == f"<p>{shown}</p>"
+
+
+async def test_headings_of_an_answer_stand_below_its_question(app: App, session: dict[str, Any]) -> None:
+    shown = await rendered(app, session, "# 总览\n\n###### 六\n\n下划\n===")
+    assert shown == "<h3>总览</h3>\n<h6>六</h6>\n<h3>下划</h3>"
+
+
+async def test_maths_keeps_every_character_it_was_written_with(app: App, session: dict[str, Any]) -> None:
+    """Discriminates: a_b*c as emphasis, a backslash lost, lines of a formula as a list."""
+    inline = r"其中 $a_b*c$ 和 \(x*y_z*w\)，$5 and $6"
+    block = "$$\nE*m*c\n- 1\n= 2\n$$"
+    shown = await rendered(app, session, f"{inline}\n\n{block}\n\n*真的* 完")
+    lines = "<br />\n".join(block.split("\n"))
+    assert shown == f"<p>{inline}</p>\n<p>{lines}</p>\n<p><em>真的</em> 完</p>"
+
+
 async def test_a_revoked_an_expired_and_a_guessed_link_lead_nowhere(
     app: App, session: dict[str, Any]
 ) -> None:

@@ -11,6 +11,7 @@ export function decorate(fragment, valid) {
   for (const link of fragment.querySelectorAll("a:not([href])")) link.replaceWith(...link.childNodes); // refused
   tellHosts(fragment);
   for (const pre of fragment.querySelectorAll("pre")) frameCode(pre);
+  for (const wide of fragment.querySelectorAll("pre, table")) wide.tabIndex = 0; // scrolled with the keyboard
   return fragment;
 }
 
@@ -29,7 +30,7 @@ function splitMarks(text, valid) {
   let at = 0;
   for (const mark of findMarks(text.data, beginsLine(text))) {
     const buttons = buttonsFor(mark.list, valid);
-    if (!buttons && numbersOf(mark.list, valid).length === 0) continue;
+    if (!buttons && !isWrong(mark, valid)) continue;
     const before = text.data.slice(at, mark.at);
     const stop = buttons && CLOSING.test(text.data[mark.end] ?? "") ? text.data[mark.end] : "";
     at = mark.end + stop.length;
@@ -58,6 +59,9 @@ function buttonsFor(list, valid) {
   return numbers.map((number) => (known(number) ? citeButton(number) : unsourced(`[${number}]`)));
 }
 
+/** A mark that names no source, and is no footnote either: [^9] is one of the model's own. */
+const isWrong = ({ raw, list }, valid) => !raw.startsWith("[^") && numbersOf(list, valid).length > 0;
+
 /** What the model wrote as a mark, though it was given no such source. */
 function unsourced(text) {
   const node = el("span", { class: "unsourced", text });
@@ -78,8 +82,8 @@ export function settleMarks(root, valid) {
     const stop = CLOSING.test(last) ? last : "";
     if (buttons) settleMark(span, lead, buttons, stop);
     else {
-      const { parentNode: parent, dataset: { mark, list } } = span;
-      span.replaceWith(lead, numbersOf(list, valid).length ? unsourced(mark) : mark, stop);
+      const { parentNode: parent, dataset: { mark: raw, list } } = span;
+      span.replaceWith(lead, isWrong({ raw, list }, valid) ? unsourced(raw) : raw, stop);
       parent.normalize();
     }
   }
@@ -96,7 +100,6 @@ function frameCode(pre) {
   const copy = el("button", { class: "quiet copy-code", type: "button", label: "copyCode" }, icon("copy"));
   const frame = el("div", { class: "code" }, el("div", { class: "code-bar" }, el("span", { text: language }), copy));
   pre.replaceWith(frame);
-  pre.tabIndex = 0; // a wide block is scrolled with the keyboard
   frame.append(pre);
 }
 

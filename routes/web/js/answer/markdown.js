@@ -6,6 +6,7 @@
  */
 
 import { passageAt } from "../base/passage-link.js";
+import { emphasisMask, emphasisTokenizer } from "./emphasis.js";
 
 const SANITIZE = {
   ALLOWED_TAGS: [
@@ -27,10 +28,10 @@ export const engineReady = Promise.all([
   import("../../vendor/marked.esm.js"),
   import("../../vendor/purify.es.mjs"),
 ]).then(
-  ([{ Marked }, { default: purify }]) => {
+  ([{ Marked, Tokenizer }, { default: purify }]) => {
     purify.addHook("afterSanitizeAttributes", restrain);
     purify.sanitize("", SANITIZE); // makes the one Trusted Types policy that this page allows
-    const marked = new Marked({ gfm: true, breaks: true, tokenizer, renderer });
+    const marked = new Marked({ gfm: true, breaks: true, tokenizer: { ...tokenizer, ...emphasisTokenizer(Tokenizer) }, renderer });
     engine = { marked: marked.use(mathExtension(escapeHtml)), purify };
   },
   () => console.info("Wenmai: the Markdown libraries are not installed; answers are plain text."),
@@ -42,7 +43,13 @@ const escapeHtml = (text) =>
 // Returning undefined means "this is no such token": the text falls through to a paragraph.
 const tokenizer = { def() {}, html() {} };
 
+const QUESTION_LEVEL = 2; // of a question's heading: those of its answer stand below it
+
 const renderer = {
+  heading({ tokens, depth }) {
+    const tag = `h${Math.min(6, depth + QUESTION_LEVEL)}`;
+    return `<${tag}>${this.parser.parseInline(tokens)}</${tag}>\n`;
+  },
   html: ({ text }) => (/^<br *\/?>$/i.test(text) ? "<br>" : escapeHtml(text)),
   image: ({ text }) => escapeHtml(text),
   checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
@@ -96,7 +103,7 @@ function plain(blocks) {
 const DISPLAY = String.raw`\$\$[^$]{1,2000}\$\$|\\\[(?:(?!\\\])[^]){1,2000}\\\]`;
 const INLINE = String.raw`\$(?![\s$])(?:[^$\n\\]|\\[^\n]){0,400}?(?:[^$\s\\]|\\[^\s])\$(?![\d$])|\\\((?:(?!\\\))[^]){1,400}\\\)`;
 const AT_START = new RegExp(`^(?:${DISPLAY}|${INLINE})`);
-const ANYWHERE = new RegExp(`${DISPLAY}|${INLINE}`, "g");
+export const MATHS = new RegExp(`${DISPLAY}|${INLINE}`, "g");
 const BLOCK = new RegExp(`^ {0,3}(?:${DISPLAY})[ \t]*(?:\n+|$)`);
 
 function tokenOf(pattern, src) {
@@ -114,7 +121,7 @@ function mathExtension(escapeHtml) {
         tokenizer: (src) => named(tokenOf(BLOCK, src)) },
     ],
     // an asterisk inside a formula ends no emphasis that began before it
-    hooks: { emStrongMask: (src) => src.replace(ANYWHERE, (raw) => "a".repeat(raw.length)) },
+    hooks: { emStrongMask: (src) => emphasisMask(src.replace(MATHS, (raw) => "a".repeat(raw.length))) },
   };
 }
 

@@ -4,11 +4,16 @@
  * A mark that means nothing yet is held back, an open one is closed. The finished block is rendered from its
  * own text, so nothing of this is left in the end.
  */
+import { MATHS } from "./markdown.js";
+
 const BARE_MARK = /^[ \t>]*(?:[-+*=#]{1,6}|\d{1,3}[.)]?|`{1,2}|`{3,}[^`]*|~{1,2}|~{3,}.*|:?-+:?)?[ \t]*$/;
 const TABLE_BEGUN = /^ {0,3}\|[^\n]*(?:\n[ \t]*[|:\- \t]*)?$/;
 const HALF_LINK = /!?\[([^[\]\n]{0,300})\](?:\([^()\n]{0,2000})?$/;
 const HALF_MARK = /[[【]\^?[\d,\uff0c\u3001\s-]{0,20}$/;
 const HALF_LABEL = /!?\[([^[\]\n]{0,300})$/;
+const HALF_FORMULA = /(?:\\[([]?|\$\$?)$/;
+const OPEN_FORMULA = /(?:(?:^|\n)[ \t]*(\$\$)|(\\[([]))(?:(?!\$\$|\\[()[\]])[^]){0,1000}$/; // within a line, $$ is no maths yet
+const ENDS = { "$$": "$$", "\\(": "\\)", "\\[": "\\]" };
 const NUMBER = /^\^?[\d,\uff0c\u3001;\s~\u2013-]+$/;
 
 /** `open` is the growing block, `inCode` whether it is a fenced code block. */
@@ -17,9 +22,20 @@ export function previewOf(open, inCode) {
   const table = tableBegun(open);
   if (table) return table;
   const last = open.lastIndexOf("\n") + 1;
-  if (BARE_MARK.test(open.slice(last))) return open.slice(0, last).trimEnd() && open.slice(0, last);
+  const shown = BARE_MARK.test(open.slice(last)) ? open.slice(0, last) : open;
+  const formula = formulaEnd(shown);
+  if (formula && HALF_FORMULA.test(shown)) return previewOf(shown.replace(HALF_FORMULA, ""), inCode);
+  if (formula) return shown + formula;
+  if (shown !== open) return shown.trimEnd() && shown;
   const start = paragraphStart(open);
   return open.slice(0, start) + closed(open.slice(start));
+}
+
+/** What ends the formula that is still open; "" where none is. */
+function formulaEnd(open) {
+  const rest = open.replace(/`+[^`]*(?:`+|$)/g, "").replace(MATHS, "");
+  const [, display, other] = OPEN_FORMULA.exec(rest) ?? [];
+  return ENDS[display ?? other] ?? "";
 }
 
 /** A table's head, shown as a table before the line below it is there. */

@@ -2,6 +2,7 @@
 
 import { listChunks } from "../api/documents.js";
 import { el, icon, setText } from "../base/dom.js";
+import { markedText } from "../sources/passage.js";
 
 export class ChunkList {
   #next = null;
@@ -67,7 +68,7 @@ export class ChunkList {
         el("span", { class: "chunk-actions" },
           this.#action("quote", "docQuotePassage", number, () => this.on.quote(chunk)),
           this.#action("persona", "docPersonaPassage", number, () => this.on.persona(chunk)))),
-      el("p", { class: "chunk-text", text: chunk.text }));
+      el("div", { class: "chunk-text" }, ...markedText(chunk)));
   }
 
   #action(shape, key, n, act) {

@@ -63,10 +63,10 @@ export class Context {
   #texts(chunks, here) {
     return chunks.flatMap((chunk, at) => {
       const own = chunk.chunk_id === here.chunk_id;
-      const words = own ? markedText({ ...this.citation, text: chunk.text, passage_start: this.#start(chunk) }) : [chunk.text];
+      const words = own ? markedText({ ...this.citation, text: chunk.text, passage_start: this.#start(chunk) }) : markedText(chunk);
       const heading = chunk.heading && chunk.heading !== chunks[at - 1]?.heading;
       return [heading && el("p", { class: "context-heading", text: chunk.heading }),
-        el("p", { class: own ? "context-chunk here" : "context-chunk" }, ...words)];
+        el("div", { class: own ? "context-chunk here" : "context-chunk" }, ...words)];
     }).filter(Boolean);
   }
 

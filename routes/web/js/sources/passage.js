@@ -1,16 +1,67 @@
-/** A chunk's text with its key passage marked. */
+/** A chunk's text with its key passage marked and its tables drawn. */
 
 import { el } from "../base/dom.js";
+
+// Rows as the readers of documents write them. A chunk may begin in the midst of a table: then no head stands above.
+const TABLE = /(?:^[ \t]*\|.*\|[ \t]*(?:\n|$))+/gm;
+const RULER = /^(?=.*-)[\s|:-]+$/;
+const BAR = /(?<!\\)\|/g;
 
 /**
  * Nodes for `text`. The passage is marked where the server says it stands; else where the same words stand
  * first; a passage that is no part of the text stands above it, marked.
  */
 export function markedText({ text = "", key_passage: passage, passage_start: start }) {
-  if (!passage) return [text];
+  if (!passage) return drawn(text, 0, 0);
   const at = placeOf(text, passage, start);
-  if (at < 0) return [el("mark", { class: "apart", text: passage }), text];
-  return [text.slice(0, at), el("mark", { text: passage }), text.slice(at + passage.length)];
+  if (at < 0) return [el("mark", { class: "apart", text: passage }), ...drawn(text, 0, 0)];
+  return drawn(text, at, at + passage.length);
+}
+
+/** Marked from `from` to `to`, in the cells of a table too. */
+function drawn(text, from, to) {
+  const stretch = (start, end, words = (part) => part) => {
+    const [first, last] = [from, to].map((at) => Math.min(Math.max(at, start), end));
+    const mark = last > first && el("mark", { text: words(text.slice(first, last)) });
+    return [words(text.slice(start, first)), mark, words(text.slice(last, end))].filter(Boolean);
+  };
+  const nodes = [];
+  let at = 0;
+  for (const { 0: rows, index } of text.matchAll(TABLE)) {
+    nodes.push(...stretch(at, index), table(rows, index, stretch));
+    at = index + rows.length;
+  }
+  return [...nodes, ...stretch(at, text.length)];
+}
+
+/** `rows` stand at `at` in the text of which `stretch` gives the nodes from one place to another. */
+function table(rows, at, stretch) {
+  const lines = rows.split("\n");
+  const hasHead = lines.length > 1 && RULER.test(lines[1]);
+  const box = el("table", { class: "rows", tabindex: 0 }); // a wide one is scrolled with the keyboard
+  for (const [number, line] of lines.entries()) {
+    const tag = hasHead && number === 0 ? "th" : "td";
+    const places = isRuler(line, number) ? [] : cellsOf(line);
+    const cells = places.map(([start, end]) => el(tag, {}, ...stretch(at + start, at + end, unescaped)));
+    if (cells.length) box.append(el("tr", {}, ...cells));
+    at += line.length + 1;
+  }
+  return box;
+}
+
+/** Anywhere but below the first row, one dash in a cell is what the cell says. */
+const isRuler = (line, number) => RULER.test(line) && (number === 1 || line.includes("---"));
+
+const unescaped = (cell) => cell.replaceAll("\\|", "|");
+
+/** Where the words of each cell begin and end in the line. */
+function cellsOf(line) {
+  const bars = [...line.matchAll(BAR)].map(({ index }) => index);
+  return bars.slice(1).map((end, number) => {
+    const cell = line.slice(bars[number] + 1, end);
+    const start = bars[number] + 1 + cell.length - cell.trimStart().length;
+    return [start, Math.max(start, bars[number] + 1 + cell.trimEnd().length)];
+  });
 }
 
 /** For a glance: the rows of a table as words, its cells with dots between, without its ruler. */
@@ -18,7 +69,7 @@ export const atAGlance = (text = "") => text.split("\n").map(glanced).filter(Boo
 
 function glanced(line) {
   if (!line.trimStart().startsWith("|")) return line;
-  if (/^[\s|:-]+$/.test(line)) return "";
+  if (RULER.test(line)) return "";
   return `${line.split("|").map((cell) => cell.trim()).filter(Boolean).join(" · ")};`;
 }
 
