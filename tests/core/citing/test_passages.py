@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.citing.passages import MAX_PASSAGE_CHARS, KeyPassages, Span, presence, sentences
+from core.citing.passages import (
+    MAX_PASSAGE_CHARS,
+    KeyPassages,
+    Span,
+    presence,
+    sentences,
+)
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms, encode_query, question_terms
 
@@ -120,6 +126,26 @@ def passage(asked: Query, *texts: str, claim: str = "") -> str:
             "大桥为什么封闭？",
             "大桥在周一封闭。大桥由于桥墩开裂而封闭。",
             "大桥由于桥墩开裂而封闭。",
+        ),
+        (
+            "大桥封闭持续多长时间？",
+            "大桥封闭从 6 月 5 日开始。大桥封闭共 85 分钟。",
+            "大桥封闭共 85 分钟。",
+        ),
+        (
+            "大桥几点封闭？",
+            "大桥封闭要提前 5 日申请。大桥封闭从 21:30 开始。",
+            "大桥封闭从 21:30 开始。",
+        ),
+        (
+            "How long was the bridge closed?",
+            "The bridge closed 2 lanes in 2026. The bridge was closed for three hours.",
+            "The bridge was closed for three hours.",
+        ),
+        (
+            "How often did the printer jam?",
+            "The printer that may jam has 2 trays. The printer did jam eleven times.",
+            "The printer did jam eleven times.",
         ),
     ],
 )
