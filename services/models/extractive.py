@@ -192,7 +192,7 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
     near it; and which part has none, where words can say so. Whatever words they have, the best passage of
     all and that in the reader's language come before them, those about as probable and the best in the other
     language after them; where no quote has most of the words, the second and `nearest` parts, too."""
-    quotables = Quotables([(passage.heading, passage.text) for passage in passages])
+    quotables = Quotables([(passage.heading, passage.text) for passage in passages], nearest)
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
     most = max(map(_covered, by_part.values()))
     blank = [part for part, quotes in by_part.items() if _covered(quotes) < min(MISSING, most)]
@@ -208,9 +208,9 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
     first = [at for at in sides if at == 0 or (readable[at] and at not in weak)]
     last = {*sides, *near}.difference(first, quoted, weak)
     for at, part in enumerate(nearest[:MOST_NEAR] if most < CLEAR else ()):
-        text = "" if at in (*first, *last) else quotables.around(at, part)
-        if text and not _stands_in(blocks, at, text):
-            blocks.append((at, text))
+        around = None if at in (*first, *last) else quotables.around(at, part)
+        if around and not _stands_in(blocks, at, around.text):
+            blocks.append((at, around.text))
     last |= second.difference(first, quoted, weak, (at for at, _ in blocks))
     missing = [part for part in blank if not points_back(part) and all(readable)]
     missing = [_MISSING[chinese].format(each) for each in missing or quotables.unmentioned(query.question)]
