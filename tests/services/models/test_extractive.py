@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from api.messages import PromptLibrary
@@ -291,3 +293,55 @@ def test_of_the_second_passage_its_nearest_part_is_shown_where_it_is_known() -> 
     text = answer(ReadBack(blocks, "爷爷过世了可以请几天", ()), "", (), ["", "第六条 丧假三天。"])
     assert text.endswith("> 第六条 丧假三天。 [2]")
     assert "第一条" not in text
+
+
+def quoted_of(question: str, *passages: tuple[str, float, str]) -> list[int]:
+    """The numbers that the quotes end with, of (file, relevance, text) each, best first."""
+    blocks = "\n\n".join(
+        f'<passage id="{at}" file="{file}" heading="" relevance="{chance}">\n{text}\n</passage>'
+        for at, (file, chance, text) in enumerate(passages, start=1)
+    )
+    return [int(number) for number in re.findall(r"\[(\d)\]$", answer(ReadBack(blocks, question, ())), re.M)]
+
+
+@pytest.mark.parametrize(
+    ("file", "chance", "text", "is_shown"),
+    [
+        ("b.md", 0.2, "Paintings that travel in a crate are insured.", False),
+        ("b.md", 0.4, "Paintings that travel in a crate are insured.", True),
+        ("b.md", 0.2, "The ferry carries paintings by day.", True),
+        ("b.md", 0.1, "The ferry carries paintings by day.", False),
+        ("a.md", 0.2, "Paintings that travel in a crate are insured.", True),
+        ("a.md", 0.2, "The crate is heavy.", False),
+        ("a.md", 0.03, "The ferry carries paintings by day.", False),
+    ],
+    ids=[
+        "same words",
+        "as probable",
+        "a new word",
+        "far less probable",
+        "same file",
+        "fewer words",
+        "too far",
+    ],
+)
+def test_a_less_probable_passage_is_quoted_only_for_what_it_adds(
+    file: str, chance: float, text: str, is_shown: bool
+) -> None:
+    first = ("a.md", 0.5, "Paintings travel in a crate. They are unpacked after a day.")
+    assert (2 in quoted_of("paintings travel crate ferry?", first, (file, chance, text))) is is_shown
+
+
+def test_rows_that_are_quoted_are_not_quoted_again() -> None:
+    """Discriminates: the table of the row as the part that is nearest by meaning."""
+    table = "| Part | Warranty |\n|---|---|\n| Battery of the drone | 5 years |\n| Frame | 20 years |" + (
+        "\n| Other | none |" * 40
+    )
+    passage = f'<passage id="1" file="a.md" heading="" relevance="0.4">\n{table}\n</passage>'
+    text = answer(ReadBack(passage, "battery swelling drone repair?", ()), "", (), [table])
+    assert text.count("Battery of the drone") == 1
+
+
+def test_the_best_passage_stands_below_a_quote_that_has_all_words() -> None:
+    found = [("a.md", 0.4, "GHS分类：腐蚀。"), ("b.md", 0.2, "**GSD**（地面采样距离）：一个像素的长度。")]
+    assert quoted_of("GSD是什么意思", *found) == [2, 1]
