@@ -36,7 +36,7 @@ NEARLY = 0.6  # of the best relevance: a passage that has as much is shown besid
 AS_GOOD = 0.9  # of the best relevance: a passage of the reader's language that has as much comes first
 WEAK = 0.35  # of the best relevance: a passage with less is not shown for its language alone
 SECOND = 0.3  # of the best relevance: the second passage is shown, too, where no quote has most of the words
-FAR = 0.1  # of the best relevance: a quote from a passage with less is not shown
+FAR = 0.1  # of the best relevance: a passage with less is not quoted behind it
 AS_MANY = 0.7  # of the words in the best quote: another one without a new word is shown beside it
 MOST_NEAR = 3
 MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
@@ -210,8 +210,9 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
     first = [at for at in sides if at == 0 or (readable[at] and at not in weak)]
     first = [] if is_clear and all(readable) else first
     last = {*sides, *near}.difference(first, quoted, weak)
+    far = {at for at, each in enumerate(passages) if each.relevance < FAR * best}
     parts = () if is_clear else enumerate(nearest[:MOST_NEAR])
-    around = (quotables.around(at, part) for at, part in parts if at not in {*first, *last})
+    around = (quotables.around(at, part) for at, part in parts if at not in {*first, *last, *far})
     blocks = _each_once([*blocks, *filter(None, around)])
     shown_of = {block.passage for block in blocks}
     last |= set() if is_clear else second.difference(first, quoted, weak, shown_of)

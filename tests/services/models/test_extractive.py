@@ -332,6 +332,19 @@ def test_a_less_probable_passage_is_quoted_only_for_what_it_adds(
     assert (2 in quoted_of("paintings travel crate ferry?", first, (file, chance, text))) is is_shown
 
 
+@pytest.mark.parametrize(("chance", "numbers"), [(0.3, [1, 2]), (0.03, [1])])
+def test_the_nearest_part_of_a_far_less_probable_passage_is_not_quoted(
+    chance: float, numbers: list[int]
+) -> None:
+    parts = ["", "- Lockers: 140 on level 0."]
+    blocks = "\n\n".join(
+        f'<passage id="{at}" file="a.md" heading="" relevance="{relevance}">\n{text}\n</passage>'
+        for at, relevance, text in ((1, 0.5, "Group rooms are booked."), (2, chance, parts[1]))
+    )
+    text = answer(ReadBack(blocks, "Where does my backpack stay in group rooms?", ()), "", (), parts)
+    assert [int(number) for number in re.findall(r"\[(\d)\]$", text, re.M)] == numbers
+
+
 def test_rows_that_are_quoted_are_not_quoted_again() -> None:
     """Discriminates: the table of the row as the part that is nearest by meaning."""
     table = "| Part | Warranty |\n|---|---|\n| Battery of the drone | 5 years |\n| Frame | 20 years |" + (
