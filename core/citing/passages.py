@@ -168,14 +168,14 @@ def _head(text: str, spans: Sequence[Span], before: int, last: int, part: re.Pat
 
 
 _HOW_MANY = re.compile(
-    r"多少|[几幾](?![乎何])|多[大长長高久远遠重快深宽寬]|比例|百分之|[数數人总總]量|人[数數]"
-    r"|\bhow (?:many|much|long|often|far|old|tall|big|large|fast)\b"
+    r"多少|[几幾](?![乎何])|多[大高远遠重快深宽寬]|比例|百分之|[数數人总總]量|人[数數]"
+    r"|\bhow (?:many|much|far|old|tall|big|large|fast)\b"
     r"|\b(?:number|percentage|price|cost|amount) of\b",
     re.IGNORECASE,
 )
 _WHEN = re.compile(
-    r"[何几幾][时時]|[什甚][么麼][时時]候|哪(?:一)?[年天日]|哪[个個]月|[几幾][月号號点點年]|[时時][间間]|日期|年份"
-    r"|\bwhen\b|\b(?:which|what) (?:year|date|day|month|time|century|decade)\b",
+    r"[何几幾][时時]|[什甚][么麼][时時]候|哪(?:一)?[年天日]|哪[个個]月|[几幾][月号號年]|[时時][间間]|日期|年份"
+    r"|\bwhen\b|\b(?:which|what) (?:year|date|day|month|century|decade)\b",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(
@@ -193,6 +193,27 @@ _MOMENT = re.compile(
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|today|midnight|noon|daily|weekly|monthly)\b",
     re.IGNORECASE,
 )
+_HOW_OFTEN = re.compile(r"多久.{0,4}一次|[几幾]次|\bhow (?:often|many times)\b", re.IGNORECASE)
+_OFTEN = re.compile(
+    r"[\d一二两兩三四五六七八九十] ?次|每[^，。；]{1,6}"
+    r"|\b(?:once|twice|\w+ times|every|each|daily|weekly|monthly|yearly|annually|per)\b",
+    re.IGNORECASE,
+)
+_HOW_LONG = re.compile(r"多[长長]|多久|\bhow long\b", re.IGNORECASE)
+_LENGTH = re.compile(  # of a time or a way; 6 月 5 日 and 2026年 are neither
+    r"(?:(?<![\d.,月])(?<!月 )(?:\d{1,3}(?:[.,]\d+)*|[一二两兩三四五六七八九十半]{1,4}) ?"
+    r"|\b(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve) )(?:[个個]|\w{1,12}ing )?"
+    r"(?:秒|分|刻|小[时時]|[钟鐘][头頭]|工作日|天|日|[周週]|星期|[礼禮]拜|(?<=[个個])月|年|毫?米|厘米|公里"
+    r"|(?:sec(?:ond)?|min(?:ute)?|hour|hr|day|week|month|year|(?:centi|kilo)?met(?:er|re)|mile|yard)s?\b"
+    r"|(?:[mck]?m|s|h|f(?:ee|oo)t|inch(?:es)?)\b)",
+    re.IGNORECASE,
+)
+_AT_WHAT_HOUR = re.compile(r"[几幾][点點]|\bwhat time\b", re.IGNORECASE)
+_HOUR = re.compile(
+    r"\d{1,2}[:\uff1a]\d{2}|[\d一二三四五六七八九十] ?[点點时時](?![间間])|凌晨|[早晚]上|[上下中]午"
+    r"|\d ?(?:[ap]\.?m\b|o'clock)|\b(?:noon|midnight)\b",
+    re.IGNORECASE,
+)
 _WHY = re.compile(r"[为為](?:什|啥|何)|\b(?:why|how come|reasons? (?:for|why))\b", re.IGNORECASE)
 _CAUSE = re.compile(
     r"因[为為]|由[于於]|原因|[导導]致|\b(?:because|causes?|caused by|due to|reasons?)\b", re.IGNORECASE
@@ -208,7 +229,10 @@ class AskedFor:
 
     @classmethod
     def of(cls, question: str) -> AskedFor:
-        kinds = ((_WHEN, _MOMENT), (_HOW_MANY, _NUMBER), (_WHY, _CAUSE))
+        kinds = (
+            (_HOW_OFTEN, _OFTEN), (_HOW_LONG, _LENGTH), (_AT_WHAT_HOUR, _HOUR), (_WHEN, _MOMENT),
+            (_HOW_MANY, _NUMBER), (_WHY, _CAUSE),
+        )  # fmt: skip
         return cls(question, next((what for asks, what in kinds if asks.search(question)), None))
 
     def is_in(self, text: str) -> bool:
@@ -216,6 +240,28 @@ class AskedFor:
         if self.sought is None:
             return False
         return any(match.group() not in self.question for match in self.sought.finditer(text))
+
+
+_MEANS = re.compile(
+    r"(?:什么是|什么叫|何谓)(?P<zh>.{1,20}?)[呢啊呀?\uff1f ]*$"
+    r"|(?P<of>.{1,20}?) ?(?:是|指的?是?|代表)(?:什么|啥)(?:意思|含义|东西)?[呢啊呀?\uff1f ]*$"
+    r"|what (?:does|do|is|are) (?:an? |the )?(?P<en>.{1,40}?)(?: mean| stand for)?[?. ]*$",
+    re.IGNORECASE,
+)
+_GOES_ON = (
+    r"[*_`]* ?(?:[(\uff08][^)\uff09]{1,60}[)\uff09])?[*_`]* ?"
+    r"(?:[:\uff1a;\uff1b—–]|- |是|指|means?\b|is\b|are\b|stands? for\b)"
+)
+
+
+def explanation_of(question: str) -> re.Pattern[str] | None:
+    """How a text that says what something means begins, as an entry of a glossary or a cell does, where the
+    question asks that."""
+    means = _MEANS.match(question[:MAX_WORDING_CHARS].strip())
+    term = (means["zh"] or means["of"] or means["en"]).strip(' “”"「」《》') if means else ""
+    if not question_terms(term):
+        return None
+    return re.compile(rf"(?:^|[:\uff1a] ?)[\W\d_]{{0,12}}{re.escape(term)}{_GOES_ON}", re.I | re.M)
 
 
 MAX_WORDING_CHARS = 400  # enough to know what a longer one is about

@@ -10,7 +10,7 @@ from itertools import islice
 
 import numpy as np
 
-from core.citing.passages import AskedFor, key_spans, presence
+from core.citing.passages import AskedFor, explanation_of, key_spans, presence
 from core.citing.units import ITEM, Unit, UnitKind, cells_of, quotable_units
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.query import Query, asks_for_step, identifiers, short_codes
@@ -20,9 +20,11 @@ from core.text import holds_chinese, open_fence
 MOST_ROWS = 5
 LONGEST_CODE = 1_500  # characters that are quoted of a block
 LONGEST_UNIT = 600
+LONGEST_PROSE = 750  # of a paragraph; what is longer is cut to a stretch of less than half of that
 LONGEST_BEGINNING = 1_000
 MOST_CANDIDATES = 1_000  # units and rows of all passages; beyond, a table's are as good as any
 CLEAR = 0.75  # of the question's words in the best unit
+HALF = 0.5  # of its latest words: a unit with fewer may stand beside the one that answers
 CALLED = 0.3  # a row whose first cell has a code of the question
 ASKED_FOR = 0.35  # a number where one is asked for, or a time
 OWN = 0.02  # for the words that a row or a unit below a head has itself: the head is every other's, too
@@ -41,11 +43,14 @@ ALIKE = 2  # characters that two part numbers begin with
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """`passage` counts from 0; `text` is Markdown; `covers` is how much it has of the question's words."""
+    """`passage` counts from 0; `text` is Markdown; `words` are those of the question it has, and `covers`
+    how much that is of all; `table` is where the table of its rows begins, -1 where it has none."""
 
     passage: int
     text: str
-    covers: float
+    covers: float = 0.0
+    words: frozenset[str] = frozenset()
+    table: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +71,13 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One question: the weight of each of its words, and its share, rarer ones counting more; which of them
-    each candidate has (a row of 0 and 1 for each), itself or below a heading that has them, and which itself;
-    whether it leans on the question before; its `codes`, E2 for example."""
+    """One question: the weight of each of its words, 0 in `latest` for those of the question before, and its
+    share, rarer ones counting more; which of them each candidate has (a row of 0 and 1 for each), itself or
+    below a heading that has them, and which itself; whether it leans on the question before; its `codes`, E2
+    for example."""
 
     weights: Matrix
+    latest: Matrix
     rare: Matrix
     held: Matrix
     own: Matrix
@@ -78,44 +85,83 @@ class _Asked:
     terms: Sequence[WeightedTerm]
     codes: frozenset[str]
 
+    def words(self, at: int) -> frozenset[str]:
+        return frozenset(term.text for term, has in zip(self.terms, self.held[at], strict=True) if has)
+
     def covers(self, at: int) -> float:
         return float(self.held[at] @ self.weights / (self.weights.sum() or 1.0))
 
+    def covers_latest(self, at: int) -> float:
+        """Of the question without the one before, where it has words of its own."""
+        own = self.latest.sum()
+        return float(self.held[at] @ self.latest / own) if own else self.covers(at)
+
 
 class Quotables:
-    """What can be quoted of `passages`, (heading, text) each, best first."""
+    """What can be quoted of `passages`, (heading, text) each, best first; `nearest` is the part of each
+    that is nearest to the question, "" where none is known."""
 
-    def __init__(self, passages: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, passages: Sequence[tuple[str, str]], nearest: Sequence[str] = ()) -> None:
         self._passages = passages
+        self._is_part_known = any(nearest[:1])
         every = (one for number, passage in enumerate(passages) for one in _candidates(number, *passage))
         self._candidates = list(islice(every, MOST_CANDIDATES))
 
     def quotes(self, query: Query, asked: str) -> list[Quote]:
         """The best for `asked`, best first; more of them where none has most of its words, but none of a part
-        number like the one that is named. A short passage of which several units are among them is quoted
-        whole.
+        number like the one that is named. What says of itself that it explains the term asked about is quoted
+        alone. A short passage is quoted whole where several of its units are among them, or one beside which
+        the answer may stand.
 
         Where none has words of the question, as in another language, the first passage as far as it is short.
         """
         own = query.question if query.meant else asked
         names, known = {*identifiers(own)}, self._asked(asked, query.question, short_codes(own))
         if max(known.held @ known.rare, default=0.0) < LITTLE:
-            return [Quote(0, beginning(text, LONGEST_BEGINNING), 0.0) for _, text in self._passages[:1]]
-        chosen = self._of_those_named(self._chosen(known, AskedFor.of(asked)), names)
+            return [Quote(0, beginning(text, LONGEST_BEGINNING)) for _, text in self._passages[:1]]
+        entries = self._entries(own)
+        chosen = self._of_those_named(entries or self._chosen(known, AskedFor.of(asked)), names)
         chosen = self._of_those_called(chosen, known.codes)
-        places = {(self._candidates[at].passage, self._candidates[at].unit.start) for at in chosen}
-        units = Counter(passage for passage, _ in places)
+        picks = bool(entries or names or known.codes or (query.meant and asks_for_step(query.question)))
+        whole = set() if entries else self._quoted_whole(known, chosen, None if picks else AskedFor.of(asked))
         written: dict[tuple[int, int], Quote] = {}
         for at in chosen:
-            one = self._candidates[at]
-            whole, start = self._passages[one.passage][1], one.unit.start
-            if units[one.passage] > 1 and len(whole) <= LONGEST_UNIT:
-                text, start = beginning(whole, LONGEST_UNIT), 0
+            passage, unit = self._candidates[at].passage, self._candidates[at].unit
+            if passage in whole:
+                text, start = beginning(self._passages[passage][1], LONGEST_UNIT), 0
             else:
-                text = under(one.unit.head, self._written(query, known, at, chosen, names))
+                text = under(unit.head, self._written(query, known, at, chosen, names))
+                start = unit.start
+            table = start if unit.rows and passage not in whole else -1
+            covers = 1.0 if entries else known.covers(at)
             if text:
-                written.setdefault((one.passage, start), Quote(one.passage, text, known.covers(at)))
+                written.setdefault((passage, start), Quote(passage, text, covers, known.words(at), table))
         return [*{quote.text: quote for quote in written.values()}.values()]
+
+    def _entries(self, question: str) -> list[int]:
+        explains = explanation_of(question)
+        each = (at for at, one in enumerate(self._candidates) if explains and explains.search(one.says))
+        return [*islice(each, MOST_QUOTES)]
+
+    def _quoted_whole(self, known: _Asked, chosen: Sequence[int], asked_for: AskedFor | None) -> set[int]:
+        """The short passages of which several units are chosen, or, where no row is picked by its name, one
+        beside which the answer may stand."""
+        units = {(self._candidates[at].passage, self._candidates[at].unit.start) for at in chosen}
+        several = {passage for passage, times in Counter(at for at, _ in units).items() if times > 1}
+        beside = {
+            self._candidates[at].passage
+            for at in chosen
+            if asked_for and self._may_be_beside(known, at, asked_for)
+        }
+        return {at for at in several | beside if len(self._passages[at][1]) <= LONGEST_UNIT}
+
+    def _may_be_beside(self, known: _Asked, at: int, asked_for: AskedFor) -> bool:
+        """Where its passage has the number, time or cause that is asked for and the unit has not; and in the
+        best passage where the unit has few of the question's words, and no part is known to be nearer."""
+        one = self._candidates[at]
+        if not asked_for.is_in(one.says) and asked_for.is_in(self._passages[one.passage][1]):
+            return True
+        return one.passage == 0 and not self._is_part_known and known.covers_latest(at) < HALF
 
     def unmentioned(self, question: str) -> list[str]:
         """The codes of the question, where no passage has any of them and rows of a table begin with such as
@@ -127,18 +173,19 @@ class Quotables:
             return []
         return [code.upper() for code in codes if _shape(code) in shapes][:MOST_QUOTES]
 
-    def around(self, passage: int, part: str) -> str:
+    def around(self, passage: int, part: str) -> Quote | None:
         """The unit of this passage that holds `part`, where it is short; else `part` with what follows it, up
-        to the next item. "" where it does not stand there."""
+        to the next item. None where it does not stand there."""
         text = self._passages[passage][1]
         at = text.find(part) if part else -1
         units = (one.unit for one in self._candidates if one.passage == passage)
         unit = next((unit for unit in units if unit.start <= at < unit.end), None)
         if unit is None:
-            return ""
+            return None
         whole = text[unit.start : unit.end]
-        short = len(whole) <= LONGEST_UNIT
-        return under(unit.head, whole.strip() if short else _with_what_follows(text[at : unit.end], part))
+        is_short = len(whole) <= LONGEST_UNIT
+        quoted = whole.strip() if is_short else _with_what_follows(text[at : unit.end], part)
+        return Quote(passage, under(unit.head, quoted), table=unit.start if unit.rows else -1)
 
     def _chosen(self, known: _Asked, asked_for: AskedFor) -> list[int]:
         cost_of_rank = EARLIER_COST_OF_RANK if known.leans else COST_OF_RANK
@@ -190,8 +237,9 @@ class Quotables:
         weights = np.array([term.weight * (1.0 if term.text in own else EARLIER) for term in terms])
         # what none has counts little
         rare = weights * np.where(counts > 0, np.log1p((len(held) + 1) / (counts + 0.5)), 0.5)
+        latest = np.array([term.weight * (term.text in own) for term in terms])
         leans = asked not in question and question in asked
-        return _Asked(weights, rare / (rare.sum() or 1.0), held, itself, leans, terms, codes)
+        return _Asked(weights, latest, rare / (rare.sum() or 1.0), held, itself, leans, terms, codes)
 
     def _written(self, query: Query, known: _Asked, at: int, chosen: Sequence[int], names: set[str]) -> str:
         one = self._candidates[at]
@@ -205,7 +253,7 @@ class Quotables:
                 return "\n".join([*lines, *([f"- … +{len(rows) - MOST_ROWS}"] if rows[MOST_ROWS:] else [])])
             case UnitKind.CODE:
                 return beginning(whole, LONGEST_CODE)
-            case _ if len(whole) <= LONGEST_UNIT:
+            case _ if len(whole) <= LONGEST_PROSE:
                 return f"{whole.strip()}{_answer_below(query, text, one.unit)}"
             case _:
                 span = key_spans(query, [whole])[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from llama_index.core.base.llms.types import LLMMetadata
@@ -35,6 +36,8 @@ NEARLY = 0.6  # of the best relevance: a passage that has as much is shown besid
 AS_GOOD = 0.9  # of the best relevance: a passage of the reader's language that has as much comes first
 WEAK = 0.35  # of the best relevance: a passage with less is not shown for its language alone
 SECOND = 0.3  # of the best relevance: the second passage is shown, too, where no quote has most of the words
+FAR = 0.1  # of the best relevance: a passage with less is not quoted behind it
+AS_MANY = 0.7  # of the words in the best quote: another one without a new word is shown beside it
 MOST_NEAR = 3
 MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
 PIECE_CHARS = 24
@@ -184,34 +187,35 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
     return holds_chinese(f"{passage.heading} {passage.text}") == chinese
 
 
-Quoted = tuple[int, str]  # the number of a passage, from 0, and what is quoted of it
-
-
 def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str], chinese: bool) -> list[str]:
     """The quotes for each part of the question, each once, the best passage's before others where none comes
     near it; and which part has none, where words can say so. Whatever words they have, the best passage of
-    all and that in the reader's language come before them, those about as probable and the best in the other
-    language after them; where no quote has most of the words, the second and `nearest` parts, too."""
-    quotables = Quotables([(passage.heading, passage.text) for passage in passages])
-    by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
+    all and that in the reader's language come before them (after a quote of that language with most of the
+    words), those about as probable and the best in the other language after them; where no quote has most of
+    the words, the second and `nearest` parts, too."""
+    quotables = Quotables([(passage.heading, passage.text) for passage in passages], nearest)
+    by_part = {part: _telling(quotables.quotes(query, part), passages) for part in _parts(query)}
     most = max(map(_covered, by_part.values()))
     blank = [part for part, quotes in by_part.items() if _covered(quotes) < min(MISSING, most)]
     best = passages[0].relevance
     near = [at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= NEARLY * best]
-    second = {at for at, each in enumerate(passages[:2]) if most < CLEAR and each.relevance >= SECOND * best}
+    second = {at for at, each in enumerate(passages[:2]) if each.relevance >= SECOND * best}
     by_words = chain.from_iterable(quotes for part, quotes in by_part.items() if part not in blank)
-    blocks = _by_words(sorted(by_words, key=lambda quote: near == [0] and quote.passage != 0))
+    blocks = _each_once(sorted(by_words, key=lambda quote: near == [0] and quote.passage != 0))
     readable = [_is_readable(each, chinese) for each in passages]
-    quoted = {at for at, _ in blocks} | quotables.others(query.question)
+    quoted = {block.passage for block in blocks} | quotables.others(query.question)
     sides = sorted({readable.index(side) for side in readable} - quoted)
     weak = {at for at in sides if readable[at] and passages[at].relevance < WEAK * best}
+    is_clear = most >= CLEAR
     first = [at for at in sides if at == 0 or (readable[at] and at not in weak)]
+    first = [] if is_clear and all(readable) else first
     last = {*sides, *near}.difference(first, quoted, weak)
-    for at, part in enumerate(nearest[:MOST_NEAR] if most < CLEAR else ()):
-        text = "" if at in (*first, *last) else quotables.around(at, part)
-        if text and not _stands_in(blocks, at, text):
-            blocks.append((at, text))
-    last |= second.difference(first, quoted, weak, (at for at, _ in blocks))
+    far = {at for at, each in enumerate(passages) if each.relevance < FAR * best}
+    parts = () if is_clear else enumerate(nearest[:MOST_NEAR])
+    around = (quotables.around(at, part) for at, part in parts if at not in {*first, *last, *far})
+    blocks = _each_once([*blocks, *filter(None, around)])
+    shown_of = {block.passage for block in blocks}
+    last |= set() if is_clear else second.difference(first, quoted, weak, shown_of)
     missing = [part for part in blank if not points_back(part) and all(readable)]
     missing = [_MISSING[chinese].format(each) for each in missing or quotables.unmentioned(query.question)]
     shown = [*_beginnings(first, passages), *blocks, *_beginnings(sorted(last), passages)]
@@ -222,28 +226,49 @@ def _covered(best: Sequence[Quote]) -> float:
     return max((quote.covers for quote in best), default=0.0)
 
 
-def _by_words(quotes: Iterable[Quote]) -> list[Quoted]:
-    blocks: list[Quoted] = []
+def _telling(quotes: Sequence[Quote], passages: Sequence[Passage]) -> list[Quote]:
+    """Of less probable passages, only those that have a word of the question beyond those before them, or, in
+    a document that is shown, about as many as the best."""
+    shown = [*quotes[:1]]
+    for quote in quotes[1:]:
+        one, new = passages[quote.passage], quote.words.difference(*(each.words for each in shown))
+        if one.file_name in {passages[each.passage].file_name for each in shown}:
+            least = FAR if new or quote.covers >= AS_MANY * shown[0].covers else NEARLY
+        else:
+            least = SECOND if new else NEARLY
+        if one.relevance >= least * passages[0].relevance:
+            shown.append(quote)
+    return shown
+
+
+def _each_once(quotes: Iterable[Quote]) -> list[Quote]:
+    """Without what stands in one before, and of a table whose rows do, only others."""
+    blocks: list[Quote] = []
     for quote in quotes:
-        if not _stands_in(blocks, quote.passage, quote.text):
-            blocks.append((quote.passage, quote.text))
+        before = [each for each in blocks if each.passage == quote.passage]
+        rows = {row for each in before if each.table == quote.table >= 0 for row in each.text.splitlines()}
+        if rows:
+            others = [row for row in quote.text.splitlines() if row.startswith("- ") and row not in rows]
+            quote = replace(quote, text="\n".join(others))
+        if quote.text and not any(_stands_in(quote.text, each.text) for each in before):
+            blocks.append(quote)
     return blocks
 
 
-def _stands_in(blocks: Iterable[Quoted], passage: int, text: str) -> bool:
-    return any(at == passage and all(part in quote for part in text.split("\n\n")) for at, quote in blocks)
+def _stands_in(text: str, other: str) -> bool:
+    return all(part in other for part in text.split("\n\n"))
 
 
-def _beginnings(numbers: Iterable[int], passages: Sequence[Passage]) -> list[Quoted]:
-    return [(at, beginning(passages[at].text, LONGEST_BEGINNING)) for at in numbers]
+def _beginnings(numbers: Iterable[int], passages: Sequence[Passage]) -> list[Quote]:
+    return [Quote(at, beginning(passages[at].text, LONGEST_BEGINNING)) for at in numbers]
 
 
-def _under_headings(shown: Sequence[Quoted], passages: Sequence[Passage]) -> list[str]:
+def _under_headings(shown: Sequence[Quote], passages: Sequence[Passage]) -> list[str]:
     """Each with its heading, unless it follows another one of the same section."""
-    sections = [(passages[at].file_name, passages[at].heading) for at, _ in shown]
+    sections = [(passages[quote.passage].file_name, passages[quote.passage].heading) for quote in shown]
     return [
-        _block(quote, passages[at], titled=section != before)
-        for (at, quote), section, before in zip(shown, sections, [("", ""), *sections], strict=False)
+        _block(quote.text, passages[quote.passage], titled=section != before)
+        for quote, section, before in zip(shown, sections, [("", ""), *sections], strict=False)
     ]
 
 

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.citing.passages import MAX_PASSAGE_CHARS, KeyPassages, Span, presence, sentences
+from core.citing.passages import (
+    MAX_PASSAGE_CHARS,
+    AskedFor,
+    KeyPassages,
+    Span,
+    explanation_of,
+    presence,
+    sentences,
+)
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms, encode_query, question_terms
 
@@ -121,6 +129,26 @@ def passage(asked: Query, *texts: str, claim: str = "") -> str:
             "大桥在周一封闭。大桥由于桥墩开裂而封闭。",
             "大桥由于桥墩开裂而封闭。",
         ),
+        (
+            "大桥封闭持续多长时间？",
+            "大桥封闭从 6 月 5 日开始。大桥封闭共 85 分钟。",
+            "大桥封闭共 85 分钟。",
+        ),
+        (
+            "大桥几点封闭？",
+            "大桥封闭要提前 5 日申请。大桥封闭从 21:30 开始。",
+            "大桥封闭从 21:30 开始。",
+        ),
+        (
+            "How long was the bridge closed?",
+            "The bridge closed 2 lanes in 2026. The bridge was closed for three hours.",
+            "The bridge was closed for three hours.",
+        ),
+        (
+            "How often did the printer jam?",
+            "The printer that may jam has 2 trays. The printer did jam eleven times.",
+            "The printer did jam eleven times.",
+        ),
     ],
 )
 def test_the_sentence_with_what_is_asked_for_wins(question: str, text: str, expected: str) -> None:
@@ -131,6 +159,33 @@ def test_the_sentence_with_what_is_asked_for_wins(question: str, text: str, expe
 def test_a_year_that_the_question_names_answers_no_question_for_a_time() -> None:
     text = "开头无关。2021 年的大会很热闹。大会在三月举行。"
     assert "大会在三月举行。" in passage(query("2021 年的大会什么时候举行？"), text)
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "is_one"),
+    [
+        ("GSD是什么意思？", "**GSD**（地面采样距离）：一个像素对应的长度。", True),
+        ("什么是GSD", "术语：GSD；含义：地面采样距离", True),
+        ("GSD是什么意思？", "一张照片的 GSD 大约两厘米。", False),
+        ("What does lead time mean?", "3.2 Lead time: days from order to delivery.", True),
+        ("What is a lead time?", "The lead time is short.", False),
+        ("What is it?", "It is a printer.", False),
+        ("Who needs a lead time?", "Lead time: days from order to delivery.", False),
+    ],
+)
+def test_what_explains_a_term_begins_with_it(question: str, text: str, is_one: bool) -> None:
+    explains = explanation_of(question)
+    assert bool(explains and explains.search(text)) is is_one
+
+
+@pytest.mark.parametrize("unit", [":", "*", "GSD ", "GSD（", "1a", "_"])
+def test_an_explanation_is_looked_for_in_no_more_time_than_the_length_asks_for(unit: str) -> None:
+    explains, asked_for = explanation_of("什么是GSD"), AskedFor.of("How long?")
+    started = time.process_time()
+    assert explains
+    assert not explains.search(unit * (100_000 // len(unit)))
+    asked_for.is_in(unit * (100_000 // len(unit)))
+    assert time.process_time() - started < 1.0
 
 
 def test_words_that_every_cited_text_has_count_for_less() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.citing.quoting import Quotables, beginning
+from core.citing.quoting import Quotables, Quote, beginning
 from core.citing.units import UnitKind, indexed_parts, nearest_part, units_of
 from core.knowledge import Candidate, Chunk
 from core.relevance.features import MAX_QUESTION_CHARS
@@ -206,11 +206,11 @@ def test_a_part_is_quoted_with_its_unit_or_what_follows_it() -> None:
     """Discriminates: an item without the line below it; a long list whole; a part of another text."""
     items = ["- Apply two days before.", "  With form RB-7.", *(f"- {n:50}" for n in range(20))]
     short, long = Quotables([("", "\n".join(items[:3]))]), Quotables([("", "\n".join(items))])
-    assert short.around(0, items[0]) == "\n".join(items[:3]).strip()
-    assert long.around(0, items[0]) == "\n".join(items[:2])
-    assert long.around(0, "- Another.") == long.around(0, "") == ""
+    assert short.around(0, items[0]) == Quote(0, "\n".join(items[:3]).strip())
+    assert long.around(0, items[0]) == Quote(0, "\n".join(items[:2]))
+    assert long.around(0, "- Another.") is long.around(0, "") is None
     led_in = Quotables([("", "Stop at once\n- with a fever\n- with a rash\n\nElse go on.")])
-    assert led_in.around(0, "- with a fever") == "Stop at once\n\n- with a fever\n- with a rash"
+    assert led_in.around(0, "- with a fever") == Quote(0, "Stop at once\n\n- with a fever\n- with a rash")
 
 
 def test_a_text_that_begins_in_a_block_of_code_is_quoted_as_code() -> None:
@@ -379,3 +379,58 @@ def test_a_title_at_the_beginning_of_a_text_is_no_answer_and_a_label_over_its_va
     assert quoted("Where does Anna's flat put glass at the handover?", f"{title}\n\n{bins}{LONG}") == [bins]
     label = "Plant manager\n\nRolf Adler, hall 2"
     assert quoted("Who is the plant manager?", f"{label}{LONG}")[0] == label
+
+
+MEDICINE = (
+    "Other medicines: lithium and painkillers.\n\n"
+    "Food, drink and alcohol: alcohol may make you dizzy; avoid it during the first two weeks.\n\n"
+    "Driving: do not drive until you know how the tablet affects you."
+)
+RENT = (
+    "| 项目 | 每月扣除 | 条件 |\n|---|---|---|\n| 住房贷款利息 | 1000 元 | 最多 240 个月 |\n"
+    "| 住房租金 | 1500 元 | 市区 |"
+)
+
+
+def test_a_short_passage_is_quoted_whole_where_its_best_unit_has_few_of_the_words() -> None:
+    """Discriminates: the one unit with one common word, for which the passage was not found."""
+    question = "is a glass of beer ok with this medicine"
+    (quote,) = quoted(question, MEDICINE)
+    assert quote == MEDICINE
+    assert "| 住房租金 | 1500 元 |" in quoted("租房一个月能抵多少", RENT)[0]
+    (clear,) = quoted("which other medicines", MEDICINE)
+    assert clear == "Other medicines: lithium and painkillers."
+    query = Query(question, (QueryForm(question, [], SparseTerms([], [])),))
+    (beside,) = Quotables([("", MEDICINE)], ["Driving"]).quotes(query, question)
+    assert beside.text == clear
+
+
+def test_the_cause_is_quoted_with_what_it_is_the_cause_of() -> None:
+    """Discriminates: the paragraph that says again what is asked, without the one that answers."""
+    summary = "Summary. 26 customers were charged twice on Saturday."
+    cause = "Root cause. Retries came due to a lock and had a new number each."
+    assert quoted("Why were customers charged twice?", f"{summary}\n\n{cause}") == [f"{summary}\n\n{cause}"]
+    assert quoted("Which customers were charged twice?", f"{summary}\n\n{cause}") == [summary]
+
+
+def test_a_follow_up_is_not_answered_by_the_words_of_the_question_before() -> None:
+    lines = [
+        "QR-1 Performance: the payment ends within 6 s.",
+        "QR-2 Availability: 99.5 % per ticket machine.",
+    ]
+    before, question = "What availability is required of ticket machines?", "How fast should it be?"
+    forms = tuple(QueryForm(text, [], SparseTerms([], [])) for text in (question, f"{before} {question}"))
+    found = Quotables([("", "\n\n".join(lines))]).quotes(Query(question, forms, (before,)), forms[1].text)
+    assert lines[0] in found[0].text
+
+
+def test_a_paragraph_is_not_cut_before_its_last_sentence() -> None:
+    """Discriminates: a paragraph of 620 characters cut to its first 300."""
+    paragraph = f"In the fog a ship passed. {'The lamp was dark and nobody saw it. ' * 16}It was the Maren."
+    assert 600 < len(paragraph) < 650
+    assert quoted("Which ship passed in the fog?", paragraph) == [paragraph]
+
+
+def test_what_explains_a_term_is_quoted_alone() -> None:
+    entries = ["**返航**：失控后自动升到返航高度飞回。", "**返航高度**：高于航线周边最高障碍物 20 米。"]
+    assert quoted("返航高度是什么意思", "\n\n".join(entries)) == [entries[1]]

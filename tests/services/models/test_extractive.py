@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from api.messages import PromptLibrary
@@ -299,3 +301,68 @@ def test_a_part_that_stands_in_a_quote_is_not_shown_once_more_below_its_heading(
     block = f'<passage id="1" file="a.md" heading="" relevance="0.4">\n{text}\n</passage>'
     shown = answer(ReadBack(block, "房租怎么交水电费谁付", ()), "", (), ["房租晚交要付利息。"])
     assert shown.count("利息") == 1
+
+
+def quoted_of(question: str, *passages: tuple[str, float, str]) -> list[int]:
+    """The numbers that the quotes end with, of (file, relevance, text) each, best first."""
+    blocks = "\n\n".join(
+        f'<passage id="{at}" file="{file}" heading="" relevance="{chance}">\n{text}\n</passage>'
+        for at, (file, chance, text) in enumerate(passages, start=1)
+    )
+    return [int(number) for number in re.findall(r"\[(\d)\]$", answer(ReadBack(blocks, question, ())), re.M)]
+
+
+@pytest.mark.parametrize(
+    ("file", "chance", "text", "is_shown"),
+    [
+        ("b.md", 0.2, "Paintings that travel in a crate are insured.", False),
+        ("b.md", 0.4, "Paintings that travel in a crate are insured.", True),
+        ("b.md", 0.2, "The ferry carries paintings by day.", True),
+        ("b.md", 0.1, "The ferry carries paintings by day.", False),
+        ("a.md", 0.2, "Paintings that travel in a crate are insured.", True),
+        ("a.md", 0.2, "The crate is heavy.", False),
+        ("a.md", 0.03, "The ferry carries paintings by day.", False),
+    ],
+    ids=[
+        "same words",
+        "as probable",
+        "a new word",
+        "far less probable",
+        "same file",
+        "fewer words",
+        "too far",
+    ],
+)
+def test_a_less_probable_passage_is_quoted_only_for_what_it_adds(
+    file: str, chance: float, text: str, is_shown: bool
+) -> None:
+    first = ("a.md", 0.5, "Paintings travel in a crate. They are unpacked after a day.")
+    assert (2 in quoted_of("paintings travel crate ferry?", first, (file, chance, text))) is is_shown
+
+
+@pytest.mark.parametrize(("chance", "numbers"), [(0.3, [1, 2]), (0.03, [1])])
+def test_the_nearest_part_of_a_far_less_probable_passage_is_not_quoted(
+    chance: float, numbers: list[int]
+) -> None:
+    parts = ["", "- Lockers: 140 on level 0."]
+    blocks = "\n\n".join(
+        f'<passage id="{at}" file="a.md" heading="" relevance="{relevance}">\n{text}\n</passage>'
+        for at, relevance, text in ((1, 0.5, "Group rooms are booked."), (2, chance, parts[1]))
+    )
+    text = answer(ReadBack(blocks, "Where does my backpack stay in group rooms?", ()), "", (), parts)
+    assert [int(number) for number in re.findall(r"\[(\d)\]$", text, re.M)] == numbers
+
+
+def test_rows_that_are_quoted_are_not_quoted_again() -> None:
+    """Discriminates: the table of the row as the part that is nearest by meaning."""
+    table = "| Part | Warranty |\n|---|---|\n| Battery of the drone | 5 years |\n| Frame | 20 years |" + (
+        "\n| Other | none |" * 40
+    )
+    passage = f'<passage id="1" file="a.md" heading="" relevance="0.4">\n{table}\n</passage>'
+    text = answer(ReadBack(passage, "battery swelling drone repair?", ()), "", (), [table])
+    assert text.count("Battery of the drone") == 1
+
+
+def test_the_best_passage_stands_below_a_quote_that_has_all_words() -> None:
+    found = [("a.md", 0.4, "GHS分类：腐蚀。"), ("b.md", 0.2, "**GSD**（地面采样距离）：一个像素的长度。")]
+    assert quoted_of("GSD是什么意思", *found) == [2, 1]
