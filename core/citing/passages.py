@@ -201,8 +201,8 @@ _OFTEN = re.compile(
 )
 _HOW_LONG = re.compile(r"多[长長]|多久|\bhow long\b", re.IGNORECASE)
 _LENGTH = re.compile(  # of a time or a way; 6 月 5 日 and 2026年 are neither
-    r"(?:(?<![\d.,月])(?<!月 )(?:\d{1,3}(?:[.,]\d+)*|[一二两兩三四五六七八九十半]{1,4}) ?"
-    r"|\b(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve) )(?:[个個]|\w{1,12}ing )?"
+    r"(?:(?<![\d.,月])(?<!月 )(?:\d{1,3}(?:[.,]\d+)*|[一二两兩三四五六七八九十半]{1,4})[ -]?"
+    r"|\b(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)[ -])(?:[个個]|[a-z]{1,12} )?"
     r"(?:秒|分|刻|小[时時]|[钟鐘][头頭]|工作日|天|日|[周週]|星期|[礼禮]拜|(?<=[个個])月|年|毫?米|厘米|公里"
     r"|(?:sec(?:ond)?|min(?:ute)?|hour|hr|day|week|month|year|(?:centi|kilo)?met(?:er|re)|mile|yard)s?\b"
     r"|(?:[mck]?m|s|h|f(?:ee|oo)t|inch(?:es)?)\b)",

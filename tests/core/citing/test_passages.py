@@ -145,6 +145,11 @@ def passage(asked: Query, *texts: str, claim: str = "") -> str:
             "The bridge was closed for three hours.",
         ),
         (
+            "How long does a refund take?",
+            "A refund takes 2 forms. A refund takes 3 business days.",
+            "A refund takes 3 business days.",
+        ),
+        (
             "How often did the printer jam?",
             "The printer that may jam has 2 trays. The printer did jam eleven times.",
             "The printer did jam eleven times.",
