@@ -12,7 +12,7 @@ import structlog
 from pydantic_core import to_json
 
 from config.settings import ConversationSettings
-from core.conversation.sessions import Branch
+from core.conversation.sessions import Branch, TurnNode
 from core.conversation.turns import UNSET, Turn, TurnStatus
 from core.errors import InvalidParentError, StoreUnavailableError
 from core.knowledge import Candidate
@@ -33,7 +33,6 @@ log = structlog.get_logger()
 IMPORTED_AT_ONCE = 100
 MOST_UNSTORED_BYTES = 50 << 20
 ABANDONED_IMAGES_S = 3_600.0  # no turn takes so long to begin
-_WITH_ANSWER = (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED)
 
 
 class ConversationManager:
@@ -93,7 +92,7 @@ class ConversationManager:
     def after_turn(self, branch: Branch, turn: Turn) -> None:
         """Have the turn embedded, in the background, that one more after this one takes out of the recent
         history. `turn` was stored on `branch`."""
-        if turn.status in _WITH_ANSWER and not turn.command:
+        if TurnNode.of(turn).is_history:
             before = max(self._settings.max_recent_turns, 1) - 1
             ids = [*_last_answered(branch, before), turn.turn_id]
             if len(ids) > before:
@@ -218,9 +217,7 @@ class ConversationManager:
 
 
 def _last_answered(branch: Branch, number: int) -> list[str]:
-    answered = (
-        node.turn_id for node in reversed(branch.nodes) if node.status in _WITH_ANSWER and not node.command
-    )
+    answered = (node.turn_id for node in reversed(branch.nodes) if node.is_history)
     return [*islice(answered, number)][::-1]
 
 

@@ -34,8 +34,10 @@ from core.conversation.sessions import Branch, Command, Session, command_languag
 from core.conversation.summaries import AppliedSummary
 from core.conversation.turns import PromptManifest, Turn, TurnRequest, TurnStage, TurnStatus, Usage, WarnCode
 from core.errors import (
+    Cause,
     DiskFullError,
     LLMUnavailableError,
+    ModelFailure,
     NotStoredError,
     StoreUnavailableError,
     TurnInterruptedError,
@@ -168,7 +170,9 @@ class TurnRun:
         if self._answer.finish_reason == "length":
             self._warning(WarnCode.ANSWER_CUT)
         if not self._answer.content:
-            raise LLMUnavailableError(say(self._why_silent(), self._language))
+            why = self._why_silent()
+            silent = ModelFailure(Cause.EMPTY) if why == "no_answer" else None
+            raise LLMUnavailableError(say(why, self._language), silent)
 
     async def _generate(self, model: ModelEntry, prompt: Prompt) -> None:
         """One request to the model, and what it says, to its end or to its calls of tools."""

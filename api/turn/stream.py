@@ -24,7 +24,7 @@ from core.conversation.turns import (
     TurnStatus,
     TurnWarning,
 )
-from core.errors import WenmaiError
+from core.errors import UnavailableError, WenmaiError
 from core.knowledge import Citation
 from core.memory.record import Memory
 from core.text import Language, scrub
@@ -361,7 +361,9 @@ def error_fields(failure: WenmaiError) -> dict[str, object]:
     wait = {}
     if failure.retryable and failure.retry_after_s:
         wait = {"retry_after_s": math.ceil(min(failure.retry_after_s, LONGEST_WAIT_S))}
-    return {"code": failure.code, "retryable": failure.retryable, **wait}
+    model = failure.failure if isinstance(failure, UnavailableError) else None
+    cause = {"cause": "rate_limited" if model.status == 429 else model.cause.value} if model else {}
+    return {"code": failure.code, "retryable": failure.retryable, **cause, **wait}
 
 
 def finished_fields(turn: Turn) -> dict[str, object]:

@@ -233,7 +233,8 @@ CLEAR = "clear"  # the command after which the next question begins a new root
 
 @dataclass(frozen=True, slots=True)
 class TurnNode:
-    """A turn without its texts: enough to walk the tree. `command` is "" for a question."""
+    """A turn without its texts: enough to walk the tree. `command` is "" for a question; `has_answer` is
+    whether a word of one came."""
 
     turn_id: str
     parent_turn_id: str | None
@@ -242,6 +243,7 @@ class TurnNode:
     status: TurnStatus
     command: str = ""
     has_summary: bool = False
+    has_answer: bool = False
 
     @classmethod
     def of(cls, turn: Turn) -> TurnNode:
@@ -253,6 +255,7 @@ class TurnNode:
             status=turn.status,
             command=turn.command,
             has_summary=turn.summary is not None,
+            has_answer=bool(turn.answer),
         )
 
     @property
@@ -263,6 +266,13 @@ class TurnNode:
     def recallable(self) -> bool:
         """Whether the turn may be found for a later question: completed, and no slash command."""
         return self.status is TurnStatus.COMPLETED and not self.command
+
+    @property
+    def is_history(self) -> bool:
+        """Whether later prompts on its branch repeat it: a question that has ended, unless it failed before
+        its answer began."""
+        failed = self.status is TurnStatus.FAILED
+        return self.status.finished and not self.command and (self.has_answer or not failed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,7 @@ class TurnError(Reply):
     message: str = Field(description="One sentence for a person.")
     code: str = Field(description="The kind of error, for programs.")
     retryable: bool = Field(description="Whether asking again may succeed.")
+    cause: str = absent("Why a model did not answer: rate_limited, timeout, unreachable, empty and others.")
     retry_after_s: int = absent("The seconds that the model's server asks to be left alone for.")
     request_id: str = absent("The request's id in the server's log.")
 
@@ -204,7 +205,7 @@ def _stages() -> str:
     along = {
         TurnStage.TOOL: " (call_id, name, state, ms, step, arguments, result)",
         TurnStage.WARNING: " (code and counts)",
-        TurnStage.ERROR: " (code, retryable, request_id, retry_after_s)",
+        TurnStage.ERROR: " (code, retryable, request_id, cause, retry_after_s)",
         TurnStage.FINISHED: " (turn_id, parent_turn_id, status, usage, timings_ms)",
     }
     *others, last = (stage.value + along.get(stage, "") for stage in TurnStage)

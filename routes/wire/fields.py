@@ -181,6 +181,7 @@ class ErrorBody(Reply):
     message: str = Field(description="One plain sentence; it names the field that was refused.")
     retryable: bool = Field(description="Whether the same request may succeed later.")
     request_id: str = Field(description="The request's id in the server's log; X-Request-Id has it, too.")
+    cause: str = absent("Why a model did not answer: rate_limited, timeout, unreachable, empty and others.")
     retry_after_s: int = absent("The seconds that the model's server asks to be left alone for.")
     type: str = absent("Below /v1: the kind of error as OpenAI's clients know it.")
     param: str | None = Field(None, description="Below /v1: the parameter that was refused, or null.")

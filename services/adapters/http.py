@@ -216,15 +216,31 @@ def retry_after_s(value: str | None, now: datetime) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
+# "Please try again in 1m30s", "Retry after 26 seconds": some name the wait in words alone.
+_WAIT = re.compile(
+    r"(?:try again|retry) (?:in|after) ((?:\d+(?:\.\d+)? ?(?:h|m|s|ms)[a-z]* ?)+)", re.IGNORECASE
+)
+_UNITS = {"h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
+
+def wait_in(words: str) -> float | None:
+    """Seconds of the wait that a refusal names."""
+    if (named := _WAIT.search(words)) is None:
+        return None
+    parts = re.findall(r"(\d+(?:\.\d+)?) ?(ms\b|h|m|s)", named[1].lower())
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
 async def _refusal(response: aiohttp.ClientResponse) -> LLMRefusedError:
     code, reason = reason_of(await _beginning(response.content))
+    named_s = retry_after_s(response.headers.get("Retry-After"), datetime.now(UTC))
     return LLMRefusedError(
         f"The model's server refused the request (HTTP {response.status}).",
         response.status,
         about_form=not _OTHER_CAUSE.search(f"{code} {reason}"[:REASON_CHARS]),
         place=str(response.url.origin()),
         reason="" if reason.lstrip().startswith("<") else reason,  # a proxy's page
-        retry_after_s=retry_after_s(response.headers.get("Retry-After"), datetime.now(UTC)),
+        retry_after_s=wait_in(reason) if named_s is None else named_s,
     )
 
 

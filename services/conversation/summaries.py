@@ -27,7 +27,7 @@ from core.conversation.summaries import (
     speaking_of,
     task_text,
 )
-from core.conversation.turns import Summary, Turn, TurnStatus
+from core.conversation.turns import Summary, Turn
 from core.errors import WenmaiError
 from core.prompt.budget import estimate_tokens, shares_of
 from core.prompt.fence import new_code, restored
@@ -214,7 +214,6 @@ MAX_STEPS = 4  # calls after one turn; what is left waits for the next
 READ_AT_ONCE = 200  # turns
 AT_ONCE = 2  # summaries in the making: people who wait for answers go first
 CLOSE_S = 2.0
-_WITH_ANSWER = (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +311,7 @@ class SummaryService:
     def _older(self, nodes: Sequence[TurnNode], turn: Turn) -> list[str]:
         """The turns that the next prompt on this branch no longer repeats word for word as recent ones."""
         turn_ids = _answered(nodes)
-        if turn.status in _WITH_ANSWER and not turn.command:
+        if TurnNode.of(turn).is_history:
             turn_ids.append(turn.turn_id)
         return turn_ids[: max(0, len(turn_ids) - self._settings.max_recent_turns)]
 
@@ -416,7 +415,7 @@ class SummaryService:
 
 
 def _answered(nodes: Sequence[TurnNode]) -> list[str]:
-    return [node.turn_id for node in nodes if node.status in _WITH_ANSWER and not node.command]
+    return [node.turn_id for node in nodes if node.is_history]
 
 
 def _language(turns: Sequence[SummarySource]) -> Literal["zh", "en"]:

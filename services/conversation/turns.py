@@ -49,7 +49,9 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 MARKS = "marks"  # of core.conversation.lineage
-SKELETON_FIELDS = ["turn_id", "parent_turn_id", "created_us", "seq", "status", "command", "summary_start"]
+SKELETON_FIELDS = [
+    "turn_id", "parent_turn_id", "created_us", "seq", "status", "command", "summary_start", "has_answer"
+]  # fmt: skip
 _CITATION = TypeAdapter(Citation)
 _WARNING = TypeAdapter(TurnWarning)
 _PARTS: Mapping[str, TypeAdapter[Any]] = {
@@ -121,6 +123,7 @@ def to_payload(turn: Turn) -> dict[str, Any]:
         **feedback_payload(turn.feedback),
         "rewritten_question": turn.rewritten,
         MARKS: marks_of(turn.question, turn.answer, turn.status),
+        "has_answer": bool(turn.answer),
         "schema": TURN_SCHEMA,
     }
     for name in ("question", "answer", "rewritten"):
@@ -428,8 +431,8 @@ class TurnStore:
 def _node(turn_id: str, stored: Mapping[str, Any]) -> TurnNode:
     """Of SKELETON_FIELDS, of which earlier versions wrote fewer."""
     missing = {"parent_turn_id": None, "created_us": 0, "seq": 0, "status": TurnStatus.COMPLETED}
-    has_summary = bool(stored.get("summary_start"))
-    return _NODE.validate_python({**missing, **stored, "turn_id": turn_id, "has_summary": has_summary})
+    has = {"has_summary": bool(stored.get("summary_start")), "has_answer": bool(stored.get("has_answer"))}
+    return _NODE.validate_python({**missing, **stored, "turn_id": turn_id, **has})
 
 
 def _readable(record: Record) -> Turn | None:

@@ -81,6 +81,30 @@ async def test_the_wait_that_the_models_server_asks_for_reaches_the_client(tmp_p
         assert reply.json()["error"]["retry_after_s"] == 3600
 
 
+SILENT = b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (refusing("429 Wait", "Please try again in 40s."), "rate_limited"),
+        (refusing("400 No", "no"), "refused"),
+        (Answer((SILENT,)), "empty"),
+    ],
+)
+async def test_a_client_is_told_in_a_word_why_the_model_did_not_answer(
+    answer: Answer, cause: str, tmp_path: Path
+) -> None:
+    """Discriminates: one code for a quota, a refusal and an empty answer, and nothing to tell them by."""
+    async with serving(answer) as stub:
+        models = {"openai_base_url": f"{stub.url}/v1", "openai_api_key": KEY}
+        async with open_app(make_settings(tmp_path, models=models)) as app:
+            streamed = await app.ask(EN)
+    [error] = [each for each in streamed.statuses if each["stage"] == "error"]
+    assert (error["code"], error["cause"]) == ("llm_unavailable", cause)
+    assert error.get("retry_after_s") == (40 if cause == "rate_limited" else None)
+
+
 GOOD = b'data: {"choices": [{"delta": {"content": "Fifteen"}}]}\n\n'
 
 

@@ -44,6 +44,7 @@ const sessions = new SessionList(find("#sessions"), {
   onErased: (id) => id === chat.sessionId && go(null),
   onCurrent: (session) => head.show(session),
   leafOf: (id) => (id === chat.sessionId ? chat.shown.lastQuestion?.turnId : undefined),
+  isAnswering: (id) => chat.isAnswering(id),
   announce,
 });
 const head = new SessionHead(sessions, { main: find("main"), topbar: find("#topbar") });

@@ -12,7 +12,9 @@ from routes.web.page import WEB
 from tests.browser.composer.composing import BOX, opened
 from tests.browser.safety.test_page_sources import WORDS, words_of
 from tests.browser.support.driving import ASK, answered, ask
+from tests.browser.support.live import QUESTION, Live
 from tests.house.reference import reasons, statuses
+from tests.support.models.stub_llm import Refusal
 
 # Of what only an operator asks for, at the API or with a command: the page never gets them.
 OPERATORS = {
@@ -117,6 +119,48 @@ async def test_the_details_open_at_a_click_and_a_retry_is_beside_the_words(page:
     assert "store_unavailable" in await page.inner_text(".error-facts")
     assert "编号 r-7" in await page.inner_text(".error-facts")
     assert await page.locator(".error-card .retry").count() == 1
+
+
+MIDWAY = (
+    'data: {"choices": [{"delta": {"content": "半句"}}]}\n\n'
+    'data: {"error": {"message": "busy", "code": 503}}\n\n'
+)
+
+
+async def test_a_quota_has_words_of_its_own_and_the_wait_that_the_models_server_names(
+    page: Page, live: Live
+) -> None:
+    """Discriminates: "gave no answer" for every failure; a retry that cannot succeed yet."""
+    words = "Rate limit reached. Please try again in 40s."
+    live.says(refuse=lambda body: Refusal(words, 429))
+    await page.goto(live.url)
+    await ask(page, QUESTION)
+    await answered(page, status="failed")
+    assert "请求太多" in await page.inner_text(".error-card .cause")
+    await expect(page.locator(".error-card .retry")).to_be_disabled()
+    assert "秒后" in await page.inner_text(".error-card .retry")
+    live.says(refuse=lambda body: Refusal(words.replace("40s", "2h"), 429))
+    await ask(page, QUESTION)
+    await answered(page, 2, "failed")
+    assert "约 120 分钟" in await page.inner_text(".turn:nth-child(2) .error-card")
+    assert await page.is_enabled(".turn:nth-child(2) .error-card .retry")
+    live.says()
+    await ask(page, QUESTION)
+    await answered(page, 3, "failed")
+    assert "什么都没有写" in await page.inner_text(".turn:nth-child(3) .error-card .cause")
+
+
+async def test_a_card_below_a_part_of_an_answer_does_not_say_that_there_is_none(
+    page: Page, live: Live
+) -> None:
+    live.says(raw=MIDWAY)
+    await page.goto(live.url)
+    await ask(page, QUESTION)
+    await answered(page, status="failed")
+    assert await page.inner_text(".prose") == "半句"
+    card = await page.inner_text(".error-card")
+    assert "模型的回答中途断了" in card
+    assert "已收到的文字保留在上面" in card
 
 
 async def test_a_proxys_page_is_an_error_in_words_too(page: Page, bare_url: str) -> None:

@@ -48,8 +48,9 @@ async def test_the_plan_is_shown_before_anything_is_brought_in(
 
 
 async def test_an_export_of_our_own_comes_back(page: Page, stubbed: Stubbed, tmp_path: Path) -> None:
-    """Discriminates: a page that refuses the file which it has made itself."""
-    path = tmp_path / "导出.json"
+    """Discriminates: a page that refuses the file which it has made itself, by its name even; a plan to bring
+    in what is here."""
+    path = tmp_path / "导出.JSON"
     async with httpx.AsyncClient(base_url=stubbed.url, timeout=60) as client:
         turns = [
             {"question": "咖啡机在哪里？", "answer": "在三楼。"},
@@ -68,3 +69,7 @@ async def test_an_export_of_our_own_comes_back(page: Page, stubbed: Stubbed, tmp
     await page.click("dialog.small-dialog .dialog-actions .button >> nth=0")
     await page.click(".session-title >> text=咖啡机")
     await expect(page.locator(".turn")).to_have_count(2)
+    await page.click("#open-import")
+    await page.set_input_files(CHOOSER, path)
+    await expect(page.locator(NOTICE)).to_have_text("Wenmai：里面的问答都已经有了。")
+    await expect(page.locator("dialog.small-dialog .button.primary")).to_be_hidden()

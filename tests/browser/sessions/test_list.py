@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from playwright.async_api import Page, Route
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.support.conversations import bring, come_back, erase, row, titles
+from tests.browser.support.driving import answered, ask
+from tests.browser.support.live import QUESTION, Live
 from tests.support.servers.app import HASHING
 from tests.support.servers.server import running_server
 
@@ -170,3 +172,21 @@ async def test_a_conversation_that_began_while_the_list_was_on_its_way_is_in_it(
         await page.wait_for_selector(f"{row(session_id)}.current")
     finally:
         erase(url, session_id)
+
+
+async def test_a_conversation_that_is_being_answered_is_marked(page: Page, live: Live) -> None:
+    """Discriminates: one that the reader has left looks like any other until its answer is complete."""
+    live.says("一", "二", halts=(1,))
+    await page.goto(live.url)
+    await ask(page, QUESTION)
+    await page.locator(".prose", has_text="一").wait_for()
+    mark = page.locator(".session .answering")
+    await page.click("#sidebar .new-chat")
+    await page.wait_for_selector(".turn", state="detached")
+    await expect(mark.locator("visible=true")).to_have_count(1)
+    await page.reload()  # as another window sees it
+    await expect(mark.locator("visible=true")).to_have_count(1)
+    live.go_on()
+    await page.click(".session-link >> nth=0")
+    await answered(page)
+    await expect(mark.locator("visible=true")).to_have_count(0)

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.support.driving import answer_with, answered, ask, citation, to_top, whole_turn
+from tests.browser.support.driving import (
+    SESSION_ID,
+    TURN_ID,
+    answer_with,
+    answered,
+    ask,
+    citation,
+    sse_body,
+    to_top,
+    whole_turn,
+)
 
 HEAR = """async () => {
   const { hear } = await part("base/bus.js");
@@ -221,6 +231,27 @@ async def test_a_thousand_sources_are_paged_and_the_last_mark_finds_its_card(
       return [before < 500, view.element.querySelectorAll(".source").length];
     }"""
     assert await page.evaluate(deck, sources) == [True, 1000]
+
+
+async def test_of_sources_that_an_answer_does_not_mark_the_best_are_shown(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: all of them open below it, more than a screen of cards down to the least."""
+    await shown(page, server_url, "没有标注。", *[citation(n, cited=False) for n in range(1, 10)])
+    await expect(page.locator(".uncited > summary")).to_have_text("查到 9 条，回答中没有逐条标注")
+    await expect(page.locator(".source:visible")).to_have_count(3)
+    await page.click("text=再显示 6 条")
+    await expect(page.locator(".source:visible")).to_have_count(9)
+
+
+async def test_of_an_answer_without_a_word_no_source_is_shown(page: Page, server_url: str) -> None:
+    await page.goto(server_url)
+    finished = {"stage": "finished", "turn_id": TURN_ID, "status": "cancelled"}
+    events = [("SESSION", SESSION_ID), ("SOURCE", [citation(cited=False)])]
+    await answer_with(page, sse_body([*events, ("STATUS", finished), ("DONE", "")]))
+    await ask(page, "问？")
+    await answered(page, status="cancelled")
+    assert await page.locator(".source").count() == 0
 
 
 async def test_a_table_is_glanced_at_as_words(page: Page, server_url: str) -> None:

@@ -11,6 +11,7 @@ from playwright.async_api import Browser, Page, ViewportSize, expect
 from tests.browser.branches.branching import ids, shows_version
 from tests.browser.support.conversations import answered_with, bring, choose, row
 from tests.browser.support.driving import answered, ask
+from tests.browser.support.live import Live
 from tests.browser.support.profiles import profile
 
 # What a finger has to meet, and what of it is under 40 px. A control of a line of text is exempt.
@@ -109,6 +110,35 @@ async def test_a_conversation_that_is_opened_shows_its_title_in_the_bar(phone: P
     await phone.keyboard.type("短名")
     await phone.keyboard.press("Enter")
     await phone.wait_for_selector("#topbar h1:has-text('短名')")
+
+
+async def test_enter_breaks_the_line_and_the_button_sends(phone: Page, server_url: str) -> None:
+    """A phone's keyboard has no Shift+Enter. Discriminates: half a question sent by habit; no way to a second
+    line; words about keys that are not there."""
+    await phone.goto(server_url)
+    await phone.tap("#question")
+    await phone.keyboard.type("父子链\n是什么？")
+    assert await phone.input_value("#question") == "父子链\n是什么？"
+    assert await phone.get_attribute("#question", "enterkeyhint") == "enter"
+    await phone.tap("#composer .send")
+    await answered(phone)
+    await phone.press("#question", "ArrowUp")
+    await phone.keyboard.type("\n细说")
+    assert await phone.locator(".question-editor textarea").input_value() == "父子链\n是什么？\n细说"
+    assert "Esc" not in await phone.inner_text(".question-editor")
+
+
+async def test_above_an_open_keyboard_the_answer_keeps_its_room(phone: Page, live: Live) -> None:
+    """Discriminates: the persona's line and rows of switches beside a long question on a low window."""
+    width = (phone.viewport_size or {"width": 390})["width"]
+    await phone.set_viewport_size({"width": width, "height": 500})
+    await phone.goto(live.url)
+    await phone.tap("#question")
+    await phone.fill("#question", "\n".join("一二三四五六"))
+    await phone.wait_for_timeout(100)
+    height = await phone.evaluate("document.querySelector('#dock').offsetHeight")
+    assert height < 500 / 2
+    assert await phone.evaluate(WIDER) <= 0
 
 
 async def test_the_question_box_stays_above_the_keyboard(phone: Page, server_url: str) -> None:

@@ -75,6 +75,25 @@ async def test_the_next_question_follows_a_stopped_answer_and_a_reload_shows_the
     assert await page.is_visible("#branches") is False
 
 
+async def test_the_next_question_follows_an_answer_that_broke_off(page: Page, live: Live) -> None:
+    """Discriminates: one that failed after its first words left out: the page shows it above the next
+    question, the model does not see it, and a reload loses it."""
+    await page.goto(live.url)
+    live.says("说到", "一半", cut=True)
+    await ask(page, QUESTION)
+    await answered(page, 1, "failed")
+    live.says("再说完。")
+    await ask(page, NEXT)
+    await answered(page, 2)
+    prompt = live.stub.bodies[-1]["messages"]
+    assert [each["content"] for each in prompt if each["role"] == "assistant"] == ["说到一半"]
+    before = await ids(page)
+    await page.reload()
+    await shows(page, QUESTION, NEXT)
+    assert await ids(page) == before
+    await shows_version(page, 2, "")
+
+
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_after_a_reload_a_stopped_answer_is_gone_on_with_and_a_completed_one_is_the_servers_matter(
     page: Page, live: Live

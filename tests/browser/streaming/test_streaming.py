@@ -105,6 +105,61 @@ async def test_a_reader_who_goes_up_is_left_there_until_the_button(page: Page, l
     assert await page.evaluate(AT_END)
 
 
+FLOOD = tuple("一行字。" + "\n\n" * (number % 8 == 7) for number in range(900))  # some lines a frame
+GAP = "document.scrollingElement.scrollHeight - scrollY - innerHeight"
+
+
+@pytest.mark.parametrize("how", ["trackpad", "finger"])
+async def test_a_slow_gesture_upwards_leaves_the_end_of_a_fast_answer(
+    page: Page, live: Live, how: str
+) -> None:
+    """It moves less between two pieces of the answer than counts as near the end. Discriminates: the view
+    snatched back at each step, so that the beginning can be read only when the answer is complete."""
+    live.says(*FLOOD, pause_s=0.008)
+    await page.goto(live.url)
+    await ask(page, QUESTION)
+    await page.locator(".prose p").nth(40).wait_for()
+    if how == "trackpad":
+        await page.mouse.move(600, 300)
+        for _ in range(12):
+            await page.mouse.wheel(0, -6)
+            await page.wait_for_timeout(16)  # as a trackpad sends them
+    else:
+        await drag_down(page, 250)
+    top = await page.evaluate(SETTLED_TOP)
+    await page.wait_for_selector("#to-end", state="visible")
+    assert await page.get_attribute(".turn", "data-status") == "running"
+    assert abs(await page.evaluate("scrollY") - top) < 60
+    await page.mouse.wheel(0, 99999)  # down again: it follows
+    await page.wait_for_selector("#to-end", state="hidden")
+    await answered(page)
+    assert await page.evaluate(GAP) < 300
+
+
+async def drag_down(page: Page, distance: int) -> None:
+    devtools = await page.context.new_cdp_session(page)
+    await devtools.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    for at in range(0, distance + 1, 10):
+        kind = "touchMove" if at else "touchStart"
+        points = [{"x": 600, "y": 200 + at}]
+        await devtools.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        await page.wait_for_timeout(16)  # as a screen sends them
+    await devtools.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+async def test_the_progress_is_in_the_pages_language_after_a_switch(page: Page, live: Live) -> None:
+    """Discriminates: the server's sentence, which is in the language of the question."""
+    live.says("一", "二", halts=(1,))
+    await page.goto(live.url)
+    await ask(page, QUESTION)
+    await page.locator(".prose", has_text="一").wait_for()
+    await expect(page.locator(".progress .now")).to_have_text("正在生成回答")
+    await page.click("#language")
+    await expect(page.locator(".progress .now")).to_have_text("Writing the answer")
+    live.go_on()
+    await answered(page)
+
+
 async def go_up(page: Page, how: str) -> None:
     if how == "wheel":
         await page.mouse.move(600, 300)

@@ -51,7 +51,10 @@ DRAWN = """async () => {
 
 async def ask(page: Page, question: str) -> None:
     await page.fill("#question", question)
-    await page.press("#question", "Enter")
+    if await page.evaluate("matchMedia('(pointer: coarse)').matches"):  # there Enter breaks the line
+        await page.tap("#composer .send")
+    else:
+        await page.press("#question", "Enter")
 
 
 async def answered(page: Page, turns: int = 1, status: str = "completed") -> None:

@@ -7,6 +7,8 @@ import re
 import uuid
 from pathlib import Path
 
+import pytest
+
 from tests.support.models.scripted_llm import RECORDED
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import App, make_settings, open_app, scripted
@@ -121,6 +123,23 @@ async def test_what_a_model_said_before_it_failed_is_kept_as_failed(tmp_path: Pa
     assert turn.answer == "half an"
     assert turn.kinds[-4:] == ["SOURCE", "ERROR", "STATUS", "DONE"]
     assert turn.finished["status"] == "failed"
+
+
+@pytest.mark.parametrize(("words", "repeated"), [(("half an",), ["Tell me.", "half an"]), ((), [])])
+async def test_a_question_that_follows_a_failed_turn_shows_the_model_what_had_come_of_its_answer(
+    tmp_path: Path, words: tuple[str, ...], repeated: list[str]
+) -> None:
+    """Discriminates: a broken answer left out, so that the model is to go on with what it does not see; a
+    question without a word of an answer sent along."""
+    model = scripted(*words, "!", record_as="broken")
+    async with open_app(make_settings(tmp_path, models={"llms": {"default": model}})) as app:
+        failed = await app.ask("Tell me.")
+        place = {"session_id": failed.session_id, "parent_turn_id": failed.finished["turn_id"]}
+        await app.ask("Please go on.", **place)
+        assert [content for _, content in RECORDED["broken"][-1]][1:-1] == repeated
+        app.container.conversations.turns.forget_trees()
+        await app.ask("Please go on.", **place)
+    assert [content for _, content in RECORDED["broken"][-1]][1:-1] == repeated
 
 
 async def test_the_same_request_again_is_replayed_without_the_model(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from services.adapters.http import (
     endpoint,
     open_model_client,
     retry_after_s,
+    wait_in,
 )
 from services.adapters.llms import provider as http_llm
 from services.adapters.llms.anthropic import AnthropicLLM
@@ -168,6 +169,20 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 )
 def test_retry_after_is_seconds_or_a_date(value: str | None, seconds: float | None) -> None:
     assert retry_after_s(value, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("Rate limit reached. Please try again in 20s.", 20),
+        ("Please try again in 6m0s. Visit", 360),
+        ("Try again in 250ms.", 0.25),
+        ("Please retry after 26 seconds.", 26),
+        ("Try again later; 20s were used.", None),
+    ],
+)
+def test_a_wait_that_stands_in_a_refusals_words_alone_is_read(words: str, seconds: float | None) -> None:
+    assert wait_in(words) == seconds
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -342,7 +342,7 @@ async def test_an_answer_is_embedded_when_it_is_about_to_leave_the_recent_histor
     count that takes commands, failed turns or another branch in."""
     await answer(services, 10, None)
     await answer(services, 11, 10, command="help")
-    await answer(services, 12, 11, status=TurnStatus.FAILED)
+    await answer(services, 12, 11, answer="", status=TurnStatus.FAILED)
     await answer(services, 13, None)
     await embedded_in_background()
     assert [await has_vectors(services, each) for each in (10, 13)] == [{"question", "sparse"}] * 2

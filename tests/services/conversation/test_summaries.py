@@ -206,7 +206,7 @@ async def test_commands_failures_and_empty_answers_are_not_summarised(store: Vec
     talk = Conversation(store, model("Fee 300."))
     await talk.line(range(3))
     await talk.ask(3, 2, command="help")
-    await talk.ask(4, 3, status=TurnStatus.FAILED)
+    await talk.ask(4, 3, answer="", status=TurnStatus.FAILED)
     await talk.ask(5, 4, answer="", status=TurnStatus.CANCELLED)
     await talk.ask(6, 5, status=TurnStatus.CANCELLED)
     await talk.ask(7, 6, status=TurnStatus.INTERRUPTED)

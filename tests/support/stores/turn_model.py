@@ -154,9 +154,10 @@ class TurnModel:
         return path[::-1]
 
     def recent(self, leaf: str | None, limit: int) -> list[str]:
-        silent = (TurnStatus.RUNNING, TurnStatus.FAILED)
+        silent = (TurnStatus.RUNNING,)
         sheets = [s for s in map(self.sheets.__getitem__, self.branch(leaf)) if not s.command]
-        return [sheet.turn_id for sheet in sheets if sheet.status not in silent][-limit:]
+        spoken = [s for s in sheets if s.answer or s.status is not TurnStatus.FAILED]
+        return [sheet.turn_id for sheet in spoken if sheet.status not in silent][-limit:]
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,13 @@ export const dataUrl = (blob) =>
 /** Whether the reader is writing somewhere: a late reply must not take the keyboard then. */
 export const isWriting = () => document.activeElement?.matches("input, textarea, select") ?? false;
 
+/** Whether the reader types with a finger: there Enter breaks the line, as no other key could, and a button sends. */
+export const isTouch = () => matchMedia("(pointer: coarse)").matches;
+
+/** Whether this Enter in a box for a question sends it. */
+export const sends = ({ key, shiftKey, altKey, ctrlKey, metaKey }) =>
+  key === "Enter" && !shiftKey && !altKey && (!isTouch() || ctrlKey || metaKey);
+
 /** Puts an icon into every `[data-icon]` of the static page. */
 export function fillIcons() {
   for (const node of document.querySelectorAll("[data-icon]")) node.prepend(icon(node.dataset.icon));

@@ -1,7 +1,7 @@
-/** The question box. Enter sends, Shift+Enter breaks the line, Esc stops; never while an IME composes. */
+/** The question box. Enter sends (not where a finger types), Shift+Enter breaks the line, Esc stops; never while an IME composes. */
 
 import { tell } from "../base/bus.js";
-import { setLabel, setText } from "../base/dom.js";
+import { isTouch, sends, setLabel, setText } from "../base/dom.js";
 import { countChars, insertText } from "../base/insert.js";
 import { Completion } from "./completion.js";
 import { Stops } from "./stops.js";
@@ -27,6 +27,7 @@ export class QuestionBox {
     this.box = form.querySelector("textarea");
     this.button = form.querySelector(".send");
     this.hint = form.querySelector(".hint");
+    this.box.enterKeyHint = isTouch() ? "enter" : "send";
     this.stops = new Stops(this.box);
     this.completion = new Completion(this.box, { library: () => this.#openLibrary(), template: (template) => this.#begin(template) });
     form.addEventListener("submit", (event) => this.#submitted(event));
@@ -50,7 +51,7 @@ export class QuestionBox {
   set running(running) {
     this.#running = running;
     this.form.classList.toggle("running", running);
-    setLabel(this.button, running ? "stop" : "send");
+    setLabel(this.button, running ? (isTouch() ? "stopByTouch" : "stop") : "send");
     this.#changed();
   }
 
@@ -118,7 +119,7 @@ export class QuestionBox {
       event.preventDefault();
       return tell("edit-last");
     }
-    if (event.key !== "Enter" || event.shiftKey || event.altKey) return;
+    if (!sends(event)) return;
     event.preventDefault();
     this.#send();
   }

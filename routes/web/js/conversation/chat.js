@@ -59,6 +59,10 @@ export class Chat {
     return this.#runs.on(this.#thread).find(({ view }) => this.#thread.loading || this.shown.has(view)) ?? null;
   }
 
+  isAnswering(sessionId) {
+    return Boolean(this.#runs.newestOf(sessionId));
+  }
+
   /** Shows a stored session, or an empty new one for null: the branch that ends in `leaf`, or the newest. */
   open(sessionId, leaf, arrival = atEnd(this.follower, this.shown)) {
     return this.#open(sessionId, leaf, arrival, (thread) => thread.show(leaf));

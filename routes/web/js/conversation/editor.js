@@ -1,6 +1,6 @@
-/** A question as a text box in its place. Enter sends, Shift+Enter breaks the line, Esc lets it be. */
+/** A question as a text box in its place. Enter sends (not where a finger types), Shift+Enter breaks the line, Esc lets it be. */
 
-import { el, setText } from "../base/dom.js";
+import { el, isTouch, sends, setText } from "../base/dom.js";
 
 export class QuestionEditor {
   #hint = el("span", { class: "hint" });
@@ -10,7 +10,7 @@ export class QuestionEditor {
   constructor(view, { maxChars, onSend, onClose }) {
     Object.assign(this, { view, maxChars, onSend, onClose });
     this.asked = view.element.querySelector(".asked");
-    this.box = el("textarea", { label: "editQuestion", rows: 1, enterkeyhint: "send", on: {
+    this.box = el("textarea", { label: "editQuestion", rows: 1, enterkeyhint: isTouch() ? "enter" : "send", on: {
       input: () => this.#changed(), keydown: (event) => this.#key(event) } });
     this.box.value = view.question;
     this.element = el("form", { class: "question-editor", on: { submit: (event) => this.#submitted(event) } }, this.box,
@@ -58,7 +58,7 @@ export class QuestionEditor {
     if (event.key === "Escape") {
       event.stopPropagation(); // an answer under way elsewhere on the page is not to be stopped
       this.close();
-    } else if (event.key === "Enter" && !event.shiftKey && !event.altKey) {
+    } else if (sends(event)) {
       this.#submitted(event);
     }
   }

@@ -82,12 +82,15 @@ export class Follower {
     [this.#lastTop, this.#lastHeight] = [page().scrollTop, page().scrollHeight];
   }
 
-  /** A page that became shorter scrolls by itself: only a reader goes up in one that did not. */
+  /**
+   * A page that became shorter scrolls by itself: only a reader goes up in one that did not. Near the end it follows
+   * again when the reader comes down: who has just begun to go up is there, too.
+   */
   #scrolled() {
     const [top, height] = [page().scrollTop, page().scrollHeight];
     const shorter = height < this.#lastHeight;
-    if (nearEnd()) this.#following ||= !this.#selecting();
-    else if (top < this.#lastTop - 2 && !shorter) this.#leave();
+    if (nearEnd() && top > this.#lastTop) this.#following ||= !this.#selecting();
+    else if (!nearEnd() && top < this.#lastTop - 2 && !shorter) this.#leave();
     [this.#lastTop, this.#lastHeight] = [top, height];
     this.#showButton();
   }

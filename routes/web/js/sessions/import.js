@@ -2,6 +2,7 @@
 
 import { ApiError } from "../api/http.js";
 import { importFile, importSession } from "../api/sessions.js";
+import { hasTurn } from "../api/turns.js";
 import { showDialog } from "../base/dialogs.js";
 import { el, setText } from "../base/dom.js";
 import { causeOf, t } from "../base/i18n.js";
@@ -25,16 +26,18 @@ function refusal(error, isOwn) {
 
 /** One conversation in the form of our own export; null: the file is none, and the server knows the others. */
 async function ownExport(file) {
-  const session = file.name.endsWith(".json") && (await file.text().then(JSON.parse).catch(() => null));
+  const session = file.name.toLowerCase().endsWith(".json") && (await file.text().then(JSON.parse).catch(() => null));
   return Array.isArray(session?.turns) && session.turns.length ? session : null;
 }
 
-/** As the server plans those of other products. */
-function planOf({ title, turns }) {
+/** As the server plans those of other products. It takes all of a conversation or nothing: the newest turn stays longest. */
+async function planOf({ title, turns }) {
+  const { turn_id: newest } = turns.at(-1);
+  const isHere = Boolean(newest) && (await hasTurn(newest).then(() => true, () => false));
   const parents = new Set(turns.map((turn) => turn.parent_turn_id));
   const branches = turns.filter((turn) => !parents.has(turn.turn_id)).length;
   const nothing = Object.fromEntries(COUNTED.map((name) => [name, 0]));
-  return { product: "Wenmai", conversations: [{ ...nothing, title, turns: turns.length, fresh: turns.length, branches }] };
+  return { product: "Wenmai", conversations: [{ ...nothing, title, turns: turns.length, fresh: isHere ? 0 : turns.length, branches }] };
 }
 
 class Import {
@@ -66,7 +69,7 @@ class Import {
       const own = await ownExport(file);
       if (isStale()) return; // another file was chosen since
       this.#own = own;
-      const { product, conversations } = this.#own ? planOf(this.#own) : await importFile(file, false);
+      const { product, conversations } = this.#own ? await planOf(this.#own) : await importFile(file, false);
       if (isStale()) return;
       const fresh = sum(conversations, "fresh");
       setText(this.#notice, fresh ? "importPlan" : "importNothing", { product, n: fresh });

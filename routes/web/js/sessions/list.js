@@ -1,28 +1,31 @@
 /** The list of conversations: it keeps itself new, and the reader's place in it. */
 
 import { readSession } from "../api/sessions.js";
-import { el, icon } from "../base/dom.js";
+import { el, icon, setTitle } from "../base/dom.js";
 import { daysAgo, formatMonth, t } from "../base/i18n.js";
 import { SessionActions, showSessionMenu } from "./actions.js";
 import { SessionPages } from "./pages.js";
 import { editTitle, pinMark, setPin } from "./title.js";
+
+const LOOK_AGAIN_MS = 4_000;
 
 export class SessionList {
   #pages = new SessionPages();
   #rows = new Map();
   #headings = new Map();
   #current = null;
+  #later = 0;
   /** The open session where no page that is read has it. */
   #apart = null;
   #more = el("button", { class: "text-button", type: "button", i18n: "more", on: { click: () => this.#loadMore() } });
 
   /**
    * `onErased(id)` tells the page, which may have that session open; `onCurrent(session)` what is known of the
-   * open one, null while nothing is; `leafOf(id)` says where the branch ends that is shown of it; `announce(text)`
-   * reads to those who cannot see.
+   * open one, null while nothing is; `leafOf(id)` says where the branch ends that is shown of it; `isAnswering(id)`
+   * whether this page waits for an answer there; `announce(text)` reads to those who cannot see.
    */
-  constructor(element, { onErased, onCurrent, leafOf, announce }) {
-    Object.assign(this, { element, onCurrent, announce });
+  constructor(element, { onErased, onCurrent, leafOf, isAnswering, announce }) {
+    Object.assign(this, { element, onCurrent, isAnswering, announce });
     this.actions = new SessionActions({
       onChanged: (session) => session && this.#changed(session),
       onErased: (id) => this.#erased(id, onErased),
@@ -52,7 +55,7 @@ export class SessionList {
   }
 
   set current(sessionId) {
-    if (sessionId === this.#current) return;
+    if (sessionId === this.#current) return this.#markAnswering();
     this.#current = sessionId;
     this.#apart = null;
     this.#mark();
@@ -145,7 +148,20 @@ export class SessionList {
 
   #mark() {
     for (const [id, row] of this.#rows) row.current = id === this.#current;
+    this.#markAnswering();
     this.onCurrent(this.#current && this.#known(this.#current));
+  }
+
+  /** Those that this page waits for, and as far as the server has told, those of others. */
+  #markAnswering() {
+    let elsewhere = false;
+    for (const [id, row] of this.#rows) {
+      const [isHere, isPending] = [this.isAnswering(id), row.session.state === "pending"];
+      row.answering = isHere || isPending;
+      elsewhere ||= isPending && !isHere;
+    }
+    clearTimeout(this.#later);
+    if (elsewhere) this.#later = setTimeout(() => document.hidden || this.refresh(), LOOK_AGAIN_MS); // nobody tells of its end
   }
 
   /** An old session, opened by its address, is on no page that is read so far. */
@@ -189,16 +205,22 @@ export class SessionList {
 class SessionRow {
   #pin = pinMark();
   #title = el("span", { class: "session-title" });
+  #answering = el("span", { class: "answering", hidden: true }, el("span", { class: "offscreen", i18n: "sessionAnswering" }));
 
   /** `acts`: {menu(opener, session, rename), rename(session, title)}. */
   constructor(session, acts) {
     this.acts = acts;
-    this.link = el("a", { class: "session-link", href: `#/s/${session.session_id}` }, this.#title, this.#pin);
+    this.link = el("a", { class: "session-link", href: `#/s/${session.session_id}` }, this.#title, this.#answering, this.#pin);
     this.button = el("button", { class: "quiet row-menu", type: "button", "aria-haspopup": "menu", "aria-expanded": "false",
       on: { click: () => acts.menu(this.button, this.session, () => this.rename()) } }, icon("dots"));
     this.element = el("div", { class: "session", "data-session": session.session_id }, this.link, this.button);
     this.element.addEventListener("keydown", (event) => event.key === "F2" && this.rename());
+    setTitle(this.#answering, "sessionAnswering");
     this.show(session);
+  }
+
+  set answering(answering) {
+    this.#answering.hidden = !answering;
   }
 
   show(session) {

@@ -4,6 +4,7 @@ import { el, icon } from "../base/dom.js";
 import { sourceCard } from "./card.js";
 
 const PAGE_SIZE = 20;
+const UNMARKED_SIZE = 3; // at first, of an answer that marks none: what it used is most likely among the best
 const views = new WeakMap();
 
 /** The source that a mark in an answer names; undefined while it is not known. */
@@ -76,23 +77,23 @@ export class SourcesView {
     this.back(Number(card.dataset.index));
   }
 
-  /** None marked as cited: the model cited nothing it was given, so the list is open and says so. */
+  /** None marked as cited: the model cited nothing it was given, so the list is open at its best, and says so. */
   #uncited(citations, noneCited) {
     const key = noneCited ? "retrieved" : "uncited";
     const box = el("details", { class: "uncited", open: noneCited },
       el("summary", {}, icon("chevron"), el("span", { i18n: [key, { n: citations.length }] })));
-    this.#list(box, citations);
+    this.#list(box, citations, noneCited ? UNMARKED_SIZE : PAGE_SIZE);
     this.element.append(box);
   }
 
-  #list(parent, citations) {
+  #list(parent, citations, size = PAGE_SIZE) {
     const list = el("ol", { class: "source-list" });
     parent.append(list);
-    this.#page(list, citations, 0);
+    this.#page(list, citations, 0, size);
   }
 
-  #page(list, citations, from) {
-    const upTo = from + PAGE_SIZE;
+  #page(list, citations, from, size = PAGE_SIZE) {
+    const upTo = from + size;
     for (const citation of citations.slice(from, upTo)) list.append(el("li", {}, this.#card(citation)));
     const left = citations.length - upTo;
     if (left <= 0) return;

@@ -85,9 +85,9 @@ export class Run {
     const end = this.#finished || !stored ? live : stored;
     await this.view.finish(end);
     if (this.#errorText === null) return this.#note(end.status, onRetry);
-    const { code, request_id: requestId, retryable } = this.#fault ?? {};
-    this.view.showError({ message: this.#errorText || "failedUnknown", code, requestId,
-      onRetry: retryable === false ? null : onRetry });
+    const { code, cause, request_id: requestId, retryable, retry_after_s: retryAfterS } = this.#fault ?? {};
+    this.view.showError({ message: this.#errorText || "failedUnknown", code, cause, requestId, retryAfterS,
+      broken: !this.view.answer.empty, onRetry: retryable === false ? null : onRetry });
   }
 
   /** The end that no ERROR event told of, as a stored turn says it. */

@@ -4,30 +4,40 @@ import { copyText } from "../base/clipboard.js";
 import { el, icon, setText } from "../base/dom.js";
 import { hasWords, wordedCode } from "../base/i18n.js";
 
+const LONGEST_COUNT_S = 300; // whoever is to wait longer is told so, and may try before
+
 /**
- * `message` is a person's sentence or a key of ours, `code` the error's; `onRetry` is null when trying again
- * cannot help, and `retryAfterS` how long the server asks to wait before it.
+ * `message` is a person's sentence or a key of ours, `code` the error's, and `cause` why its model failed; `onRetry`
+ * is null when trying again cannot help, and `retryAfterS` how long the server asks to wait before it. `broken`: a part
+ * of the answer stands above the card.
  */
-export function errorCard({ message = "", code = "", requestId, onRetry, retryAfterS = 0 }) {
-  const known = wordedCode(code);
+export function errorCard({ message = "", code = "", cause = "", requestId, onRetry, retryAfterS = 0, broken = false }) {
+  const known = wordsOf(code, cause, broken);
   const sentence = known && !hasWords(message) ? message : "";
   return el("div", { class: "error-card", "data-code": code },
     el("p", { class: "cause", i18n: known ? `cause_${known}` : message || "failedUnknown" }),
     hint(known, onRetry),
+    onRetry && retryAfterS > LONGEST_COUNT_S && el("p", { class: "hint-line", i18n: ["retryLater", { n: Math.ceil(retryAfterS / 60) }] }),
     onRetry && el("div", { class: "error-actions" }, retryButton(onRetry, retryAfterS)),
     (sentence || requestId) && details(sentence, code, requestId));
 }
 
+/** Of a model that failed, the words of its cause, where there are some: but for an answer that had begun. */
+function wordsOf(code, cause, broken) {
+  if (code !== "llm_unavailable") return wordedCode(code);
+  return broken ? "llm_truncated" : wordedCode(`llm_${cause}`) || code;
+}
+
 /** What to try, by the code. */
 function hint(code, onRetry) {
-  const key = code === "llm_unavailable" && !onRetry ? "try_llm_refused" : `try_${code}`;
+  const key = code.startsWith("llm_") && !onRetry ? "try_llm_refused" : `try_${code}`;
   return hasWords(key) && el("p", { class: "hint-line", i18n: key });
 }
 
 function retryButton(onRetry, waitS) {
   const words = el("span", { i18n: "retry" });
   const button = el("button", { class: "button retry", type: "button", on: { click: onRetry } }, icon("retry"), words);
-  if (waitS > 0) countDown(button, words, Math.ceil(waitS));
+  if (waitS > 0 && waitS <= LONGEST_COUNT_S) countDown(button, words, Math.ceil(waitS));
   return button;
 }
 

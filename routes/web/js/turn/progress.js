@@ -51,12 +51,13 @@ export class ProgressLine {
     return this.#now.dataset.i18n;
   }
 
-  /** A stage begins, which ends the one before; its words are the server's. */
+  /** A stage begins, which ends the one before; its words are the server's where the page has none for it. */
   stage({ stage, message }) {
     if (stage === this.#stage?.name) return;
     this.#endStage();
     this.#stage = { name: stage, startedMs: performance.now() };
-    if (message) this.say(message);
+    const words = `stage_${stage}`;
+    if (hasWords(words) || message) this.say(hasWords(words) ? words : message);
   }
 
   #endStage() {

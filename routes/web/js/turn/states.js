@@ -1,7 +1,7 @@
 /** The states of a turn, as people see them: on the element, in words, and told to a screen reader. */
 
 const ANNOUNCED = new Set(["sending", "thinking", "streaming", "approving", "retrying", "reconnecting", "cancelled", "interrupted"]);
-const CUT = new Set(["cancelled", "interrupted"]);
+const CUT = new Set(["cancelled", "interrupted", "failed"]);
 const ENDS = new Set(["completed", "error"]);
 const CALM_MS = 350; // a state that passes at once is not told
 
@@ -12,7 +12,7 @@ export const stateOf = (status) => ({ failed: "error", running: "sending" })[sta
 
 /**
  * Whether the next question may follow the turn: it has its answer, or the part that was said before it was cut.
- * One that failed, or was stopped before a word came, leaves its place to the next question.
+ * One that failed or was stopped before a word came leaves its place to the next question.
  */
 export const leadsOn = ({ status, command, answer }) => !command && (status === "completed" || (CUT.has(status) && Boolean(answer)));
 

@@ -171,7 +171,7 @@ export class TurnView {
 
   #placeSources() {
     this.#waiting = null;
-    this.#sourceBox.replaceChildren(this.#sources.element);
+    this.#sourceBox.replaceChildren(...(this.answer.empty ? [] : [this.#sources.element])); // of no word there is no source
     this.answer.setValidMarks(this.#sources.numbers);
   }
 
