@@ -278,7 +278,7 @@ def _parts(query: Query) -> list[str]:
 
 
 def _block(quote: str, passage: Passage, *, titled: bool) -> str:
-    title = passage.heading.rpartition(" > ")[2].strip() if titled else ""
+    title = " > ".join(passage.heading.split(" > ")[1:][-2:] or [passage.heading]).strip() if titled else ""
     lines = [f"> {line}".rstrip() for line in [f"**{title}**"] * bool(title) + quote.splitlines()]
     stands_apart = lines[-1].endswith(("```", "~~~", "|"))  # a mark would be code, or a cell too many
     mark = "\n\n" if stands_apart else " "

@@ -59,7 +59,7 @@ SPOKEN_TO = ("老师您好，初次请教您", "你是不是要花钱才能用�
 AS_BEFORE = ("再短一点呢", "那简单些呢", "翻成葡萄牙语呢", "我问的不是这个", "no, i meant in simple words")
 ABOUT_THINGS = (
     "空鼓是什么意思", "巨帧是什么意思", "上次少发了什么", "找不到人的时候谁说了算", "这次平均分",
-    "溅到眼睛里怎么处理",
+    "溅到眼睛里怎么处理", "what do u mean by underinsured",
 )  # fmt: skip
 COMPLAINTS = ("怎么又是这个答案", "怎么回答得这么慢", "how would you say that in French?", "怎么才能相信你？")
 

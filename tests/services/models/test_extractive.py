@@ -366,3 +366,20 @@ def test_rows_that_are_quoted_are_not_quoted_again() -> None:
 def test_the_best_passage_stands_below_a_quote_that_has_all_words() -> None:
     found = [("a.md", 0.4, "GHS分类：腐蚀。"), ("b.md", 0.2, "**GSD**（地面采样距离）：一个像素的长度。")]
     assert quoted_of("GSD是什么意思", *found) == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("heading", "title"),
+    [
+        ("Release notes &gt; 4.2.0 &gt; Removed", "**4.2.0 > Removed**"),
+        ("Release notes &gt; 4.2.0", "**4.2.0**"),
+        ("Release notes", "**Release notes**"),
+    ],
+)
+def test_a_quote_is_titled_with_what_is_above_its_section_below_the_documents_title(
+    heading: str, title: str
+) -> None:
+    """Discriminates: "Removed" alone, where the question is which version it was."""
+    block = f'<passage id="1" file="a.md" heading="{heading}" relevance="0.9">\n- Windows 8.1\n</passage>'
+    text = answer(ReadBack(block, "Which version dropped Windows 8.1?", ()))
+    assert text.split("\n")[2] == f"> {title}"
