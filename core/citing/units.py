@@ -14,6 +14,7 @@ from core.citing.passages import MAX_PASSAGE_CHARS, Span, is_answerless, sentenc
 from core.knowledge import Candidate, Chunk
 from core.relevance.query import Query
 from core.relevance.tokens import parts_in
+from core.text import ITEM as LIST_ITEM
 from core.text import Block, BlockKind, Line, blocks_of, lines_of
 
 FEW_WORDS = 30  # characters
@@ -120,7 +121,7 @@ def _lead_in(text: str, unit: Unit, following: Unit) -> str:
     stop, or nothing but a line break stands between it and the table."""
     is_table = following.kind is UnitKind.TABLE
     adjoins = text[unit.end : following.start].count("\n") == 1
-    is_list = adjoins and _POINT.match(text, following.start)
+    is_list = adjoins and LIST_ITEM.match(text, following.start)
     if unit.kind in (UnitKind.TABLE, UnitKind.CODE) or not (is_table or is_list):
         return ""
     last = sentences(text[unit.start : unit.end])[-1]
@@ -132,10 +133,6 @@ def _lead_in(text: str, unit: Unit, following: Unit) -> str:
 COLONS = (":", "：")
 _STOPPED = re.compile(r"[.。!！;；][”’\"')）\]】*_]*$")
 _ENDED = re.compile(r"[.。!！?？;；:：][”’\"')）\]】*_]*$")
-_POINT = re.compile(
-    r"[ \t]*(?:[-*+•·◦▪●○■□◆◇➢✓][ \t]|\(?\d{1,3}[.)][ \t]|\d{1,3}、"
-    r"|[（(]?[一二三四五六七八九十]{1,3}[、）)]|[①-⑳])"
-)
 _CODED_POINT = re.compile(
     r"[ \t]*(?:[（(][一二三四五六七八九十]{1,3}[）)]|[A-Z]{1,4}-?\d{1,3}\b|\d{1,2}[ \t]?\([a-z]\))"
 )
@@ -173,7 +170,7 @@ def _is_heading(text: str, unit: Unit) -> bool:
 
 
 def _is_point(line: str) -> bool:
-    return bool(_POINT.match(line) or _CODED_POINT.match(line))
+    return bool(LIST_ITEM.match(line) or _CODED_POINT.match(line))
 
 
 _LABEL = re.compile(r"[：:]\s*\S")

@@ -9,6 +9,7 @@ it finds only those with ruled lines.
 from __future__ import annotations
 
 import logging
+import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
@@ -374,7 +375,8 @@ def _page(lines: Sequence[str], marks: Sequence[Bookmark], outline: Outline) -> 
 
 def _full_widths(lines: Sequence[str]) -> list[float]:
     """How wide each line must be to be a full one: nearly as the page's widest, or, in one of two columns, as
-    the column's. A title or an abstract over both is twice as wide as any line of them."""
+    the column's. A title or an abstract over both is twice as wide as any line of them. No width is enough
+    for a row of a table, nor before one."""
     widths = [*map(_width, lines)]
     widest = max(widths, default=0)
     full = [_FULL_LINE_SHARE * widest] * len(lines)
@@ -386,7 +388,7 @@ def _full_widths(lines: Sequence[str]) -> list[float]:
         if is_narrow and _is_column(column, edge):
             for at in (at for at in stretch if _COLUMN_SHARE * widths[at] <= edge):
                 full[at] = _FULL_LINE_SHARE * edge
-    return full
+    return [math.inf if {at, at + 1} & rows else width for at, width in enumerate(full)]
 
 
 def _is_column(lines: Sequence[str], column: int) -> bool:
@@ -412,11 +414,9 @@ def _breaks_off(line: str, following: str, column: int) -> bool:
 def _paragraphs(lines: Sequence[str], full: Sequence[float]) -> str:
     """A line as wide as `full` says, that ends no sentence, goes on in the next one."""
     joined = ""
-    rows = _rows_of_words(lines)
-    for at, (line, following, width) in enumerate(zip(lines, [*lines[1:], ""], full, strict=False)):
+    for line, following, width in zip(lines, [*lines[1:], ""], full, strict=False):
         goes_on = _width(line) >= width and following and not _PARAGRAPH_END.search(line)
-        goes_on = goes_on and not _begins(following) and rows.isdisjoint((at, at + 1))
-        goes_on = goes_on and not _is_row(line, following)
+        goes_on = goes_on and not _begins(following) and not _is_row(line, following)
         joined += _continued(line, following) if goes_on else f"{line}\n"
     return joined
 

@@ -22,8 +22,8 @@ TEXT = """段落 **粗体：** 和 *斜体*、`a*b`，[链接](https://example.c
 const x = [1];
 ```
 """
-# What the growing text shows after each character, as plain text: those with raw markup in them.
-RAW_MARKUP = """async (text) => {
+# What `found(box)` names of the text as it stands after each character, each once.
+GROWING = """async (text) => {
   const { previewOf } = await part("answer/preview.js");
   const { BlockSplitter } = await part("answer/blocks.js");
   const { engineReady, toFragment } = await part("answer/markdown.js");
@@ -34,26 +34,24 @@ RAW_MARKUP = """async (text) => {
     splitter.feed(char);
     const box = document.createElement("div");
     box.append(toFragment(splitter.open.map((block) => previewOf(block, splitter.inCode))));
+    for (const each of found(box)) seen.add(each);
+  }
+  return [...seen];
+  function found(box) { %s }
+}"""
+# As plain text, where it has raw markup in it outside code.
+RAW_MARKUP = (
+    GROWING
+    % r"""
     for (const code of box.querySelectorAll("code")) code.remove();
-    if (/\\*|~|`|\\||\\]\\(|\\[链|\\[\\d*$/.test(box.textContent)) seen.add(box.textContent);
-  }
-  return [...seen];
-}"""
-# What becomes of the growing text after each character: those elements that none of its words asks for.
-STRAY_ELEMENTS = """async (text) => {
-  const { previewOf } = await part("answer/preview.js");
-  const { BlockSplitter } = await part("answer/blocks.js");
-  const { engineReady, toFragment } = await part("answer/markdown.js");
-  await engineReady;
-  const splitter = new BlockSplitter();
-  const seen = new Set();
-  for (const char of text) {
-    splitter.feed(char);
-    const shown = toFragment(splitter.open.map((block) => previewOf(block, splitter.inCode)));
-    for (const node of shown.querySelectorAll(":not(p, br)")) seen.add(node.outerHTML);
-  }
-  return [...seen];
-}"""
+    return /\*|~|`|\||\]\(|\[链|\[\d*$/.test(box.textContent) ? [box.textContent] : [];"""
+)
+# Those elements that none of its words asks for.
+STRAY_ELEMENTS = (
+    GROWING
+    % """
+    return [...box.querySelectorAll(":not(p, br)")].map((node) => node.outerHTML);"""
+)
 # The numbers that a reader sees, each time the growing text was drawn: those of all lists in a row.
 NUMBERS = """async ([text, size]) => {
   const { AnswerView } = await part("answer/view.js");
