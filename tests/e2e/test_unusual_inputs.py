@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.machine import times_as_slow
 from tests.support.servers.app import App, make_settings, open_app
 
 # of a whole turn in the server's process, with 1 ms of the hashing embedding: the store's takes up to 40 ms
@@ -46,13 +47,13 @@ QUESTIONS = {
 
 
 async def _turn_s(app: App, question: str) -> float:
-    """Of the server's processor time."""
+    """Of the server's processor time, as it would be on a machine that is fast enough."""
     started = time.process_time()
     reply = await app.ask(question, knowledge="always", rerank_top_n=50)
     elapsed_s = time.process_time() - started
     assert "ERROR" not in reply.kinds
     assert reply.answer
-    return elapsed_s
+    return elapsed_s / times_as_slow()
 
 
 @pytest.mark.full("reads in a document of a megabyte")
@@ -78,7 +79,7 @@ async def test_such_questions_in_one_conversation_fail_no_more_than_alone(tmp_pa
             started = time.process_time()
             fields = {} if session_id is None else {"session_id": session_id}
             reply = await app.ask(question, knowledge="always", **fields)
-            assert time.process_time() - started < 2 * LIMIT_S, kind
+            assert time.process_time() - started < 2 * LIMIT_S * times_as_slow(), kind
             assert "ERROR" not in reply.kinds, kind
             session_id = reply.session_id
 
