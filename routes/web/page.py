@@ -14,14 +14,18 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 WEB = Path(__file__).parent
-# The page's two libraries, installed by npm; without them it shows plain text.
+# The page's libraries, installed by npm; without them it shows plain text, and formulas as they were written.
 VENDOR = {
     "marked.esm.js": WEB / "node_modules/marked/lib/marked.esm.js",
     "purify.es.mjs": WEB / "node_modules/dompurify/dist/purify.es.mjs",
+    "temml.mjs": WEB / "node_modules/temml/dist/temml.mjs",
+    "temml.css": WEB / "node_modules/temml/dist/Temml-Local.css",
+    "Temml.woff2": WEB
+    / "node_modules/temml/dist/Temml.woff2",  # the script capitals, which the style sheet names
 }
 MEDIA_TYPES = {
     ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".mjs": "text/javascript",
-    ".svg": "image/svg+xml",
+    ".svg": "image/svg+xml", ".woff2": "font/woff2",
 }  # fmt: skip
 _NOTHING_FROM = (
     "frame-src", "worker-src", "media-src", "manifest-src", "object-src", "base-uri", "form-action",

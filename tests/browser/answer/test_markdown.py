@@ -1,4 +1,4 @@
-"""Markdown as it grows: maths keeps its characters, marks become buttons, half a mark never shows."""
+"""Markdown as it grows: marks become buttons, half a mark never shows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.support.driving import answer_with, answered, ask, citation, whole_turn
+from tests.browser.support.driving import GROWING, answer_with, answered, ask, citation, whole_turn
 
 TEXT = """段落 **粗体：** 和 *斜体*、`a*b`，[链接](https://example.com/a) 和 ~~删去~~ [1]
 其中**“引文”**和**注意：**后
@@ -22,35 +22,12 @@ TEXT = """段落 **粗体：** 和 *斜体*、`a*b`，[链接](https://example.c
 const x = [1];
 ```
 """
-# What `found(box)` names of the text as it stands after each character, each once.
-GROWING = """async (text) => {
-  const { previewOf } = await part("answer/preview.js");
-  const { BlockSplitter } = await part("answer/blocks.js");
-  const { engineReady, toFragment } = await part("answer/markdown.js");
-  await engineReady;
-  const splitter = new BlockSplitter();
-  const seen = new Set();
-  for (const char of text) {
-    splitter.feed(char);
-    const box = document.createElement("div");
-    box.append(toFragment(splitter.open.map((block) => previewOf(block, splitter.inCode))));
-    for (const each of found(box)) seen.add(each);
-  }
-  return [...seen];
-  function found(box) { %s }
-}"""
 # As plain text, where it has raw markup in it outside code.
 RAW_MARKUP = (
     GROWING
     % r"""
     for (const code of box.querySelectorAll("code")) code.remove();
     return /\*|~|`|\||\]\(|\[链|\[\d*$/.test(box.textContent) ? [box.textContent] : [];"""
-)
-# Those elements that none of its words asks for.
-STRAY_ELEMENTS = (
-    GROWING
-    % """
-    return [...box.querySelectorAll(":not(p, br)")].map((node) => node.outerHTML);"""
 )
 # The numbers that a reader sees, each time the growing text was drawn: those of all lists in a row.
 NUMBERS = """async ([text, size]) => {
@@ -70,7 +47,6 @@ NUMBERS = """async ([text, size]) => {
   await view.drained;
   return [...seen, numbers()];
 }"""
-MATHS = "其中 $a_b*c$ 和 \\(x*y_z*w\\)，$5 and $6，还有\n\n$$\nE*m*c\n- 1\n= 2\n$$\n\n*真的* 完"
 
 
 # Of each text what is bold, what is struck out, and the whole as it is read.
@@ -136,30 +112,6 @@ async def test_headings_of_an_answer_stand_below_its_question(page: Page, server
     heads = "heads => heads.map((head) => [head.localName, head.textContent])"
     shown = await page.locator(".prose :is(h1, h2, h3, h4, h5, h6)").evaluate_all(heads)
     assert shown == [["h3", "总览 a"], ["h4", "一"], ["h6", "六"], ["h3", "下划"]]
-
-
-async def test_maths_keeps_every_character_it_was_written_with(page: Page, server_url: str) -> None:
-    """Discriminates: the extension left out, so that a_b*c becomes emphasis and \\( loses its backslash."""
-    await page.goto(server_url)
-    await answer_with(page, whole_turn(MATHS))
-    await ask(page, "?")
-    await answered(page)
-    text = await page.inner_text(".prose")
-    assert "$a_b*c$ 和 \\(x*y_z*w\\)，$5 and $6" in text
-    assert "$$\nE*m*c\n- 1\n= 2\n$$" in text
-    assert await page.locator(".prose em").all_inner_texts() == ["真的"]
-    assert await page.locator(".prose :is(li, h3, h4)").count() == 0
-
-
-async def test_maths_is_no_markup_while_it_arrives(page: Page, server_url: str) -> None:
-    """Discriminates: a formula that is still open taken for emphasis, a list or a heading."""
-    await page.goto(server_url)
-    display = "\\[\n(x)*y*\n- b &= 2\n= c\n\\]\n完"
-    for text in ("式 \\((x)*y_z*w\\) 完", "$$\nE*m*c\n- 1\n= 2\n$$\n\n完", display, "$$\n(x)**2**\n$$"):
-        assert await page.evaluate(STRAY_ELEMENTS, text) == []
-    shown = await page.evaluate(STRAY_ELEMENTS, "echo $$ 和 `f\\(x`，**粗**")
-    assert shown[-2:] == ["<code>f\\(x</code>", "<strong>粗</strong>"]
-    assert len(shown) == 5
 
 
 async def test_every_mark_that_the_server_counts_is_a_button(page: Page, server_url: str) -> None:

@@ -109,10 +109,10 @@ def test_every_style_sheet_is_linked_and_there() -> None:
     assert linked == {file.relative_to(WEB).as_posix() for file in CSS}
 
 
-def test_the_page_has_two_libraries_pinned_and_locked() -> None:
+def test_the_libraries_of_the_page_are_pinned_and_locked() -> None:
     expected = json.loads((WEB / "package.json").read_text())
     lock = json.loads((WEB / "package-lock.json").read_text())["packages"]
-    assert set(expected["dependencies"]) == {"dompurify", "marked"}
+    assert set(expected["dependencies"]) == {"dompurify", "marked", "temml"}
     assert not {"devDependencies", "optionalDependencies", "scripts"} & set(expected)
     assert lock[""]["dependencies"] == expected["dependencies"]
     for name, version in expected["dependencies"].items():

@@ -33,7 +33,7 @@ AT_TOP = """() => new Promise((resolve) => {
   const look = () => (scrollY ? requestAnimationFrame(look) : resolve());
   look();
 })"""
-# A stored turn has its status at once; its texts wait for the two libraries, and come some at a frame: all of
+# A stored turn has its status at once; its texts wait for the libraries, and come some at a frame: all of
 # them are there when two frames, in which whatever waited had its turn, have added nothing.
 DRAWN = """async () => {
   await (await part("answer/markdown.js")).engineReady;
@@ -46,6 +46,23 @@ DRAWN = """async () => {
     await nextFrame();
     await nextFrame();
   } while (!grows() && thread.textContent.length !== before);
+}"""
+# What `found(box)` names of the text as it stands after each character, each once.
+GROWING = """async (text) => {
+  const { previewOf } = await part("answer/preview.js");
+  const { BlockSplitter } = await part("answer/blocks.js");
+  const { engineReady, toFragment } = await part("answer/markdown.js");
+  await engineReady;
+  const splitter = new BlockSplitter();
+  const seen = new Set();
+  for (const char of text) {
+    splitter.feed(char);
+    const box = document.createElement("div");
+    box.append(toFragment(splitter.open.map((block) => previewOf(block, splitter.inCode))));
+    for (const each of found(box)) seen.add(each);
+  }
+  return [...seen];
+  function found(box) { %s }
 }"""
 
 

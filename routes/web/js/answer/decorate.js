@@ -1,12 +1,14 @@
-/** What the page adds to a rendered fragment: source buttons for `[1]`, frames and copy for code. */
+/** What the page adds to a rendered fragment: source buttons for `[1]`, formulas, frames and copy for code. */
 
 import { el, icon, setTitle } from "../base/dom.js";
+import { setFormulas } from "./formulas.js";
 
-// Would be left alone at the start of a line: a line may break after a button.
+// Would be left alone at the start of a line: a line may break after a button or a formula.
 const CLOSING = /[.,;:!?)\uff0c\u3002\u3001\uff1b\uff1a\uff01\uff1f\uff09\u300d\u201d]/;
 
 /** `valid` is the set of source numbers, or null while the sources are not known yet. */
 export function decorate(fragment, valid) {
+  for (const formula of setFormulas(fragment)) holdStop(formula);
   for (const text of citableTexts(fragment)) splitMarks(text, valid);
   for (const link of fragment.querySelectorAll("a:not([href])")) link.replaceWith(...link.childNodes); // refused
   tellHosts(fragment);
@@ -15,12 +17,21 @@ export function decorate(fragment, valid) {
   return fragment;
 }
 
+function holdStop(formula) {
+  const next = formula.nextSibling;
+  if (next?.nodeType !== Node.TEXT_NODE || !CLOSING.test(next.data[0])) return;
+  const held = el("span", { class: "held" });
+  formula.replaceWith(held);
+  held.append(formula, next.data[0]);
+  next.data = next.data.slice(1);
+}
+
 function citableTexts(fragment) {
   const walker = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT);
   const texts = [];
   while (walker.nextNode()) {
     const node = walker.currentNode;
-    if (/[[【(\uff08]/.test(node.data) && !node.parentElement?.closest("code, a")) texts.push(node);
+    if (/[[【(\uff08]/.test(node.data) && !node.parentElement?.closest("code, a, .formula")) texts.push(node);
   }
   return texts;
 }

@@ -1,12 +1,13 @@
 /**
  * Markdown to a safe document fragment: marked, then DOMPurify last, then the page's only HTML sink.
  *
- * The two libraries are optional. Without them (not installed, or blocked) text is shown as it is.
+ * The libraries are optional. Without them (not installed, or blocked) text is shown as it is.
  * Raw HTML in an answer is text, images are their alternative text, reference links are text.
  */
 
 import { passageAt } from "../base/passage-link.js";
 import { emphasisMask, emphasisTokenizer } from "./emphasis.js";
+import { formulaExtension, MATHS } from "./formulas.js";
 
 const SANITIZE = {
   ALLOWED_TAGS: [
@@ -32,13 +33,16 @@ export const engineReady = Promise.all([
     purify.addHook("afterSanitizeAttributes", restrain);
     purify.sanitize("", SANITIZE); // makes the one Trusted Types policy that this page allows
     const marked = new Marked({ gfm: true, breaks: true, tokenizer: { ...tokenizer, ...emphasisTokenizer(Tokenizer) }, renderer });
-    engine = { marked: marked.use(mathExtension(escapeHtml)), purify };
+    engine = { marked: marked.use(formulaExtension(escapeHtml), { hooks: { emStrongMask } }), purify };
   },
   () => console.info("Wenmai: the Markdown libraries are not installed; answers are plain text."),
 );
 
 const escapeHtml = (text) =>
   text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
+
+/** An asterisk inside a formula ends no emphasis that began before it. */
+const emStrongMask = (src) => emphasisMask(src.replace(MATHS, (raw) => "a".repeat(raw.length)));
 
 // Returning undefined means "this is no such token": the text falls through to a paragraph.
 const tokenizer = { def() {}, html() {} };
@@ -92,42 +96,4 @@ function plain(blocks) {
     fragment.append(paragraph);
   }
   return fragment;
-}
-
-/*
- * Maths in an answer is shown as it was written: `$a_b$`, `$$…$$`, `\(…\)` and `\[…\]` keep every character.
- *
- * A `$` is money unless a partner stands close behind the formula: `$5 and $6` is no maths.
- */
-
-const DISPLAY = String.raw`\$\$[^$]{1,2000}\$\$|\\\[(?:(?!\\\])[^]){1,2000}\\\]`;
-const INLINE = String.raw`\$(?![\s$])(?:[^$\n\\]|\\[^\n]){0,400}?(?:[^$\s\\]|\\[^\s])\$(?![\d$])|\\\((?:(?!\\\))[^]){1,400}\\\)`;
-const AT_START = new RegExp(`^(?:${DISPLAY}|${INLINE})`);
-export const MATHS = new RegExp(`${DISPLAY}|${INLINE}`, "g");
-const BLOCK = new RegExp(`^ {0,3}(?:${DISPLAY})[ \t]*(?:\n+|$)`);
-
-function tokenOf(pattern, src) {
-  const raw = pattern.exec(src)?.[0];
-  return raw && { type: "math", raw, text: raw.trim() };
-}
-
-/** `escapeHtml` makes text of markup. What marked needs to know about maths. */
-function mathExtension(escapeHtml) {
-  const write = ({ text }) => escapeHtml(text).replaceAll("\n", "<br>");
-  return {
-    extensions: [
-      { name: "math", level: "inline", start: mathStart, tokenizer: (src) => tokenOf(AT_START, src), renderer: write },
-      { name: "mathBlock", level: "block", renderer: (token) => `<p>${write(token)}</p>\n`,
-        tokenizer: (src) => named(tokenOf(BLOCK, src)) },
-    ],
-    // an asterisk inside a formula ends no emphasis that began before it
-    hooks: { emStrongMask: (src) => emphasisMask(src.replace(MATHS, (raw) => "a".repeat(raw.length))) },
-  };
-}
-
-const named = (token) => token && { ...token, type: "mathBlock" };
-
-function mathStart(src) {
-  const at = src.search(/\$|\\[([]/);
-  return at < 0 ? undefined : at;
 }

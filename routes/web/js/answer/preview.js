@@ -4,7 +4,7 @@
  * A mark that means nothing yet is held back, an open one is closed. The finished block is rendered from its
  * own text, so nothing of this is left in the end.
  */
-import { MATHS } from "./markdown.js";
+import { MATHS, UNFINISHED } from "./formulas.js";
 
 const BARE_MARK = /^[ \t>]*(?:[-+*=#]{1,6}|\d{1,3}[.)]?|`{1,2}|`{3,}[^`]*|~{1,2}|~{3,}.*|:?-+:?)?[ \t]*$/;
 const TABLE_BEGUN = /^ {0,3}\|[^\n]*(?:\n[ \t]*[|:\- \t]*)?$/;
@@ -25,7 +25,7 @@ export function previewOf(open, inCode) {
   const shown = BARE_MARK.test(open.slice(last)) ? open.slice(0, last) : open;
   const formula = formulaEnd(shown);
   if (formula && HALF_FORMULA.test(shown)) return previewOf(shown.replace(HALF_FORMULA, ""), inCode);
-  if (formula) return shown + formula;
+  if (formula) return shown + UNFINISHED + formula;
   if (shown !== open) return shown.trimEnd() && shown;
   const start = paragraphStart(open);
   return open.slice(0, start) + closed(open.slice(start));

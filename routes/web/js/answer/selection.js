@@ -1,4 +1,5 @@
-/** What is copied of the conversation: source marks with the brackets that they do not have as buttons. */
+/** What is copied of the conversation: source marks with the brackets that they do not have as buttons, and
+ * formulas as they were written. */
 
 /** Text copied out of `thread` names its sources as the model wrote them: `[1, 3]`. */
 export function copyWithMarks(thread) {
@@ -21,6 +22,10 @@ function copiedNodes(range) {
   for (const mark of box.querySelectorAll(".cites")) {
     box.dataset.marks = "true";
     mark.replaceWith(written(mark));
+  }
+  for (const formula of box.querySelectorAll(".formula[data-written]")) {
+    box.dataset.marks = "true";
+    formula.replaceChildren(formula.dataset.written);
   }
   for (const node of box.querySelectorAll("button, details:not([open]) > :not(summary)")) node.remove();
   return box;

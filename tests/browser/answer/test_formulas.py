@@ -1,0 +1,164 @@
+"""Formulas are drawn; what only looks like one, or cannot be read, keeps its characters."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.support.driving import GROWING, answer_with, answered, ask, citation, whole_turn
+
+MATHS = "其中 $a_b*c$ 和 \\(x*y_z*w\\)，$5 and $6，还有\n\n$$\nE*m*c\n- 1\n= 2\n$$\n\n*真的* 完"
+# Those elements that none of its words asks for.
+STRAY_ELEMENTS = (
+    GROWING
+    % """
+    return [...box.querySelectorAll(":not(p, br, .language-math)")].map((node) => node.outerHTML);"""
+)
+# What is drawn of a text whose formula is still open.
+DRAWN_TOO_SOON = """async (text) => {
+  const { previewOf } = await part("answer/preview.js");
+  const { engineReady, toFragment } = await part("answer/markdown.js");
+  const { decorate } = await part("answer/decorate.js");
+  await engineReady;
+  const shown = decorate(toFragment([previewOf(text, false)]), null);
+  return [shown.querySelectorAll("math").length, shown.textContent.trim()];
+}"""
+COPIED = """async () => {
+  const range = document.createRange();
+  range.selectNodeContents(document.querySelector(".prose"));
+  getSelection().removeAllRanges();
+  getSelection().addRange(range);
+  const data = new DataTransfer();
+  const options = { clipboardData: data, bubbles: true, cancelable: true };
+  document.dispatchEvent(new ClipboardEvent("copy", options));
+  return data.getData("text/plain");
+}"""
+
+
+async def shown(page: Page, server_url: str, answer: str) -> None:
+    await page.goto(server_url)
+    await answer_with(page, whole_turn(answer, sources=[citation(1)]))
+    await ask(page, "?")
+    await answered(page)
+
+
+async def drawn(page: Page, count: int) -> list[str]:
+    """As they were written, once that many are drawn."""
+    found = page.locator(".prose .formula:has(math)")
+    await expect(found).to_have_count(count)
+    return [str(each) for each in await found.evaluate_all("all => all.map((one) => one.dataset.written)")]
+
+
+async def test_all_four_forms_are_drawn_and_copied_as_they_were_written(page: Page, server_url: str) -> None:
+    """Discriminates: the extension left out, so that a_b*c becomes emphasis and \\( loses its backslash; the
+    glyphs of MathML in a row on the clipboard; a price taken for the end of a formula."""
+    await shown(page, server_url, MATHS)
+    forms = ["$a_b*c$", "\\(x*y_z*w\\)", "$$\nE*m*c\n- 1\n= 2\n$$"]
+    assert await drawn(page, 3) == forms
+    copied = await page.evaluate(COPIED)
+    assert all(form in copied for form in forms)
+    assert "，$5 and $6，还有" in copied
+    assert await page.locator(".prose em").all_inner_texts() == ["真的"]
+    assert await page.locator(".prose :is(li, h3, h4)").count() == 0
+    assert await page.locator(".prose math[display=block]").count() == 1
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "$5 and $6", "$HOME/bin:$PATH", "价格为$100，折后$80", "原价 $甲 到乙$ 都行", "US$5–US$6",
+        "\\(\\nocommand{x}\\)", "\\(\\frac{a}\\)", "$\\href{javascript:alert(1)}{x}$", "\\(\\url{https://a.test}\\)",
+        "$\\includegraphics{https://a.test/a.png}$", "\\(\\def\\a{\\a\\a}\\a\\)", "$\\class{cite}{x}$",
+    ],
+)  # fmt: skip
+async def test_what_is_no_formula_or_cannot_be_read_keeps_its_characters(
+    page: Page, server_url: str, kept: str
+) -> None:
+    """Discriminates: text between two prices in italics; an error of TeX in red; a link or an image."""
+    await shown(page, server_url, f"甲 {kept} 乙 $x$ 丙")
+    assert await drawn(page, 1) == ["$x$"]
+    assert f"甲 {kept} 乙" in await page.inner_text(".prose")
+    assert await page.locator(".prose :is(a, img, .cite)").count() == 0
+
+
+async def test_nothing_of_a_formula_reaches_beyond_it(page: Page, server_url: str) -> None:
+    """Discriminates: glyphs moved over the question, or as large as the window."""
+    await shown(page, server_url, "前\n\n\\(\\kern-100em X \\rule{900em}{900em}\\raisebox{90em}{Y}\\) 后")
+    await drawn(page, 1)
+    box = await page.locator(".prose").bounding_box()
+    math = await page.locator(".prose math").bounding_box()
+    assert box is not None
+    assert math is not None
+    assert math["x"] >= box["x"]
+    assert math["x"] + math["width"] <= box["x"] + box["width"] + 1
+    contained = await page.locator(".prose math").evaluate("(math) => getComputedStyle(math).contain")
+    assert contained == "paint"
+
+
+async def test_a_mark_of_a_source_after_a_formula_is_a_button_and_one_inside_is_none(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: an index of a formula taken for a source."""
+    await shown(page, server_url, "见 \\(x [1]\\) 和 $y$[1]。")
+    await drawn(page, 2)
+    assert await page.locator(".prose .cite").all_inner_texts() == ["1"]
+
+
+async def test_a_full_stop_stays_with_the_formula_before_it(page: Page, server_url: str) -> None:
+    """At each width. Discriminates: a line that begins with the stop."""
+    await shown(page, server_url, "其中的每一个都是这样的：" + "$x+y$，" * 12 + "$z$。完")
+    await drawn(page, 13)
+    stray = await page.evaluate("""() => {
+      const prose = document.querySelector(".prose");
+      const alone = new Set();
+      for (let width = 120; width < 300; width += 7) {
+        prose.style.width = `${width}px`;
+        for (const held of prose.querySelectorAll(".held")) {
+          const stop = document.createRange();
+          stop.selectNode(held.lastChild);
+          const { right } = held.querySelector("math").getBoundingClientRect();
+          if (Math.abs(stop.getBoundingClientRect().left - right) > 2) alone.add(width);
+        }
+      }
+      return [...alone];
+    }""")
+    assert stray == []
+    assert await page.locator(".prose .held").count() == 13
+
+
+async def test_a_formula_is_no_markup_while_it_arrives(page: Page, server_url: str) -> None:
+    """Discriminates: a formula that is still open taken for emphasis, a list or a heading; or half drawn."""
+    await page.goto(server_url)
+    display = "\\[\n(x)*y*\n- b &= 2\n= c\n\\]\n完"
+    for text in ("式 \\((x)*y_z*w\\) 完", "$$\nE*m*c\n- 1\n= 2\n$$\n\n完", display, "$$\n(x)**2**\n$$"):
+        assert await page.evaluate(STRAY_ELEMENTS, text) == []
+    found = await page.evaluate(STRAY_ELEMENTS, "echo $$ 和 `f\\(x`，**粗**")
+    assert found[-2:] == ["<code>f\\(x</code>", "<strong>粗</strong>"]
+    assert len(found) == 5
+    for text in ("式 \\(x^2 + y", "\\[\nx^2\n", "$$\nx^2"):
+        count, read = await page.evaluate(DRAWN_TOO_SOON, text)
+        assert count == 0
+        assert read.startswith(text.strip())
+
+
+async def test_long_and_deep_formulas_cost_no_second(page: Page, server_url: str) -> None:
+    """Discriminates: macros that double themselves, or groups in one another, without a bound."""
+    deep = "\\[" + "{\\frac{1}" * 180 + "x" + "}" * 180 + "\\]"
+    macros = "\\[\\def\\a{xx}" + "".join(
+        f"\\def\\{n}{{\\{m}\\{m}}}" for m, n in zip("abcde", "bcdef", strict=True)
+    )
+    began = time.monotonic()
+    await shown(page, server_url, f"{deep}\n\n{macros}\\f\\]\n\n" + "\\(x^{2}\\) " * 500)
+    await expect(page.locator(".prose .formula")).to_have_count(502)
+    assert time.monotonic() - began < 20
+
+
+async def test_without_the_library_formulas_stand_as_they_were_written(page: Page, server_url: str) -> None:
+    await page.route(re.compile("vendor/temml"), lambda route: route.abort())
+    await shown(page, server_url, MATHS)
+    text = await page.inner_text(".prose")
+    assert "$a_b*c$ 和 \\(x*y_z*w\\)，$5 and $6" in text
+    assert "$$\nE*m*c\n- 1\n= 2\n$$" in text
