@@ -109,10 +109,11 @@ class Section(BaseModel):
 
 
 def _origin(value: str) -> str:
-    """As browsers send it. Raises ValueError for what is none: with a path, or for every site."""
+    """As browsers send it, and programs that are one: app://obsidian.md. Raises ValueError for what is none:
+    with a path, or for every site."""
     parts = urlsplit(value.lower())
     origin = f"{parts.scheme}://{parts.netloc}"
-    if parts.scheme not in ("http", "https") or not parts.hostname or "*" in value or origin != value.lower():
+    if parts.scheme in ("", "file") or not parts.hostname or "*" in value or origin != value.lower():
         raise ValueError("it must be an origin like https://www.example.org, without a path")
     return origin
 

@@ -23,7 +23,7 @@ from core.knowledge import Candidate
 from core.memory.requests import EpisodeAsked, episode_asked
 from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
-from core.relevance.talk import Talk, TalkModel, is_about_languages, talk_of
+from core.relevance.talk import ANSWERS_TALK, Talk, TalkModel, is_about_languages, talk_of
 from core.tools import SEARCH_TOOL
 from services.conversation.episodes import Episodes
 from services.conversation.summaries import SummaryService
@@ -155,7 +155,8 @@ class Gathering:
                 self.query = await self._query(recent)
             return await self._without_search(talk, recent, lap, remembers=remembers)
         self.query = query = await self._query(recent)
-        if use == "auto" and not self._episode and (talk := self._talk_by_vector(query, recent)):
+        talk = self._talk_by_vector(query, recent) if use == "auto" and not self._episode else None
+        if talk and not await self._is_answered(query):
             return await self._without_search(talk, recent, lap, remembers=remembers)
         self._report(TurnStage.RETRIEVING)
         meanwhile = asyncio.gather(
@@ -201,6 +202,12 @@ class Gathering:
         if model is None or self._is_about_languages(recent):
             return None
         return model.talk_of(self._turn.question, query.forms[0].dense, has_answer=bool(recent))
+
+    async def _is_answered(self, query: Query) -> bool:
+        """What sounds like talk may be a question all the same ("can I take first class?"): one, if a passage
+        answers it. Those are few enough to be searched for twice."""
+        reranked = await self._pipeline.reranking.rerank(query, await self._search(query))
+        return any(one.probability > ANSWERS_TALK for one in reranked.candidates)
 
     def _is_about_languages(self, recent: Sequence[Turn]) -> bool:
         return is_about_languages(self._turn.question, [turn.question for turn in recent])

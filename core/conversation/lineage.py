@@ -109,6 +109,8 @@ def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
             turns.append(PastTurn(preprocess_question(text), ""))
         elif turns:
             turns[-1] = replace(turns[-1], answer=without_footer(text))
+    if spoken and spoken[-1][0] in SYSTEM_ROLES and _BRIEFLY.search(spoken[-1][1]):
+        return Conversation("", tuple(turns), preprocess_question(spoken[-1][1]))
     if last != "user":
         raise BadRequestError("messages: the last message must be a user's.")
     question = turns.pop().question
@@ -131,26 +133,36 @@ LOOKED_AT = 600  # characters at the beginning; what follows is the conversation
 
 # Open WebUI's all begin with "### Task:" and end with the chat history; what else begins so is a question.
 _TASK = re.compile(r"\s*### Task:\s")
-_HISTORY = re.compile(r"<chat_history>|### Chat History:|<text>.*</text>", re.S)
-# LibreChat, Open WebUI before, LobeChat, NextChat, Cherry Studio, ChatBox: an order about this conversation.
+_HISTORY = re.compile(r"<chat_history>|### Chat History:|<type>.*<text>.*</text>", re.S)
+# LibreChat, Open WebUI before, LobeChat, NextChat, Cherry Studio, ChatBox, Dify: an order about the chat.
 _ORDERS = re.compile(
     r"^\W*(?:please )?(?:provide|generate|write|create|return) (?:an? |only )?"
     r"(?:concise|short|brief),? .{0,40}title (?:for|of|summariz\w+) (?:the|this|our) (?:conversation|chat)"
     r"|^\W*please generate a four to five word title summarizing our conversation"
     r"|^\W*based on the chat history, give this conversation a (?:name|title)"
     r"|^\W*使用四到五个字直接返回这句话的简要主题"
-    r"|^\W*总结给出的会话，将其总结为",
+    r"|^\W*总结给出的会话，将其总结为"
+    r"|^\W*you need to decompose the user's input into \W{0,2}subject\W{0,2} and \W{0,2}intention",
     re.IGNORECASE,
 )
+# The same, as the system message beside the conversation; Open WebUI's choice of tools, too.
 _ROLES = re.compile(
     r"^\W*you are an assistant (?:who is )?skilled in conversation.{0,120}\btitle\b"
-    r"|^\W*你是一名擅长会话的助理.{0,60}标题",
+    r"|^\W*you are a professional conversation summarizer.{0,80}\btitle\b"
+    r"|^\W*summarize the (?:given )?conversation into a title\b"
+    r"|^\W*你是一名擅长会话的助理.{0,60}标题"
+    r"|^\W*总结给出的会话，将其总结为"
+    r"|^\s*available tools: ?\[",
     re.IGNORECASE | re.S,
 )
+
+# NextChat's, by which it shortens a long chat: a system message behind the last answer.
+_BRIEFLY = re.compile(r"^\W*(?:summarize the discussion briefly in|简要总结一下对话内容)", re.IGNORECASE)
 
 
 def is_housekeeping(system: str, question: str) -> bool:
     """Whether a client asks this, not a person."""
     if _TASK.match(question):
         return _HISTORY.search(question) is not None
-    return bool(_ORDERS.search(question[:LOOKED_AT]) or _ROLES.search(system[:LOOKED_AT]))
+    begins = question[:LOOKED_AT]
+    return bool(_ORDERS.search(begins) or _BRIEFLY.search(begins) or _ROLES.search(system[:LOOKED_AT]))

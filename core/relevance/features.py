@@ -248,8 +248,8 @@ class Features:
     def _compare(self, candidates: Sequence[Candidate], texts: Texts) -> None:
         self.candidates, self._texts, self.foreign = candidates, texts, texts.foreign
         self.translated = texts.translated
-        self._coverage = _covered(self._weight, texts.here)
-        self.abroad = texts.foreign * (1.0 - self._coverage)
+        self.coverage = _covered(self._weight, texts.here)
+        self.abroad = texts.foreign * (1.0 - self.coverage)
         # what no candidate has weighs most
         self._rare = np.log1p((len(candidates) + 1) / (texts.here.sum(axis=0) + 0.5))
         self._mean, self._deviation = level_between(self._levels, self._chinese, self.abroad)
@@ -346,7 +346,7 @@ class Features:
         texts, (_, previous, conversation, _) = self._texts, self._words.rows
         earlier = (_covered(weight, texts.here) for weight in (previous, conversation))
         rarest = self._nearby(self._weight * self._rare, texts.hits)
-        return (texts.near, rarest, self._coverage, *earlier, self.answered, self._numbers_missing())
+        return (texts.near, rarest, self.coverage, *earlier, self.answered, self._numbers_missing())
 
     def _nearby(self, weight: Matrix, hits: Iterable[Hits]) -> Matrix:
         width = NEAR_CHARS_CJK if self._chinese else NEAR_CHARS
@@ -393,7 +393,7 @@ class Features:
         matches = [_match(candidate, self._asked) for candidate in self.candidates]
         by_words = [at for at, match in enumerate(matches) if (match.sparse_rank or 99) <= first]
         overlap = sum((matches[at].dense_rank or 99) <= first for at in by_words) / first
-        covered = np.sort(self._coverage)[::-1][: min(NEAREST, -(-first // 2))].mean()
+        covered = np.sort(self.coverage)[::-1][: min(NEAREST, -(-first // 2))].mean()
         abroad = float(self.foreign[np.argsort(-dense, kind="stable")[:NEAREST]].mean())
         abroad *= bool(self._words.terms)  # of an emoji no language says anything
         ten = float(best[:first].mean())

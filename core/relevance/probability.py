@@ -54,6 +54,9 @@ UNKNOWN = 0.37  # of how far a text is from sure, in logits: lost where no token
 # Logits of a text with all of the last answer before one with nothing of it, for a question that may lean. Of
 # .5…3 the higher the more right texts first, but 1 loses some of MTRAG-UN's, 1.5 of those that change topic.
 ANSWERED = 0.5
+# Logits of a text with all words of such a question before one with none, where there is one that has all:
+# "and the printer?" after a question about leave.
+SAID = 1.5
 PART_GAIN = 0.8  # of a score, for each deviation by which a part of a text is nearer than the whole
 IDENTIFIER_LOGIT = 3.0
 # Of the best of few passages that have every code a question names: what is E02? says nothing else to go by.
@@ -172,6 +175,8 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
         answered = features.answered
         chances = _between(chances, _judged(features.joined(), coefficients))
         chances = _raised(chances, ANSWERED * (answered - answered.max()))
+        if features.coverage.max() > 0.99:
+            chances = _raised(chances, SAID * (features.coverage - 1.0))
     return [
         replace(candidate, probability=float(chance))
         for candidate, chance in zip(candidates, chances, strict=True)

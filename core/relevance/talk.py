@@ -27,6 +27,8 @@ from core.relevance.query import identifiers, own_words, wording
 from core.text import fold_width
 
 MAX_TALK_CHARS = 120  # a longer text has something to say
+# A passage this probable answers what only sounds like talk; beside talk itself the best has .1.
+ANSWERS_TALK = 0.2
 
 
 class Talk(StrEnum):

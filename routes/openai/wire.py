@@ -130,7 +130,9 @@ class CompletionBody(BaseModel):
         None, description="The turn to follow; absent: the messages say which; null: none, a new root."
     )
     turn_id: Uuid | None = Field(None, description="An id of your own for this turn, to retry with.")
-    thinking: bool = Field(False, description="true: the prompt asks for the model's reasoning first.")
+    thinking: bool = Field(
+        False, description='true, or {"type": "enabled"}: the prompt asks for the model\'s reasoning first.'
+    )
     knowledge: KnowledgeUse = Field("auto", description="Whether the documents are searched.")
     rerank_top_n: int = Field(
         DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Most passages that the model is shown."
@@ -149,6 +151,15 @@ class CompletionBody(BaseModel):
         if value not in _POSSIBLE[info.field_name or ""]:
             raise PydanticCustomError("not_possible", "this value is not supported here")
         return value
+
+    @field_validator("thinking", mode="before")
+    @classmethod
+    def _thinking(cls, value: Any) -> Any:
+        """As DeepSeek, GLM, Kimi and Doubao have it: {"type": "enabled"}."""
+        kind = value.get("type") if isinstance(value, dict) else None
+        if kind in ("enabled", "auto", "disabled"):
+            return kind != "disabled"
+        return False if value is None else value
 
     @property
     def ignored(self) -> list[str]:

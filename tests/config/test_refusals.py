@@ -143,6 +143,7 @@ def test_a_folder_of_the_files_name_is_refused(tmp_path: Path, monkeypatch: pyte
         ("RERANKER_URL", "ftp://x", "an address like http://127.0.0.1:8080/rerank"),
         ("ROOT_PATH", "wenmai/", "a path like /wenmai, with no / at its end"),
         ("CORS_ORIGINS", "*", "an origin like https://www.example.org, without a path"),
+        ("CORS_ORIGINS", "file://a.test", "an origin like https://www.example.org, without a path"),
         ("CORS_ORIGINS", "https://a.test/", "an origin like https://www.example.org, without a path"),
         ("QUESTION_FILTERS", "masks", "module:name, of each filter"),
     ],

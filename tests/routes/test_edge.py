@@ -103,11 +103,12 @@ async def test_every_body_names_what_is_refused_of_it(local: App) -> None:
 
 
 SITE = "https://www.example.org"
+PROGRAM = "app://obsidian.md"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def open_to_a_site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    server = {"cors_origins": (SITE,)}
+    server = {"cors_origins": (SITE, PROGRAM)}
     async with open_app(make_settings(tmp_path_factory.mktemp("site"), server=server)) as opened:
         yield opened
 
@@ -127,6 +128,8 @@ async def test_only_a_named_site_may_ask_and_read(local: App, open_to_a_site: Ap
     assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (204, SITE)
     assert "authorization" in allowed.headers["access-control-allow-headers"].lower()
     question = {"question": "Well?", "stream": False}
+    program = await open_to_a_site.client.post(CHAT, json=question, headers={"origin": PROGRAM})
+    assert (program.status_code, program.headers["access-control-allow-origin"]) == (200, PROGRAM)
     for status, body in ((200, question), (422, {"question": 1})):
         response = await open_to_a_site.client.post(CHAT, json=body, headers={"origin": SITE})
         assert (response.status_code, response.headers["access-control-allow-origin"]) == (status, SITE)
@@ -140,6 +143,7 @@ async def test_only_a_named_site_may_ask_and_read(local: App, open_to_a_site: Ap
         f"{SITE}:8443",
         "http://www.example.org",
         "null",
+        "app://obsidian.md.evil.test",
         "https://example.org",
     ):
         for app in (local, open_to_a_site):

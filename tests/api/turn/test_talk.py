@@ -132,3 +132,34 @@ async def test_talk_that_no_phrase_knows_is_known_by_its_vector(tmp_path: Path) 
         turn = await app.ask(UNWRITTEN)
         assert [status["stage"] for status in turn.statuses] == ["filtering", "finished"]
         assert (await app.ask("请假要提前几天申请？")).statuses[0]["stage"] == "retrieving"
+
+
+async def test_what_sounds_like_talk_and_is_answered_by_a_passage_is_a_question(tmp_path: Path) -> None:
+    """Discriminates: the vector alone, by which the assistant introduces itself."""
+    office = (
+        "# 差旅\n\n## 高铁\n\n高铁坐二等座，实报实销；经理以上可以坐一等座。\n\n## 打车报销\n\n"
+        "加班到晚上九点以后打车可以报销，单次不超过一百元。\n\n# 食堂\n\n早餐七点半到九点。\n"
+    )
+    async with open_app(make_settings(tmp_path, models={"embedding": "bundled"})) as app:
+        await app.add_text("handbook.md", office)
+        for question, said in (("我能坐一等座吗", "一等座"), ("打车能报吗 我昨天加班到十点", "不超过一百元")):
+            turn = await app.ask(question)
+            assert turn.statuses[0]["stage"] == "retrieving", question
+            assert said in turn.answer
+        for talk in ("太长了吧你这个", UNWRITTEN):
+            assert (await app.ask(talk)).sources == [], talk
+
+
+async def test_one_word_after_a_question_about_something_else_is_about_that_word(tmp_path: Path) -> None:
+    """Discriminates: a word that leans so far on the question before that its passage comes first again."""
+    handbook = (
+        "# 年假\n\n入职满一年有年假五天，满十年有十天，当年休完。\n\n# 打印机\n\n打印机在三楼前台右边，"
+        "先装驱动，密码找行政。\n\n# 食堂\n\n食堂在一楼，中午十一点半开门。\n"
+    )
+    async with open_app(make_settings(tmp_path, models={"embedding": "bundled"})) as app:
+        await app.add_text("handbook.md", handbook)
+        for word in ("打印机", "食堂呢"):
+            first = await app.ask("年假几天")
+            turn = await app.ask(word, session_id=first.session_id)
+            assert turn.sources[0]["heading"] == word.rstrip("呢")
+            assert word.rstrip("呢") in turn.answer

@@ -106,6 +106,19 @@ async def test_thinking_is_reasoning_content(at: Door) -> None:
     assert "".join(delta.content or "" for delta in deltas) == "Here."
 
 
+@pytest.mark.parametrize("wanted", [{"type": "enabled"}, {"type": "auto"}])
+async def test_thinking_is_asked_for_as_other_providers_do(at: Door, wanted: dict[str, str]) -> None:
+    """Discriminates: the field of DeepSeek, GLM and Kimi refused, since ours is true or false."""
+    at.stub.words = ("<think>Hm.</think>", "Here.")
+    one = await at.ask([user("Where is it?")], extra_body={"thinking": wanted})
+    other = await at.ask([user("Where else?")], extra_body={"thinking": {"type": "disabled"}})
+    absent = await at.ask([user("Where?")], extra_body={"thinking": None})
+    assert one.choices[0].message.reasoning_content == "Hm."
+    assert [each.choices[0].message.content for each in (other, absent)] == ["Here."] * 2
+    with pytest.raises(openai.BadRequestError):
+        await at.ask([user("Where?")], extra_body={"thinking": {"type": "much"}})
+
+
 async def test_the_sources_are_citations_and_annotations(at: Door) -> None:
     at.stub.words = ("Fifteen [1].",)
     await add_leave(at)
