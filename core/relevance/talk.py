@@ -27,7 +27,7 @@ from core.relevance.query import identifiers, own_words, wording
 from core.text import fold_width
 
 MAX_TALK_CHARS = 120  # a longer text has something to say
-# A passage this probable answers what only sounds like talk; beside talk itself the best has .1.
+# A passage this probable answers what only sounds like talk; beside talk itself the best has .1, once .2.
 ANSWERS_TALK = 0.2
 
 
