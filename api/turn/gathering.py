@@ -156,7 +156,8 @@ class Gathering:
             return await self._without_search(talk, recent, lap, remembers=remembers)
         self.query = query = await self._query(recent)
         talk = self._talk_by_vector(query, recent) if use == "auto" and not self._episode else None
-        if talk and not await self._is_answered(query):
+        found = await self._search(query) if talk else None
+        if found is not None and not await self._is_answered(query, found):
             return await self._without_search(talk, recent, lap, remembers=remembers)
         self._report(TurnStage.RETRIEVING)
         meanwhile = asyncio.gather(
@@ -165,7 +166,7 @@ class Gathering:
             self._recall(remembers),
         )
         async with ending(meanwhile):  # the search is no task: to begin and to end one costs three rounds
-            candidates = await self._search(query)
+            candidates = await self._search(query) if found is None else found
             relevant, summary, memories = await meanwhile
         lap("retrieve")
         ranked = await self._rank(query, candidates)
@@ -203,10 +204,9 @@ class Gathering:
             return None
         return model.talk_of(self._turn.question, query.forms[0].dense, has_answer=bool(recent))
 
-    async def _is_answered(self, query: Query) -> bool:
-        """What sounds like talk may be a question all the same ("can I take first class?"): one, if a passage
-        answers it. Those are few enough to be searched for twice."""
-        reranked = await self._pipeline.reranking.rerank(query, await self._search(query))
+    async def _is_answered(self, query: Query, candidates: Sequence[Candidate]) -> bool:
+        """Whether a passage answers what sounds like talk: "can I take first class?" is a question then."""
+        reranked = await self._pipeline.reranking.rerank(query, candidates)
         return any(one.probability > ANSWERS_TALK for one in reranked.candidates)
 
     def _is_about_languages(self, recent: Sequence[Turn]) -> bool:

@@ -96,7 +96,8 @@ def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
     """From (role, text), in order. System messages are the persona; messages of one role in a row are one;
     what an assistant says before the first question is left out, and what stands before a /clear is.
 
-    Raises BadRequestError, which names the message, when the last one that counts is no user's.
+    A client's order behind the last answer is the question, and no persona. Raises BadRequestError, which
+    names the message, when the last one that counts is no user's.
     """
     spoken = [(role, scrub(text)) for role, text in messages]
     persona = "\n\n".join(filter(None, (text.strip() for role, text in spoken if role in SYSTEM_ROLES)))
@@ -133,7 +134,8 @@ LOOKED_AT = 600  # characters at the beginning; what follows is the conversation
 
 # Open WebUI's all begin with "### Task:" and end with the chat history; what else begins so is a question.
 _TASK = re.compile(r"\s*### Task:\s")
-_HISTORY = re.compile(r"<chat_history>|### Chat History:|<type>.*<text>.*</text>", re.S)
+_HISTORY = ("<chat_history>", "### Chat History:")
+_COMPLETED = ("<type>", "<text>", "</text>")  # all three: what somebody types
 # LibreChat, Open WebUI before, LobeChat, NextChat, Cherry Studio, ChatBox, Dify: an order about the chat.
 _ORDERS = re.compile(
     r"^\W*(?:please )?(?:provide|generate|write|create|return) (?:an? |only )?"
@@ -163,6 +165,6 @@ _BRIEFLY = re.compile(r"^\W*(?:summarize the discussion briefly in|简要总结�
 def is_housekeeping(system: str, question: str) -> bool:
     """Whether a client asks this, not a person."""
     if _TASK.match(question):
-        return _HISTORY.search(question) is not None
+        return any(mark in question for mark in _HISTORY) or all(mark in question for mark in _COMPLETED)
     begins = question[:LOOKED_AT]
     return bool(_ORDERS.search(begins) or _BRIEFLY.search(begins) or _ROLES.search(system[:LOOKED_AT]))

@@ -53,10 +53,10 @@ EASTERN = re.compile(
     "[\u1100-\u11ff\u2e80-\u2fff\u3001-\ua4cf\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe10-\ufe1f\ufe30-\ufe6f"
     "\uff01-\uffee\U00020000-\U0003ffff]"
 )
-# As in routes/web/js/answer/markdown.js.
+# As in routes/web/js/answer/formulas.js; here they are shown as they were written.
 _DISPLAY = r"\$\$[^$]{1,2000}\$\$|\\\[(?:(?!\\[\[\]])[\s\S]){1,2000}\\\]"
 _INLINE = (
-    r"\$(?![\s$])(?:[^$\n\\]|\\[^\n]){0,400}?(?:[^$\s\\]|\\[^\s])\$(?![\d$])"
+    r"\$(?![\s$])(?:[^$\n\\]|\\[^\n]){0,400}?(?:[^$\s\\]|\\[^\s])\$(?![A-Za-z0-9_$])"
     r"|\\\((?:(?!\\[()])[\s\S]){1,400}\\\)"
 )
 MATHS = re.compile(f"{_DISPLAY}|{_INLINE}")
