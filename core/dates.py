@@ -84,11 +84,11 @@ def _read(text: str) -> datetime:
 
 EARLIEST_YEAR, LATEST_YEAR = 1000, 2999
 
-_MONTH_NAMES = (
+MONTH_NAMES = (
     "jan(?:uary)?", "feb(?:ruary)?", "mar(?:ch)?", "apr(?:il)?", "may", "june?", "july?", "aug(?:ust)?",
     "sept?(?:ember)?", "oct(?:ober)?", "nov(?:ember)?", "dec(?:ember)?",
 )  # fmt: skip
-_MONTH = rf"(?P<name>(?:{'|'.join(_MONTH_NAMES)}))\b\.?"
+_MONTH = rf"(?P<name>(?:{'|'.join(MONTH_NAMES)}))\b\.?"
 _DAY = r"(?P<day>\d{1,2})"
 _YEAR = r"(?P<year>[12]\d{3})"
 _NO_DIGIT = r"(?!\d)"
@@ -223,7 +223,7 @@ def _iso_of(match: re.Match[str]) -> str:
 
 
 def _month_of(name: str) -> int:
-    return next(at for at, pattern in enumerate(_MONTH_NAMES, start=1) if re.fullmatch(pattern, name.lower()))
+    return next(at for at, pattern in enumerate(MONTH_NAMES, start=1) if re.fullmatch(pattern, name.lower()))
 
 
 def _is_sure(match: re.Match[str]) -> bool:

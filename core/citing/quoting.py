@@ -13,7 +13,7 @@ import numpy as np
 from core.citing.passages import AskedFor, explanation_of, key_spans, presence
 from core.citing.units import ITEM, Unit, UnitKind, cells_of, quotable_units
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
-from core.relevance.query import Query, asks_for_step, identifiers, short_codes
+from core.relevance.query import Query, asks_for_step, identifiers, numbered_parts, short_codes
 from core.relevance.sparse import WeightedTerm, question_terms
 from core.text import holds_chinese, open_fence
 
@@ -109,17 +109,17 @@ class Quotables:
 
     def quotes(self, query: Query, asked: str) -> list[Quote]:
         """The best for `asked`, best first; more of them where none has most of its words, but none of a part
-        number like the one that is named. What says of itself that it explains the term asked about is quoted
-        alone. A short passage is quoted whole where several of its units are among them, or one beside which
-        the answer may stand.
+        number like the one that is named. An article that is named, and what says of itself that it explains
+        the term asked about, is quoted alone. A short passage is quoted whole where several of its units are
+        among them, or one beside which the answer may stand.
 
         Where none has words of the question, as in another language, the first passage as far as it is short.
         """
         own = query.question if query.meant else asked
         names, known = {*identifiers(own)}, self._asked(asked, query.question, short_codes(own))
-        if max(known.held @ known.rare, default=0.0) < LITTLE:
+        entries = self._entries(own) or self._begun(own)
+        if not entries and max(known.held @ known.rare, default=0.0) < LITTLE:
             return [Quote(0, beginning(text, LONGEST_BEGINNING)) for _, text in self._passages[:1]]
-        entries = self._entries(own)
         chosen = self._of_those_named(entries or self._chosen(known, AskedFor.of(asked)), names)
         chosen = self._of_those_called(chosen, known.codes)
         picks = bool(entries or names or known.codes or (query.meant and asks_for_step(query.question)))
@@ -143,6 +143,21 @@ class Quotables:
         each = (at for at, one in enumerate(self._candidates) if explains and explains.search(one.says))
         return [*islice(each, MOST_QUOTES)]
 
+    def _begun(self, question: str) -> list[int]:
+        """Those that begin an article or the like which is named: a chapter is more than its first lines."""
+        parts = numbered_parts(question)
+        each = (
+            at for at, one in enumerate(self._candidates) if any(part.heads.match(one.says) for part in parts)
+        )
+        return [*islice(each, MOST_QUOTES)]
+
+    def _end_of_article(self, at: int) -> int:
+        """Where the next one begins: its points may be paragraphs."""
+        one, following = self._candidates[at], self._candidates[at + 1 :]
+        same = (each.unit for each in following if each.passage == one.passage)
+        end = next((unit.start for unit in same if unit.kind is UnitKind.ARTICLE), None)
+        return len(self._passages[one.passage][1]) if end is None else end
+
     def _quoted_whole(self, known: _Asked, chosen: Sequence[int], asked_for: AskedFor | None) -> set[int]:
         """The short passages of which several units are chosen, or, where no row is picked by its name, one
         beside which the answer may stand."""
@@ -165,8 +180,13 @@ class Quotables:
 
     def unmentioned(self, question: str) -> list[str]:
         """The codes of the question, where no passage has any of them and rows of a table begin with such as
-        these: E9 beside E2 and F7."""
-        texts = " ".join(f"{heading} {text}" for heading, text in self._passages).lower()
+        these: E9 beside E2 and F7. Likewise the articles: 第601条 beside 第四百条."""
+        texts = "\n".join(f"{heading}\n{text}" for heading, text in self._passages)
+        parts = [part for part in numbered_parts(question) if part.alike.search(texts)]
+        missing = [part.name for part in parts if not part.called.search(texts)]
+        return missing or self._unmentioned_codes(question, texts.lower())
+
+    def _unmentioned_codes(self, question: str, texts: str) -> list[str]:
         shapes = {_shape(code) for one in self._candidates for code in one.codes}
         codes = sorted(short_codes(question), key=question.lower().find)
         if any(code in texts for code in codes):
@@ -253,6 +273,8 @@ class Quotables:
                 return "\n".join([*lines, *([f"- … +{len(rows) - MOST_ROWS}"] if rows[MOST_ROWS:] else [])])
             case UnitKind.CODE:
                 return beginning(whole, LONGEST_CODE)
+            case UnitKind.ARTICLE if numbered_parts(query.question):
+                return beginning(text[one.unit.start : self._end_of_article(at)], LONGEST_BEGINNING)
             case _ if len(whole) <= LONGEST_PROSE:
                 return f"{whole.strip()}{_answer_below(query, text, one.unit)}"
             case _:

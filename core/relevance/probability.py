@@ -32,13 +32,14 @@ from core.relevance.features import (
     Levels,
     Matrix,
 )
-from core.relevance.query import Query, clauses, identifiers, parts_of, shares
+from core.relevance.query import Query, clauses, identifiers, numbered_parts, parts_of, shares
 from core.relevance.translation import with_twins
 
 ANY_EMBEDDING = "any"
 SCORED = ("score", *TOKEN_FEATURES)
 TOPPED = ("score", "top_tokens")
 SURE = 0.45  # the best passage's probability, from which on an answer is sure; below it is only the closest
+NOT_SURE = SURE - 0.01
 COMPANION_SHARE = 0.5  # of the threshold, for what is shown beside a passage that reached it
 TOKENS_ABROAD = 0.75  # of what else sets texts in another language apart: so much is left out
 CLEARLY_ABROAD = 0.5  # deviations by which their tokens are nearer than those of any in the question's
@@ -297,22 +298,30 @@ def least_shown(chances: Iterable[float], threshold: float, question: str) -> fl
 
 
 def _by_identifiers(question: str, candidates: Sequence[Candidate], chances: Matrix) -> Matrix:
-    """Of candidates that are alike but for a part number, or a clause's, the one that has the question's is
+    """Of candidates that are alike but for a part number, or an article's, the one that has the question's is
     meant.
 
     One that lacks it falls behind only where another has it: its odds are divided by e^IDENTIFIER_LOGIT.
-    The best of at most FEW_NAMED that have all of them is shown at least as the closest passage.
+    The best of at most FEW_NAMED that have all of them is shown at least as the closest passage. Where other
+    articles begin but not the one that is named, none is sure.
     """
-    names = (*identifiers(question), *clauses(question))
-    if not names:
+    names, parts = (*identifiers(question), *clauses(question)), numbered_parts(question)
+    if not names and not parts:
         return chances
-    have = np.asarray(shares(names, [candidate.chunk.indexed_text for candidate in candidates]))
+    texts = [candidate.chunk.indexed_text for candidate in candidates]
+    begun = np.array([sum(part.share(text) for part in parts) for text in texts])
+    have = (len(names) * np.asarray(shares(names, texts)) + begun) / (len(names) + len(parts))
     judged = _raised(chances, IDENTIFIER_LOGIT * (have - have.max()))
     naming = np.flatnonzero(have == 1.0)
     if 0 < len(naming) <= FEW_NAMED:
         best = naming[judged[naming].argmax()]
         judged[best] = max(judged[best], NAMED)
-    return judged
+    is_missing = any(not _begins(part.heads, texts) and _begins(part.alike, texts) for part in parts)
+    return np.minimum(judged, NOT_SURE) if is_missing else judged
+
+
+def _begins(part: re.Pattern[str], texts: Sequence[str]) -> bool:
+    return any(part.search(text) for text in texts)
 
 
 def _tokens(read: Mapping[str, Any]) -> TokenCoefficients:

@@ -8,12 +8,13 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib.resources import files
 
 import numpy as np
 import numpy.typing as npt
 
-from core.relevance.sparse import SparseTerms, is_cjk, question_terms
+from core.relevance.sparse import SparseTerms, in_words, is_cjk, question_terms
 from core.relevance.tokens import QuestionTokens
 from core.text import is_mostly_chinese
 
@@ -267,6 +268,65 @@ def short_codes(text: str) -> frozenset[str]:
 def clauses(question: str) -> tuple[str, ...]:
     """The numbers with dots of the clauses, sections and the like that it names, each once, in its order."""
     return tuple(dict.fromkeys(wording("clause").findall(question)))[:MOST_CODES]
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedPart:
+    """An article, chapter, figure or the like that is named by its number; `alike` are all of its kind."""
+
+    name: str
+    called: re.Pattern[str]
+    heads: re.Pattern[str]
+    alike: re.Pattern[str]
+
+    def share(self, text: str) -> float:
+        """1 for a text in which it begins or that is below its heading, MENTIONED for one that names it."""
+        if self.heads.search(text):
+            return 1.0
+        return MENTIONED if self.called.search(text) else 0.0
+
+
+MENTIONED = 0.5
+_IN_BOTH_SCRIPTS = {"条": "[条條]", "节": "[节節]", "课": "[课課]", "讲": "[讲講]", "编": "[编編]"}
+_TO_ONE_SCRIPT = str.maketrans("條節課講編〇两兩", "条节课讲编零二二")
+_BEGINS = r"(?:^|> )[ \t\u3000#*>_【|-]*"  # a line, or a heading of a path
+
+
+def numbered_parts(question: str) -> tuple[NumberedPart, ...]:
+    """Those that a question names, each once: 第37条, Chapter 3, 附件二. 第37条 is found as 第三十七条, and
+    section 5 as the heading "5. Safety"."""
+    if len(question) > MAX_FORM_CHARS:
+        return ()
+    each = ((name, match) for name in _NUMBERED for match in wording(name).finditer(question))
+    parts = {match.group(): _numbered_part(_NUMBERED[name], match) for name, match in each}
+    return tuple(parts.values())[:MOST_CODES]
+
+
+# By wording, how such a part is called in texts.
+_NUMBERED = {
+    "numbered_zh": r"第\s?(?:{number})\s?{kind}",
+    "numbered_en": r"\b{kind}\s(?:{number})(?![\d.]*\d)|(?<=> )(?:{number})(?=[.)]?\s)",
+    "labelled": r"{kind}\s?(?:{number})(?![\d.]*\d)(?![A-Za-z一二三四五六七八九十])",
+}
+
+
+_ANY_NUMBER = r"\d+|[零一二三四五六七八九十百千]+"
+
+
+def _numbered_part(written: str, match: re.Match[str]) -> NumberedPart:
+    kind, number = (match[name].translate(_TO_ONE_SCRIPT) for name in ("kind", "number"))
+    known = int(number) if number.isdecimal() else _numbers_in_words().get(number, 0)
+    number = f"{known}|{in_words(known)}" if known else re.escape(number)
+    kind = _IN_BOTH_SCRIPTS.get(kind, kind)
+    called, alike = (written.format(kind=kind, number=each) for each in (number, _ANY_NUMBER))
+    of_line = re.IGNORECASE | re.MULTILINE
+    heads, others = (re.compile(f"{_BEGINS}(?:{each})", of_line) for each in (called, alike))
+    return NumberedPart(match.group(), re.compile(called, re.IGNORECASE), heads, others)
+
+
+@lru_cache(maxsize=1)
+def _numbers_in_words() -> dict[str, int]:
+    return {in_words(number): number for number in range(1, 2_000)}
 
 
 def shares(names: tuple[str, ...], texts: list[str]) -> list[float]:

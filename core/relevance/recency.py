@@ -2,7 +2,8 @@
 one thing the one that held when it was asked, and what does not say of itself that it holds no more.
 
 A preference, never a filter: the odds of the others are divided, so that one which answers much better still
-goes first. A candidate whose document has no date keeps its probability.
+goes first. A candidate whose document has no date keeps its probability, but what stands under another
+quarter, month, weekday or year than the question names is at most the closest.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from core.dates import first_day, last_day
+from core.dates import MONTH_NAMES, first_day, last_day
 from core.knowledge import Candidate, Chunk
-from core.relevance.query import Query, wording
+from core.relevance.probability import NOT_SURE
+from core.relevance.query import MAX_FORM_CHARS, Query, wording
 from core.text import fold_width
 
 # What a candidate of another time loses. Chosen, not fitted: half of a wrong part number's IDENTIFIER_LOGIT.
@@ -32,7 +34,7 @@ _NO_NAME = re.compile(r"[\W\d_年月日]+")
 
 def by_dates(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates with the probability that their dates leave them, in the order given."""
-    candidates = _by_titles(query, candidates)
+    candidates = _by_periods(query, _by_titles(query, candidates))
     if not query.asked or not any(candidate.chunk.date for candidate in candidates):
         return candidates
     dated = [_Dated(candidate.chunk) for candidate in candidates]
@@ -60,6 +62,94 @@ def _by_titles(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]
         replace(each, probability=_divided(each.probability, DATE_LOGIT)) if void else each
         for each, void in zip(candidates, is_void, strict=True)
     ]
+
+
+# Quarters (1…4), halves (5, 6) and months (7…18) of a year; weekdays; years. The group that matches is a
+# number, or one of these words.
+_WORDS = {
+    word: at
+    for words in ("一二三四五六七八九", "first second third fourth", "mon tue wed thu fri sat sun", "上下",
+                  "jan feb mar apr may jun jul aug sep oct nov dec")
+    for at, word in enumerate(words.split() if " " in words else words, 1)
+} | {"日": 7, "天": 7, "十": 10, "十一": 11, "十二": 12}  # fmt: skip
+_PERIODS = tuple(
+    [(offset, re.compile(pattern, re.IGNORECASE)) for offset, pattern in family]
+    for family in (
+        (
+            (0, r"(?<![a-z])q([1-4])(?!\d)|(?<!\d)([1-4])q\b|([1-4一二三四])季度"
+                r"|\b(first|second|third|fourth|[1-4])(?:st|nd|rd|th)?\s{1,3}quarter"),
+            (4, r"([上下])半年|(?<![a-z])h([12])(?!\d)|\b(first|second)\s{1,3}half"),
+            (6, r"(?<!\d)(1[0-2]|0?[1-9])月|\b20\d\d[-/](0[1-9]|1[0-2])(?!\d)"
+                r"|(?<![一二三四五六七八九十])(十[一二]?|[一二三四五六七八九])月"
+                rf"|\b(?:({'|'.join(MONTH_NAMES[:4])})|((?-i:May))|({'|'.join(MONTH_NAMES[5:])}))\b"),
+        ),
+        ((0, r"(?:周|週|星期|礼拜|禮拜)([一二三四五六日天])|\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b"
+             r"|\b((?-i:Mon|Tues?|Wed|Thu|Fri|Sat|Sun))\b"),),
+        ((0, r"(?<!\d)(199\d|20[0-4]\d)(?!\d)"),),
+    )
+)  # fmt: skip
+_UP_TO = re.compile(r"\s*(?:[-–—~～至到]|to|through|until)\s*(?:20\d\d[-/年]?)?")
+# a table's header, the first cell of a row, or what stands before a colon
+_LABEL = re.compile(
+    r"^(\|[^\n]*)(?=\n[ \t]*\|[ :|-]+$)|^[ \t>*#|-]*([^|:：\n]{1,24})(?=[|:：])", re.MULTILINE
+)
+# In brackets, or of an edition: when a text was written, not what it is about.
+_EDITION = re.compile(
+    r"[（(【\[][^）)】\]]*[）)】\]]|\S*(?:版|修订|修訂|发布|發佈|生效|起|edition|version|revision)\S*"
+    r"|\b(?:updated|revised|edition|version|revision|effective|since|as of)\b.*",
+    re.IGNORECASE,
+)
+
+
+def _by_periods(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """What stands under another quarter, month, weekday or year than the one that the question names is not
+    sure, and falls behind what has that one."""
+    named = [(family, numbers) for family, numbers in _asked(query).items() if len(numbers) == 1]
+    if not named:
+        return list(candidates)
+    fits = [[_is_of(each.chunk, family, numbers) for family, numbers in named] for each in candidates]
+    judged = []
+    for candidate, of_each in zip(candidates, fits, strict=True):
+        chance = candidate.probability
+        if False in of_each:
+            behind = any(other[at] for other in fits for at, fit in enumerate(of_each) if fit is False)
+            chance = min(NOT_SURE, _divided(chance, DATE_LOGIT * behind))
+        judged.append(replace(candidate, probability=chance))
+    return judged
+
+
+def _asked(query: Query) -> dict[int, set[int]]:
+    """By family. A number is a year only where it was read as one."""
+    question = query.question if len(query.question) <= MAX_FORM_CHARS else ""
+    named = {family: _numbers(question, family) for family in range(len(_PERIODS))}
+    named[len(_PERIODS) - 1] &= {int(date[:4]) for date in query.dates}
+    return named
+
+
+def _is_of(chunk: Chunk, family: int, numbers: set[int]) -> bool | None:
+    """None where it does not say."""
+    above = chunk.heading or chunk.title
+    if _numbers(f"{above}\n{chunk.text}", family) & numbers:
+        return True
+    labels = "\n".join(map("".join, _LABEL.findall(chunk.text)))
+    return False if _numbers(f"{_EDITION.sub('', above)}\n{labels}", family) else None
+
+
+def _numbers(text: str, family: int) -> set[int]:
+    """With all between the two of a range."""
+    each = ((offset, match) for offset, period in _PERIODS[family] for match in period.finditer(text))
+    found, end, last = set[int](), 0, 0
+    for offset, match in sorted(each, key=lambda one: one[1].start()):
+        number = offset + _number(next(filter(None, match.groups())).lower())
+        if last and _UP_TO.fullmatch(text, end, match.start()):
+            found.update(range(last, number))
+        found.add(number)
+        end, last = match.end(), number
+    return found
+
+
+def _number(word: str) -> int:
+    return int(word) if word.isdecimal() else _WORDS.get(word) or _WORDS[word[:3]]
 
 
 class _Dated:

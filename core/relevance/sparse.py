@@ -137,21 +137,22 @@ def question_terms(text: str) -> tuple[WeightedTerm, ...]:
             weights.setdefault(_stem(noun), 1.0)
     for number, part in _ARTICLE.findall(text[:LONGEST_PARTED]):
         weights[number] = 0.3  # of many things there are 12
-        for piece, weight in _cjk_terms(f"第{_in_words(int(number))}{part}"):
+        for piece, weight in _cjk_terms(f"第{in_words(int(number))}{part}"):
             weights.setdefault(piece, weight)
     return tuple(WeightedTerm(piece, weight) for piece, weight in weights.items())
 
 
 # Laws and handbooks write 第三十七条, people type 第37条.
-_ARTICLE = re.compile(r"第\s?([1-9]\d{0,2})\s?([条條章节節款])")
+_ARTICLE = re.compile(r"第\s?([1-9]\d{0,3})\s?([条條章节節款])")
 _NUMERALS = "零一二三四五六七八九"
+_NO_DIGIT = re.compile("(?:零[千百十]?)+")
 
 
-def _in_words(number: int) -> str:
-    """1…999."""
-    hundreds, tens, ones = (_NUMERALS[number // size % 10] for size in (100, 10, 1))
-    text = f"{hundreds}百{tens}十{ones}".replace("零十", "零").rstrip("零").removeprefix("零百")
-    return text.lstrip("零").removeprefix("一" if 10 <= number < 20 else "")
+def in_words(number: int) -> str:
+    """1…9999: 一千零七十九."""
+    digits = (_NUMERALS[number // size % 10] for size in (1000, 100, 10, 1))
+    text = "".join(f"{digit}{size}" for digit, size in zip(digits, ("千", "百", "十", ""), strict=True))
+    return _NO_DIGIT.sub("零", text).strip("零").removeprefix("一" if 10 <= number < 20 else "")
 
 
 # What one does when one backs something up is a backup: documents say the one, and questions the other.

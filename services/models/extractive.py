@@ -23,6 +23,7 @@ from core.relevance.query import (
     carried,
     follow_up_weight,
     joined_wordings,
+    numbered_parts,
     parts_of,
     points_back,
 )
@@ -123,7 +124,7 @@ def answer(
         if still_reading:
             return _NOTHING_YET[chinese] + _headings(nearest, chinese)
         return _nothing(scope, nearest, chinese)
-    passages = _own_first(_in_languages(passages, chinese), chinese)
+    passages = _own_first(_in_languages(_in_parts(asked, passages), chinese), chinese)
     before = [*prompt.previous]
     if before and (names := carried(asked, before[-1], prompt.last_answer)):
         before[-1] = f"{before[-1]} {names}"
@@ -150,6 +151,13 @@ def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passag
     other = [each for each in passages if each not in own and each.relevance >= NEARLY * best]
     beside = [each for each in other if each.relevance >= best] or other[:1]
     return [each for each in passages if each in own or each in beside]
+
+
+def _in_parts(asked: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+    """Of an article or a chapter that is named, the passages that hold it, where there are any."""
+    parts = numbered_parts(asked)
+    each = ((passage, f"{passage.heading}\n{passage.text}") for passage in passages)
+    return [passage for passage, text in each if any(part.heads.search(text) for part in parts)] or passages
 
 
 def _own_first(passages: Sequence[Passage], chinese: bool) -> Sequence[Passage]:

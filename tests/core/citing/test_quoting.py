@@ -370,6 +370,31 @@ def test_a_code_that_no_passage_has_is_known_where_rows_begin_with_such_codes() 
     assert Quotables([("", "Print it on paper.")]).unmentioned("On A4?") == []
 
 
+CAUSES = """第三十七条 提前三十日通知，可以解除合同。
+
+第三十八条 有下列情形之一的，可以立即解除：
+
+（一）未支付报酬的；
+
+（二）强迫劳动的，或者提前三十日通知也不能避免损害的。
+
+第三十九条 依照第三十八条解除的，应当补偿。
+"""
+
+
+def test_an_article_that_is_named_is_quoted_alone_and_with_all_its_points() -> None:
+    """Discriminates: the articles with its words; its first line; the one that mentions it."""
+    start, end = CAUSES.index("第三十八条"), CAUSES.index("第三十九条")
+    assert quoted("第38条规定提前多少日通知？", CAUSES) == [CAUSES[start:end].strip()]
+    assert quoted("第39条", CAUSES) == ["第三十九条 依照第三十八条解除的，应当补偿。"]
+
+
+def test_an_article_that_no_passage_mentions_is_known_where_others_begin() -> None:
+    quotables = Quotables([("", CAUSES)])
+    assert quotables.unmentioned("第601条和第38条") == ["第601条"]
+    assert quotables.unmentioned("第三章讲什么") == []
+
+
 def test_a_title_at_the_beginning_of_a_text_is_no_answer_and_a_label_over_its_value_is() -> None:
     """Discriminates: the title, which has the words of the subject alone; the value without its label."""
     title, bins = (

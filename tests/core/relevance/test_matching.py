@@ -15,7 +15,7 @@ from core.relevance.features import (
     QuestionWords,
     covered_nearby,
 )
-from core.relevance.query import MOST_CODES, Query, QueryForm, clauses, identifiers, shares
+from core.relevance.query import MOST_CODES, Query, QueryForm, clauses, identifiers, numbered_parts, shares
 from core.relevance.sparse import encode_query, folded, is_cjk, word_pieces, words_of
 
 ASKED, BEFORE, ALL_BEFORE, ANSWER = range(4)
@@ -216,6 +216,42 @@ def test_codes_are_told_from_years_dates_and_ordinals(question: str, codes: tupl
 )
 def test_the_number_of_a_clause_that_is_named_is_a_name(question: str, numbers: tuple[str, ...]) -> None:
     assert clauses(question) == numbers
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "share"),
+    [
+        ("第37条怎么规定的", "劳动法\n第三十七条　提前三十日通知。", 1.0),
+        ("第三十七條是什麼", "**第 37 条** 提前三十日通知。", 1.0),
+        ("第37条怎么规定的", "依照本法第三十七条处理。", 0.5),
+        ("第37条怎么规定的", "第三百三十七条　不适用。\n第137条", 0.0),
+        ("民法典第1079条", "第一千零七十九条　夫妻一方要求离婚的", 1.0),
+        ("第一千零一十条", "第1010条　甲", 1.0),
+        ("第三章讲什么", "手册 > 第三章 报销\n发票要在月底前交。", 1.0),
+        ("附件2在哪", "附件二：表格", 1.0),
+        ("附件2在哪", "附件二十：表格", 0.0),
+        ("What does Article 12 say?", "Article 12. The tenant pays.", 1.0),
+        ("What does Article 12 say?", "as in Article 12", 0.5),
+        ("What does Article 12 say?", "Article 120. No.\nArticle 12.5 No.", 0.0),
+        ("explain section 5", "Manual > 5. Safety\nWear gloves.", 1.0),
+        ("explain section 5", "Manual > 5.1 Safety\n5. gloves", 0.0),
+        ("see Appendix B", "Appendix B: Forms", 1.0),
+    ],
+)
+def test_an_article_is_found_where_it_begins_however_its_number_is_written(
+    question: str, text: str, share: float
+) -> None:
+    """Discriminates: one that is only mentioned; one whose number begins or ends alike."""
+    (part,) = numbered_parts(question)
+    assert part.share(text) == share
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Is there an article a child can read?", "第一次迟到", "chapter 3.2", "表3个", "a table for 4"],
+)
+def test_what_only_looks_like_an_article_is_none(question: str) -> None:
+    assert numbered_parts(question) == ()
 
 
 def test_a_code_is_found_as_a_whole_word_whatever_its_case() -> None:

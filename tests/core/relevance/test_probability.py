@@ -279,6 +279,18 @@ def test_of_clauses_the_one_whose_number_is_named_goes_first() -> None:
     assert named[0].probability < named[1].probability
 
 
+def test_of_articles_the_one_that_is_named_goes_first_and_none_is_sure_where_it_is_missing() -> None:
+    """Discriminates: the article with the words of the question; one that mentions the named one."""
+    other = candidate("第三十八条 赔偿按损失计算，依照第三十七条处理。", 1, 0.88)
+    meant = candidate("第三十六条 通知要书面。\n第三十七条 应当保存记录。", 5, 0.8)
+    question = ask("第37条规定的赔偿怎么计算？")
+    before, after = judge(question, [other, meant], E5)
+    assert before.probability < after.probability >= NAMED
+    plain = judge(ask("赔偿怎么计算？"), [other, meant], E5)
+    assert plain[0].probability > SURE
+    assert judge(ask("第601条规定的赔偿怎么计算？"), [other, meant], E5)[0].probability < SURE
+
+
 STANDS = candidate("The second gate is far apart from the first: ten days on foot.", 1, 0.87)
 LEANS = candidate("Hepatitis A vaccine: the second dose is given after 6 months.", 2, 0.85)
 

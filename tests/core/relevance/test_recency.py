@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pytest
 
+from core.dates import dates_in
 from core.knowledge import Candidate, Chunk
+from core.relevance.probability import NOT_SURE, SURE
 from core.relevance.query import Query
 from core.relevance.recency import DATE_LOGIT, by_dates
 
@@ -150,3 +153,44 @@ def test_what_a_title_calls_void_falls_behind_unless_it_is_asked_for(
     rows = [candidate("void", "", 0.5, heading=title), candidate("valid", "", 0.4, heading="2025下半年")]
     judged = by_dates(Query(question, ()), rows)
     assert max(judged, key=lambda one: one.probability).chunk.chunk_id == first
+
+
+@pytest.mark.parametrize(
+    ("question", "heading", "text", "is_sure"),
+    [
+        ("2024年第三季度的营收", "2024 Q2", "Revenue rose to 4.8 million.", False),
+        ("What was the revenue in Q3 2024?", "Q2 2024", "Revenue rose to 4.8 million.", False),
+        ("What was the revenue in Q2 2024?", "Second quarter 2024", "It rose to 4.8 million.", True),
+        ("What was the revenue in Q2?", "Report", "In the second quarter revenue rose.", True),
+        ("revenue in Q3", "Revenue", "| Unit | Q1 | Q2 |\n| --- | --- | --- |\n| North | 1 | 2 |", False),
+        ("九月的退货率", "销售月报 2025年8月", "退货率 1.9%。", False),
+        ("8月的退货率", "销售月报 2025年八月", "退货率 1.9%。", True),
+        ("9月能休年假吗", "考勤办法（2026年3月修订）", "年假要在当年休完。", True),
+        ("9月能休年假吗", "年假", "次年3月底之前要休完。", True),
+        ("water in May", "Water", "| Month | m3 |\n| --- | --- |\n| March | 8 |\n| April | 9 |", False),
+        ("water in April", "Water", "| Month | m3 |\n| --- | --- |\n| March | 8 |\n| April | 9 |", True),
+        ("星期天早班谁值", "值班表", "| 星期 | 早班 |\n| --- | --- |\n| 周一 | 王芳 |", False),
+        ("周三几点开门", "开放时间", "周一至周五：9 点", True),
+        ("周六几点开门", "开放时间", "周一至周五：9 点", False),
+        ("2022年有多少人", "2023 年度总结", "员工总数为 214 人。", False),
+        ("2022年有多少人", "2021–2023 年总结", "员工总数为 214 人。", True),
+        ("2022年有多少人", "员工手册 2023版", "员工总数为 214 人。", True),
+        ("7月和8月哪个多", "销售月报 2025年8月", "退货率 1.9%。", True),
+        ("退货率是多少", "销售月报 2025年8月", "退货率 1.9%。", True),
+    ],
+)
+def test_what_stands_under_another_period_than_the_question_names_is_not_sure(
+    question: str, heading: str, text: str, is_sure: bool
+) -> None:
+    """Discriminates: a period anywhere in the text; when a text was revised; days within a range."""
+    one = candidate("only", "", 0.8, heading=heading, text=text)
+    (judged,) = by_dates(Query(question, (), dates=dates_in(question, date(2026, 1, 1))), [one])
+    assert (judged.probability >= SURE) is is_sure
+    assert judged.probability in (0.8, NOT_SURE)
+
+
+def test_what_stands_under_another_month_falls_behind_that_of_the_question() -> None:
+    august = candidate("august", "", 0.3, heading="销售月报 2025年8月", text="新签客户 11 家。")
+    july = candidate("july", "", 0.2, heading="销售月报 2025年7月", text="新签客户 18 家。")
+    ranked = by_dates(Query("七月份新签了多少客户", ()), [august, july])
+    assert ranked[0].probability < ranked[1].probability == 0.2

@@ -238,7 +238,7 @@ def test_other_verbs_with_a_particle_make_no_noun() -> None:
 @pytest.mark.parametrize(
     ("typed", "written"),
     [("第37条", "第三十七条"), ("第 5 章", "第五章"), ("第12条", "第十二条"), ("第108条", "第一百零八条"),
-     ("第120条", "第一百二十条"), ("第10条", "第十条")],
+     ("第120条", "第一百二十条"), ("第10条", "第十条"), ("第1079条", "第一千零七十九条")],
 )  # fmt: skip
 def test_an_article_typed_in_digits_is_looked_for_as_it_is_written(typed: str, written: str) -> None:
     """Discriminates: 37 and 条, which no law or handbook has."""

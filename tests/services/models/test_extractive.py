@@ -267,6 +267,19 @@ def test_a_code_that_nothing_mentions_is_named_and_rows_of_another_code_are_left
     assert quotes_of("What if E9 appears?", (0.3, first))[-1] == "Found nothing that mentions this: E9"
 
 
+def test_of_a_chapter_that_is_named_only_what_stands_in_it_is_quoted() -> None:
+    """Discriminates: the passage of another chapter that is more probable and has the words."""
+    texts = {"第二章 报销": "发票要在月底前交，补贴另算。", "第三章 补贴": "补贴每天五十元。"}
+    block = "\n\n".join(
+        f'<passage id="{at}" file="a.md" heading="{heading}" relevance="{0.6 / at}">\n{text}\n</passage>'
+        for at, (heading, text) in enumerate(texts.items(), start=1)
+    )
+    shown = answer(ReadBack(block, "第3章说的补贴怎么算", ()))
+    assert "五十元" in shown
+    assert "发票" not in shown
+    assert answer(ReadBack(block, "第7章说的补贴怎么算", ())).endswith("没有找到提到这一点的内容：第7章")
+
+
 @pytest.mark.parametrize(
     ("question", "is_shown"), [("Will my order be here soon?", True), ("my order", False)]
 )
