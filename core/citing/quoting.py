@@ -285,7 +285,7 @@ class Quotables:
         """The rows of its table that have as much of what tells rows from each other as this one, and those
         that were chosen: if this one has some of it itself, only those that have any. Where a step is asked
         for, those beside it go before. A question that leans on the one before may mean another row than
-        those which have its words."""
+        those which have its words: of a short table all are quoted rather than most."""
         steps = STEPS if query.meant and asks_for_step(query.question) else 0
         table = (self._candidates[at].passage, self._candidates[at].unit)
         rows = [row for row, one in enumerate(self._candidates) if (one.passage, one.unit) == table]
@@ -298,7 +298,8 @@ class Quotables:
             row for row in rows
             if (row in chosen and own[row] >= least) or shares[row] >= max(shares[at], 1e-9)
         ]  # fmt: skip
-        return [*dict.fromkeys([*near, *alike])]
+        picked = [*dict.fromkeys([*near, *alike])]
+        return rows if known.leans and len(rows) <= MOST_ROWS and len(picked) > len(rows) / 2 else picked
 
     @staticmethod
     def _telling(held: Matrix, weights: Matrix, rows: Sequence[int]) -> Matrix:

@@ -123,7 +123,10 @@ function openSession(sessionId) {
   return chat.open(sessionId);
 }
 
-function showDocumentCount(n) {
+/** The questions to begin with are about the guide, and no use beside documents without it: unseen, for what
+ * disappears makes the rest jump. */
+function showDocumentCount(n, hasSample) {
+  find(".examples").classList.toggle("unseen", n !== "0" && !hasSample);
   for (const badge of document.querySelectorAll(".document-count")) badge.textContent = n === "0" ? "" : n;
 }
 

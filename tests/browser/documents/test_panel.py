@@ -46,6 +46,17 @@ async def test_failed_documents_say_why_in_the_readers_language(page: Page, serv
     assert await page.locator("[data-action=ask]").count() == 0
 
 
+@pytest.mark.parametrize(("sample", "shown"), [(True, True), (False, False)])
+async def test_questions_about_the_guide_are_proposed_only_where_it_is(
+    page: Page, server_url: str, sample: bool, shown: bool
+) -> None:
+    """Discriminates: questions that are refused, proposed to those who have documents of their own alone."""
+    await lists(page, [document(), document("其他.md", sample=sample)])
+    await page.goto(server_url)
+    await expect(page.locator(".document-count").first).to_have_text("2")
+    assert await page.locator(".examples").is_visible() is shown
+
+
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_of_a_followed_document_only_the_date_is_changed(page: Page, server_url: str) -> None:
     """Discriminates: tags sent for a followed document, which the server refuses."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Page
 
+from tests.browser.documents.panel import document, lists
 from tests.browser.support.conversations import bring, open_menu, row
 from tests.browser.support.driving import answered, ask
 
@@ -67,6 +68,7 @@ async def test_the_language_stays_chosen_and_its_words_are_the_first_that_are_se
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_examples_and_times_are_in_the_language_that_is_chosen(page: Page, server_url: str) -> None:
     """Discriminates: examples or times that stay as they were; a label that its place cuts."""
+    await lists(page, [document(sample=True)])
     await page.goto(server_url)
     examples = page.locator(".example")
     assert all("问脉" in example for example in await examples.all_inner_texts())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Page, expect
 
+from tests.browser.documents.panel import document, lists
 from tests.browser.support.driving import TURN_ID, answer_with, answered, ask, sse_body
 
 QUESTION = "父子链是什么\uff1f"
@@ -55,6 +56,7 @@ async def test_a_follow_up_stays_in_the_session_and_a_reload_shows_the_same(
 
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_example_question_can_be_asked_with_one_click(page: Page, server_url: str) -> None:
+    await lists(page, [document(sample=True)])
     await page.goto(server_url)
     await page.click(".example >> nth=0")
     await answered(page)

@@ -267,6 +267,23 @@ def test_a_code_that_nothing_mentions_is_named_and_rows_of_another_code_are_left
     assert quotes_of("What if E9 appears?", (0.3, first))[-1] == "Found nothing that mentions this: E9"
 
 
+def test_of_a_short_table_a_follow_up_loses_no_row_to_the_question_before() -> None:
+    """Discriminates: four of five rows, without the one that has no word of either question."""
+    table = """下表是预算。
+
+| 项目 | 预算（万元） | 已花（万元） | 负责人 |
+| --- | --- | --- | --- |
+| 展会 | 80 | 62 | 王芳 |
+| 线上广告 | 120 | 97 | 李强 |
+| 赞助 | 40 | 10 | 赵敏 |
+| 印刷品 | 15 | 9 | 陈刚 |
+| 调研 | 25 | 0 | 孙丽 |
+"""
+    block = f'<passage id="1" file="a.md" heading="" relevance="0.6">\n{table}\n</passage>'
+    shown = answer(ReadBack(block, "预算花了多少了", ("展会是谁负责的",)))
+    assert shown.count("项目：") == 5
+
+
 def test_of_a_chapter_that_is_named_only_what_stands_in_it_is_quoted() -> None:
     """Discriminates: the passage of another chapter that is more probable and has the words."""
     texts = {"第二章 报销": "发票要在月底前交，补贴另算。", "第三章 补贴": "补贴每天五十元。"}

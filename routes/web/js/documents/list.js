@@ -54,8 +54,15 @@ export class DocumentList {
 
   /** Ids of the documents of the guide that came with Wenmai, where this reader may delete them. */
   get samples() {
-    const documents = [...this.#rows.values()].map(({ document }) => document);
-    return documents.filter((one) => one.sample && this.on.mayChange(one)).map(({ document_id: id }) => id);
+    return this.#ofSample().filter((one) => this.on.mayChange(one)).map(({ document_id: id }) => id);
+  }
+
+  get hasSample() {
+    return this.#ofSample().length > 0;
+  }
+
+  #ofSample() {
+    return [...this.#rows.values()].map(({ document }) => document).filter((one) => one.sample);
   }
 
   /** The first page anew, of the documents that `filter` {status, source, tag} lets through. */
