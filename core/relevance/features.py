@@ -172,6 +172,13 @@ NEAREST = 5
 FEW_WORDS = 1.0  # of a question's own: one with fewer says nothing without the one before
 USUAL_OVERLAP, USUAL_COVERED, USUAL_RARE = 0.4, 0.5, 0.6  # of questions that have an answer
 LANGUAGE_CHARS = 600  # of a text under its heading, enough to detect its language
+_ASKS = re.compile(
+    r"^[ \t*_#>-]*(?:(?:Q|问|問|Question|问题)[ ]?\d{0,3}[ ]?[:：.、．])?([^\n?？]{2,150}[?？])", re.MULTILINE
+)
+_INTERROGATIVE = re.compile(
+    r"\b(?:who|when|where|why|which|how(?: (?:many|much|long|far|often|old|big|soon))?)\b"
+    r"|多少|多久|多长|几|怎|为什么|为何|如何|哪|谁|何时"
+)
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 
 
@@ -341,6 +348,18 @@ class Features:
         """How much each text has of the last answer's words, rarer ones counting more, 0…1."""
         return _covered(self._words.rows[3] * self._rare, self._texts.here)
 
+    @property
+    def asks_itself(self) -> npt.NDArray[np.bool_]:
+        """Which texts ask the question, as lists of questions and answers do: in a line with all its words
+        and no other, those that say nothing aside but for why, when and the like."""
+        asked = _words_of(self.query.question[-MAX_QUESTION_CHARS:])
+        has_all = (self.coverage > 0.99) & (len(asked) > 1)
+        texts = [
+            candidate.chunk.indexed_text if has else ""
+            for candidate, has in zip(self.candidates, has_all, strict=True)
+        ]
+        return np.array([any(_words_of(line) == asked for line in _ASKS.findall(text)) for text in texts])
+
     def _of_words(self) -> Sequence[Matrix]:
         """The columns of WORD_FEATURES."""
         texts, (_, previous, conversation, _) = self._texts, self._words.rows
@@ -428,6 +447,10 @@ def _covered(weight: Matrix, here: Matrix) -> Matrix:
     total = weight.sum()
     shares: Matrix = here @ weight / total if total > 0 else np.zeros(len(here))
     return shares
+
+
+def _words_of(text: str) -> set[str]:
+    return {term.text for term in question_terms(text)}.union(_INTERROGATIVE.findall(text.lower()))
 
 
 def _ahead(ranks: Sequence[int | None]) -> Matrix:

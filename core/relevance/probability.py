@@ -178,6 +178,7 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
         chances = _raised(chances, ANSWERED * (answered - answered.max()))
         if features.coverage.max() > 0.99:
             chances = _raised(chances, SAID * (features.coverage - 1.0))
+    chances = np.where(features.asks_itself, np.maximum(chances, SURE), chances)
     return [
         replace(candidate, probability=float(chance))
         for candidate, chance in zip(candidates, chances, strict=True)

@@ -291,6 +291,29 @@ def test_of_articles_the_one_that_is_named_goes_first_and_none_is_sure_where_it_
     assert judge(ask("第601条规定的赔偿怎么计算？"), [other, meant], E5)[0].probability < SURE
 
 
+@pytest.mark.parametrize(
+    ("question", "is_sure"),
+    [
+        ("Is there a minimum order?", True),
+        ("what is the minimum order", True),
+        ("Is there a minimum order for dealers?", False),
+        ("Is there an order?", False),
+        ("有最低起订量吗", True),
+        ("最低起订量是多少", False),
+        ("When is there a minimum order?", False),
+        ("最低起订量以下的订单收多少手续费", False),
+    ],
+)
+def test_a_text_that_asks_the_question_itself_is_sure(question: str, is_sure: bool) -> None:
+    """Discriminates: a question with a word more or fewer, or another question word."""
+    far = candidate("Ships leave on Mondays.", 1, 0.8)
+    texts = ("**Q: Is there a minimum order?**\nA: No.", "问：有没有最低起订量？\n答：没有。")
+    for text in texts:
+        asks = candidate(text, 9, 0.6)
+        chance = judge(ask(question), [far, asks], E5)[1].probability
+        assert (chance == SURE) is (is_sure and ("最低" in text) == ("最低" in question))
+
+
 STANDS = candidate("The second gate is far apart from the first: ten days on foot.", 1, 0.87)
 LEANS = candidate("Hepatitis A vaccine: the second dose is given after 6 months.", 2, 0.85)
 
