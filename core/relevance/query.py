@@ -304,7 +304,7 @@ def numbered_parts(question: str) -> tuple[NumberedPart, ...]:
 
 # By wording, how such a part is called in texts.
 _NUMBERED = {
-    "numbered_zh": r"第\s?(?:{number})\s?{kind}",
+    "numbered_zh": r"第\s?(?:{number})\s?{kind}|(?<=> )(?:{number})(?=[、.．\s])",
     "numbered_en": r"\b{kind}\s(?:{number})(?![\d.]*\d)|(?<=> )(?:{number})(?=[.)]?\s)",
     "labelled": r"{kind}\s?(?:{number})(?![\d.]*\d)(?![A-Za-z一二三四五六七八九十])",
 }
