@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import groupby, pairwise
@@ -22,7 +23,8 @@ import pypdf
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 from pypdf.errors import DependencyError, PyPdfError
-from pypdf.generic import Destination
+from pypdf.generic import Destination, DictionaryObject
+from pypdf.generic._font import Font
 
 from core.errors import UnreadableDocumentError
 from core.text import ITEM, scrub
@@ -192,6 +194,35 @@ _SAYS_SO = re.compile(
 _NO_HEADING_END = re.compile(r"[。；;，,、：:]$|[a-z]{3}\.$|(?:\. ?){3}")
 
 
+_MAX_FONT_ENTRIES = 1_000_000  # characters and widths of the fonts that are held, about 150 MB
+
+
+@contextmanager
+def _fonts_read_once() -> Iterator[None]:
+    """pypdf reads a font's maps again for every page that names it, which takes most of a long document's
+    time, and offers no way to hold them: its constructor is replaced while one document is read."""
+    read = Font.__dict__["from_font_resource"]
+    fonts: dict[int, tuple[DictionaryObject, Font]] = {}  # by identity, so what it belongs to is held as well
+    entries = 0
+
+    def read_once(resource: DictionaryObject) -> Font:
+        nonlocal entries
+        if id(resource) not in fonts:
+            font = read.__get__(None, Font)(resource)
+            entries += len(font.character_map) + len(font.character_widths)
+            if entries > _MAX_FONT_ENTRIES:
+                fonts.clear()
+                entries = len(font.character_map) + len(font.character_widths)
+            fonts[id(resource)] = resource, font
+        return fonts[id(resource)][1]
+
+    try:
+        setattr(Font, "from_font_resource", staticmethod(read_once))  # noqa: B010 - mypy knows it as a method
+        yield
+    finally:
+        setattr(Font, "from_font_resource", read)  # noqa: B010
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
     size: float = 0
@@ -302,7 +333,8 @@ class PdfReader(BaseReader):
         try:
             pdf = pypdf.PdfReader(BytesIO(content))
             _unlock(pdf)
-            extracted = [*map(_extracted, pdf.pages)]
+            with _fonts_read_once():
+                extracted = [*map(_extracted, pdf.pages)]
             pages = without_margins([lines for lines, _ in extracted])
             return _sections(pages, bookmarks(pdf) or _headings(pages, [looks for _, looks in extracted]))
         except (PyPdfError, DependencyError) as error:

@@ -38,6 +38,40 @@ def pdf(pages: Sequence[Sequence[str]], looks: Mapping[str, str] = MappingProxyT
     return _assembled(objects)
 
 
+def pdf_with_maps(pages: Sequence[Sequence[str]], alphabets: Sequence[str]) -> bytes:
+    """A PDF as programs write it that embed their fonts: each alphabet is a font whose codes count its
+    characters. The first page is set in the first, the second in the next, and so on in turn, all as /F1."""
+    objects = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
+    for alphabet in alphabets:
+        at = len(objects)
+        codes = "".join(f"<{code:04x}> <{ord(char):04x}>\n" for code, char in enumerate(alphabet, start=1))
+        codes = f"{len(alphabet)} beginbfchar\n{codes}endbfchar"
+        widths = " ".join(f"{code} [1000]" for code in range(1, len(alphabet) + 1))
+        objects += [
+            f"<< /Length {len(codes)} >>\nstream\n{codes}\nendstream",
+            f"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /Song /DW 1000 /W [{widths}] >>",
+            f"<< /Type /Font /Subtype /Type0 /BaseFont /Song /Encoding /Identity-H /ToUnicode {at + 1} 0 R"
+            f" /DescendantFonts [{at + 2} 0 R] >>",
+        ]
+    kids = []
+    for number, lines in enumerate(pages):
+        font = number % len(alphabets)
+        stream = " ".join(
+            f"BT /F1 12 Tf 72 {720 - 14 * at} Td"
+            f" <{''.join(f'{alphabets[font].index(char) + 1:04x}' for char in line)}> Tj ET"
+            for at, line in enumerate(lines)
+        )
+        kids.append(len(objects) + 1)
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects) + 2} 0 R"
+            f" /Resources << /Font << /F1 {5 + 3 * font} 0 R >> >> >>"
+        )
+        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+    references = " ".join(f"{kid} 0 R" for kid in kids)
+    objects[1] = f"<< /Type /Pages /Kids [{references}] /Count {len(kids)} >>"
+    return _assembled(objects)
+
+
 def _escaped(line: str) -> str:
     return "(" + line.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)") + ")"
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from services.adapters.readers.documents import parse_document
-from tests.support.stores.make_files import pdf
+from tests.support.stores.make_files import pdf, pdf_with_maps
 
 DATA_SHEET = [
     "SAFETY DATA SHEET", "Product: Klarosol 300, version 6.0, which replaces version 5.2",
@@ -84,3 +86,24 @@ def test_a_number_that_begins_something_begins_a_line(begins: str) -> None:
 )
 def test_a_line_that_goes_on_gets_no_blank_within_a_date_or_a_number(line: str, following: str) -> None:
     assert outline([line, following], {})[0][1] == line + following
+
+
+HAN = "".join(map(chr, range(0x4E00, 0x4E00 + 6_000)))
+
+
+def test_a_font_is_read_once_for_all_pages_that_name_it() -> None:
+    """Discriminates: its map of 6,000 characters read for every page, thirty times as long."""
+    times = []
+    for pages in (1, 1, 30):  # the first loads what reads
+        content = pdf_with_maps([[HAN[number : number + 20]] for number in range(pages)], [HAN])
+        began = time.process_time()
+        parsed = parse_document("a.pdf", content)
+        times.append(time.process_time() - began)
+    assert HAN[29:49] in parsed.sections[-1].text
+    assert times[2] < 8 * times[1]
+
+
+def test_fonts_of_one_name_are_not_mixed_up() -> None:
+    """Discriminates: fonts held by the name that a page has for them."""
+    parsed = parse_document("a.pdf", pdf_with_maps([["ab"], ["xy"], ["ba"]], ["ab", "xy"]))
+    assert [line for section in parsed.sections for line in section.text.split()] == ["ab", "xy", "ba"]
