@@ -109,7 +109,8 @@ def _sections(documents: Iterable[Document]) -> tuple[Section, ...]:
         text = scrub(document.text).strip()
         if not text:
             continue
+        starts = tuple(document.metadata.get("page_starts", ()))
         heading = tuple(str(title) for title in document.metadata.get("heading", ()))
-        sections.append(Section(text, heading, document.metadata.get("page"), char_start))
+        sections.append(Section(text, heading, document.metadata.get("page"), char_start, starts))
         char_start += len(text) + len(SECTION_BREAK)
     return tuple(sections)

@@ -18,6 +18,7 @@ ROW_TOKENS = 80
 _HEAVIEST_CHAR_TOKENS = 1.5
 _KEY_CHARS = 60
 _HEADER_JOINT = " / "
+_BREAK = "\n\n"
 
 Rows = Sequence[Sequence[str]]
 
@@ -115,9 +116,16 @@ def _record(header: Sequence[str], row: Sequence[str]) -> str:
     return "\n\n".join("\n".join(paragraph) for paragraph in paragraphs)
 
 
-def section_document(text: str, heading: Sequence[str] = (), page: int | None = None) -> Document:
-    """One section as LlamaIndex carries it: heading path (outermost first) and page in the metadata."""
-    return Document(text=text, metadata={"heading": list(heading), "page": page})
+def section_document(
+    text: str,
+    heading: Sequence[str] = (),
+    page: int | None = None,
+    page_starts: Sequence[tuple[int, int]] = (),
+) -> Document:
+    """One section as LlamaIndex carries it: heading path (outermost first), page, and where in the text which
+    other page begins, in the metadata."""
+    metadata = {"heading": list(heading), "page": page}
+    return Document(text=text, metadata=metadata | {"page_starts": page_starts} if page_starts else metadata)
 
 
 def with_dates(documents: list[Document], declared: Sequence[str] = ()) -> list[Document]:
@@ -136,6 +144,7 @@ class Outline:
         self._documents: list[Document] = []
         self._unsaid = False  # the innermost heading has had nothing under it so far
         self._page: int | None = None
+        self._page_starts: list[tuple[int, int]] = []
 
     def page(self, number: int) -> None:
         """What follows is on this page (or slide); the headings stay until others replace them."""
@@ -163,10 +172,15 @@ class Outline:
         while self._path and self._path[-1][0] >= level:
             self._path.pop()
 
-    def block(self, text: str) -> None:
-        if text.strip():
-            self._blocks.append(text.strip("\n"))
-            self._unsaid = False
+    def block(self, text: str, page_starts: Sequence[tuple[int, int]] = ()) -> None:
+        """`page_starts`: where in the text which page begins; what follows is on the last one of them."""
+        if not text.strip():
+            return
+        if page_starts:
+            above = sum(len(block) + len(_BREAK) for block in self._blocks)
+            self._page_starts += [(above + start, page) for start, page in page_starts]
+        self._blocks.append(text.strip("\n"))
+        self._unsaid = False
 
     def finish(self) -> list[Document]:
         self._close()
@@ -179,8 +193,12 @@ class Outline:
             self._unsaid = False
         if self._blocks:
             titles = [title for _, title in self._path]
-            self._documents.append(section_document("\n\n".join(self._blocks), titles, self._page))
-        self._blocks = []
+            starts, first = self._page_starts, self._page
+            if len(starts) > 1:
+                first, self._page = starts[0][1], max(page for _, page in starts)
+            text = _BREAK.join(self._blocks)
+            self._documents.append(section_document(text, titles, first, starts if len(starts) > 1 else ()))
+        self._blocks, self._page_starts = [], []
 
 
 _TICKS = re.compile(r"`{3,}")

@@ -1,4 +1,4 @@
-"""PDF: one section per page and heading, its lines joined back into paragraphs.
+"""PDF: one section per page and heading, or over pages where the text goes on; lines joined into paragraphs.
 
 Bookmarks are the headings; where there are none, lines in larger letters are, else those in bold, else those
 that call themselves a chapter or a section. Running heads, footers and page numbers are left out. Tables are
@@ -13,11 +13,11 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
-from itertools import groupby, pairwise
+from itertools import dropwhile, groupby, pairwise, zip_longest
 
 import pypdf
 from llama_index.core.readers.base import BaseReader
@@ -115,7 +115,10 @@ def _letters(text: str) -> str:
 
 _EDGE_LINES = 2
 _LINE_CHARS = 100
-_LEAST_PAGES = 4  # fewer tell nothing of what repeats
+_LEAST_PAGES = 4  # fewer tell little of what repeats
+_ALONE = re.compile(
+    r"\W*(?:第|page)?\s*\d{1,3}\s*页?(?:\s*(?:/|of|，?\s*共)\s*\d{1,3}\s*页?)?\W*", re.IGNORECASE
+)
 _REPEATED_SHARE = 0.6
 _NUMBERED_SHARE = 0.5
 _MAX_NUMBERS = 4  # in a line that counts the pages: chapter 2.1, page 7 of 90
@@ -124,11 +127,14 @@ _NUMBER = re.compile(r"(?<!\d)\d{1,4}(?!\d)")
 
 def without_margins(pages: Sequence[list[str]]) -> list[list[str]]:
     """Left out are lines that most pages begin or end with, and those in which a number counts the pages and
-    that are the same on several pages but for their numbers."""
-    if len(pages) < _LEAST_PAGES:
-        return [*pages]
+    that are the same on several pages but for their numbers. Of few pages only what is on each of them, and
+    once it stays; and lines that are nothing but the page's number."""
     edges = [_edges(page) for page in pages]
-    margins = {*_repeated(pages, edges), *_numbered(pages, edges)}
+    if len(pages) < _LEAST_PAGES:
+        numbers = (place for place in _numbered(pages, edges) if _ALONE.fullmatch(pages[place[0]][place[1]]))
+        margins = {*_on_each(pages, edges), *numbers}
+    else:
+        margins = {*_repeated(pages, edges), *_numbered(pages, edges)}
     return [
         [line for index, line in enumerate(page) if (number, index) not in margins]
         for number, page in enumerate(pages)
@@ -139,6 +145,17 @@ def _edges(page: Sequence[str]) -> set[int]:
     filled = [index for index, line in enumerate(page) if line]
     edges = (*filled[:_EDGE_LINES], *filled[-_EDGE_LINES:])
     return {index for index in edges if len(page[index]) <= _LINE_CHARS}
+
+
+def _on_each(pages: Sequence[list[str]], edges: Sequence[set[int]]) -> Iterator[tuple[int, int]]:
+    """Page and line of what stands on every page; a head stays on the first one, a foot on the last."""
+    texts = [{page[index] for index in edge} for page, edge in zip(pages, edges, strict=True)]
+    same = set.intersection(*texts) if len(pages) > 1 else set()
+    for number, (page, edge) in enumerate(zip(pages, edges, strict=True)):
+        for index in edge:
+            stays_on = 0 if 2 * index < len(page) else len(pages) - 1
+            if page[index] in same and number != stays_on:
+                yield number, index
 
 
 def _repeated(pages: Sequence[list[str]], edges: Sequence[set[int]]) -> Iterator[tuple[int, int]]:
@@ -325,6 +342,11 @@ _LEAST_CELLS = 4
 _LEAST_COLUMNS, _LEAST_ROWS = 3, 3
 _ARTICLE = re.compile(r"第[\d一二三四五六七八九十百]{1,5}条[\s：:]")
 _DASHES = "-–—"
+_OPEN_END = re.compile(r"[,;:，、；：]$")
+_LEAST_PROSE = 3  # lines that go on in the next one, of the last
+_PAGE_LINES = 60
+_NOTE_SIZE = 0.93  # of the text's
+_NOTE = re.compile(r"[\[【（(]?\d|[*†‡§¹²³①-⑳]|注")
 
 
 class PdfReader(BaseReader):
@@ -336,7 +358,8 @@ class PdfReader(BaseReader):
             with _fonts_read_once():
                 extracted = [*map(_extracted, pdf.pages)]
             pages = without_margins([lines for lines, _ in extracted])
-            return _sections(pages, bookmarks(pdf) or _headings(pages, [looks for _, looks in extracted]))
+            looks = [shown for _, shown in extracted]
+            return _sections(pages, looks, bookmarks(pdf) or _headings(pages, looks))
         except (PyPdfError, DependencyError) as error:
             raise UnreadableDocumentError(
                 "The file is not a valid PDF document: print it to a PDF again and add that."
@@ -374,21 +397,112 @@ def _lines(text: str) -> list[str]:
     return [_BULLET.sub("- ", line, count=1) if _BULLET.match(line) else line for line in lines]
 
 
-def _sections(pages: Iterable[list[str]], marks: Sequence[Bookmark]) -> list[Document]:
-    outline = Outline()
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """`full`: as wide as this, it may go on in the next line."""
+
+    text: str
+    page: int
+    full: float = math.inf
+
+    def goes_on_in(self, following: str) -> bool:
+        """Whether both are of one paragraph: a full line goes on, unless it ends a sentence."""
+        if not following or _width(self.text) < self.full or _PARAGRAPH_END.search(self.text):
+            return False
+        return not _begins(following) and not _is_row(self.text, following)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Lines of a page down to a heading, or to its end. `in_text`: the heading is one of the lines."""
+
+    lines: list[_Line]
+    heading: Bookmark | None = None
+    in_text: bool = False
+
+
+def _sections(
+    pages: Sequence[list[str]], looks: Sequence[dict[str, _Look]], marks: Sequence[Bookmark]
+) -> list[Document]:
+    body = _Body()
     by_page: dict[int, list[Bookmark]] = defaultdict(list)
     for mark in marks:
         by_page[mark.page].append(mark)
+    text_size = _text_size(pages, looks)
     for index, lines in enumerate(pages):
-        outline.page(index + 1)
-        _page(lines, by_page.get(index, []), outline)
-    return outline.finish()
+        filled = [*_without_blank_ends(lines)]
+        notes = _first_note(filled, looks[index], text_size)
+        stretches = _stretches(filled[:notes], by_page.get(index, []), index + 1)
+        body.page(index + 1, [*stretches], _set(filled[notes:], index + 1))
+    return body.finish()
 
 
-def _page(lines: Sequence[str], marks: Sequence[Bookmark], outline: Outline) -> None:
+class _Body:
+    """Page after page: where one goes on with the text of the one before, both are one section."""
+
+    def __init__(self) -> None:
+        self._outline = Outline()
+        self._lines: list[_Line] = []  # since the last heading, or the last page that did not go on
+        self._notes: list[_Line] = []  # at the foot of the page so far
+
+    def page(self, number: int, stretches: Sequence[_Stretch], notes: list[_Line]) -> None:
+        first = stretches[0].lines
+        if _goes_over(self._lines, first):
+            is_cut = self._lines[-1].goes_on_in(first[0].text)
+            at = _first_end(first) if is_cut else 0  # notes come behind the sentence
+            self._lines += _one_after_the_other(first[:at], self._notes)
+            stretches = [replace(stretches[0], lines=first[at:]), *stretches[1:]]
+            self._notes = []
+        else:
+            self._end()
+            self._outline.page(number)
+        for stretch in stretches:
+            self._lines += stretch.lines
+            if stretch.heading:
+                self._end()
+                self._outline.heading(stretch.heading.level, stretch.heading.title, in_text=stretch.in_text)
+        self._notes = notes
+
+    def finish(self) -> list[Document]:
+        self._end()
+        return self._outline.finish()
+
+    def _end(self) -> None:
+        self._outline.block(*_joined(_one_after_the_other(self._lines, self._notes)))
+        self._lines, self._notes = [], []
+
+
+def _without_blank_ends(lines: Sequence[str]) -> Sequence[str]:
+    filled = [at for at, line in enumerate(lines) if line]
+    return lines[filled[0] : filled[-1] + 1] if filled else []
+
+
+def _text_size(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, _Look]]) -> float:
+    """That of most letters."""
+    sizes = Counter[float]()
+    for lines, shown in zip(pages, looks, strict=True):
+        for line in lines:
+            sizes[shown.get(line, _Look()).size] += len(line)
+    return sizes.most_common(1)[0][0] if sizes else 0.0
+
+
+def _first_note(lines: Sequence[str], shown: dict[str, _Look], text_size: float) -> int:
+    """Where a page's footnotes begin: lines in smaller letters down to its end, the first with a mark."""
+    at = first = len(lines)
+    while at and shown.get(lines[at - 1], _Look()).size < _NOTE_SIZE * text_size:
+        at -= 1
+        first = at if _NOTE.match(lines[at]) else first
+    return first if at else len(lines)  # nothing above them is no page with notes
+
+
+def _set(lines: Sequence[str], page: int) -> list[_Line]:
+    return [_Line(text, page, full) for text, full in zip(lines, _full_widths(lines), strict=True)]
+
+
+def _stretches(lines: Sequence[str], marks: Sequence[Bookmark], page: int) -> Iterator[_Stretch]:
     """Bookmarks whose line is not found: the first, with those inside it, heads the page from where the one
     before it ended; the others only what comes after the page."""
-    full = _full_widths(lines)
+    rest = _set(lines, page)
     done, deepest = 0, 0
     later: list[Bookmark] = []
     for mark, extent in zip(marks, place(lines, [mark.title for mark in marks]), strict=True):
@@ -396,13 +510,55 @@ def _page(lines: Sequence[str], marks: Sequence[Bookmark], outline: Outline) -> 
             later.append(mark)
             continue
         start, end = extent or (done, done)
-        outline.block(_paragraphs(lines[done:start], full[done:start]))
-        outline.heading(mark.level, mark.title, in_text=extent is None)
+        yield _Stretch(rest[done:start], mark, in_text=extent is None)
         done, deepest = end, mark.level if extent is None else 0
         later = [] if extent else later
-    outline.block(_paragraphs(lines[done:], full[done:]))
-    for mark in later:
-        outline.heading(mark.level, mark.title, in_text=True)
+    yield _Stretch(rest[done:])
+    yield from (_Stretch([], mark, in_text=True) for mark in later)
+
+
+def _goes_over(before: Sequence[_Line], page: Sequence[_Line]) -> bool:
+    """Whether a page's text goes on with that before: in mid-sentence, in a list, or in an article of a law.
+    Of a page with few lines of prose, as a slide, it is less sure than from line to line of one page."""
+    if not before or not page or math.isinf(page[0].full):
+        return False
+    before = before[-_PAGE_LINES:]
+    last, first = before[-1], page[0].text
+    if _OPEN_END.search(last.text):
+        return True
+    if last.goes_on_in(first):
+        prose = sum(line.goes_on_in(following.text) for line, following in pairwise(before))
+        return first[0].islower() or prose >= _LEAST_PROSE
+    item = next((line.text for line in reversed(before) if _begins(line.text)), "")
+    return bool(_ARTICLE.match(item)) and not _begins(first)
+
+
+def _first_end(lines: Sequence[_Line]) -> int:
+    """How many lines the first paragraph has."""
+    pairs = enumerate(pairwise(lines), start=1)
+    return next((at for at, (line, after) in pairs if not line.goes_on_in(after.text)), len(lines))
+
+
+def _one_after_the_other(lines: Sequence[_Line], notes: Sequence[_Line]) -> list[_Line]:
+    """No sentence goes on from the one into the other."""
+    return [
+        line for part in (lines, notes) if part for line in (*part[:-1], replace(part[-1], full=math.inf))
+    ]
+
+
+def _joined(lines: Sequence[_Line]) -> tuple[str, list[tuple[int, int]]]:
+    """The paragraphs, and where in them which page begins."""
+    parts: list[str] = []
+    starts: list[tuple[int, int]] = []
+    length = 0
+    filled = [*dropwhile(lambda line: not line.text, lines)]
+    for line, following in zip_longest(filled, filled[1:]):
+        if not starts or starts[-1][1] != line.page:
+            starts.append((length, line.page))
+        goes_on = following is not None and line.goes_on_in(following.text)
+        parts.append(_continued(line.text, following.text) if goes_on else f"{line.text}\n")
+        length += len(parts[-1])
+    return "".join(parts), starts
 
 
 def _full_widths(lines: Sequence[str]) -> list[float]:
@@ -441,16 +597,6 @@ def _breaks_off(line: str, following: str, column: int) -> bool:
     if _IDEOGRAPH.match(line[-1]):
         return bool(_IDEOGRAPH.match(following[0])) and _width(line) >= _EVEN_LINE_SHARE * column
     return following[0].islower()
-
-
-def _paragraphs(lines: Sequence[str], full: Sequence[float]) -> str:
-    """A line as wide as `full` says, that ends no sentence, goes on in the next one."""
-    joined = ""
-    for line, following, width in zip(lines, [*lines[1:], ""], full, strict=False):
-        goes_on = _width(line) >= width and following and not _PARAGRAPH_END.search(line)
-        goes_on = goes_on and not _begins(following) and not _is_row(line, following)
-        joined += _continued(line, following) if goes_on else f"{line}\n"
-    return joined
 
 
 def _begins(line: str) -> bool:

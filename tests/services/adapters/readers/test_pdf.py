@@ -1,4 +1,5 @@
-"""PDFs without bookmarks: which of their lines are headings, and which begin something new."""
+"""PDFs without bookmarks: which of their lines are headings, which begin something new, and which go on over
+the page."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import time
 import pytest
 
 from services.adapters.readers.documents import parse_document
+from services.knowledge.chunking.splitter import StructureSplitter, cut
 from tests.support.stores.make_files import pdf, pdf_with_maps
 
 DATA_SHEET = [
@@ -107,3 +109,87 @@ def test_fonts_of_one_name_are_not_mixed_up() -> None:
     """Discriminates: fonts held by the name that a page has for them."""
     parsed = parse_document("a.pdf", pdf_with_maps([["ab"], ["xy"], ["ba"]], ["ab", "xy"]))
     assert [line for section in parsed.sections for line in section.text.split()] == ["ab", "xy", "ba"]
+
+
+PROSE = [
+    "The office keeps the records of every boat that enters or leaves the harbour for ten",
+    "years from the day on which the boat was entered, and shows them to whoever can prove",
+    "that a boat of theirs was damaged there. Whoever wants a copy of a record pays for the",
+    "paper and for the time that the clerk needs, at the rate that the council has set for it",
+]
+REST = ["in the year before, and gets the copy within ten days.", "Copies are not certified."]
+NOTES = ["1 Council minutes of 3 May 2019, which the harbour master signed.", "2 Ibid."]
+SMALL = dict.fromkeys(NOTES, "F1 8")
+
+
+def over(pages: list[list[str]], looks: dict[str, str] | None = None) -> list[tuple[int | None, str]]:
+    return [(each.page, each.text) for each in parse_document("a.pdf", pdf(pages, looks or {})).sections]
+
+
+def test_a_sentence_that_goes_on_over_the_page_is_one_text_and_its_notes_come_behind() -> None:
+    """Discriminates: a section closed at each page; a footnote in the middle of the sentence."""
+    sentence = " ".join([*PROSE, REST[0]])
+    assert over([PROSE, REST]) == [(1, f"{sentence}\n{REST[1]}")]
+    assert over([[*PROSE, *NOTES], REST], SMALL) == [(1, "\n".join([sentence, *NOTES, REST[1]]))]
+    whole = [*PROSE, "in the year before."]
+    assert over([[*whole, *NOTES], PROSE], SMALL)[0] == (1, "\n".join([" ".join(whole), *NOTES]))
+
+
+def test_a_chunk_is_of_the_page_that_it_begins_on() -> None:
+    """Discriminates: the page of the section for all of its chunks."""
+    pages = [[*PROSE, *NOTES], [REST[0], *PROSE[:3], "end."], ["Page three."]]
+    pieces = [*cut(parse_document("a.pdf", pdf(pages, SMALL)), StructureSplitter(chunk_tokens=30))]
+    assert {piece.page for piece in pieces} == {1, 2, 3}
+    assert next(piece.page for piece in pieces if piece.text.startswith(NOTES[0])) == 1
+    second = [piece.page for piece in pieces if "whoever can prove" in piece.text]
+    assert second == [1, 2]
+
+
+def test_a_heading_at_the_top_of_a_page_begins_a_section() -> None:
+    """Discriminates: what is above it taken for the beginning of its line."""
+    results = over([PROSE, ["fees and fines", *PROSE]], {"fees and fines": "F3 18"})
+    assert [page for page, _ in results] == [1, 2]
+    assert "fees" not in results[0][1]
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        [["Our goals", "Fewer complaints about late boats", "More berths for visitors of the town"],
+         ["Our means", "A second crane from next summer"]],
+        [["我们的目标", "提升来港船舶满意度至百分之九十五", "新增访客泊位并改造东侧防波堤工程"],
+         ["我们的措施", "明年夏季起启用第二台起重机设备"]],
+        [[*PROSE[:3], "paper."], PROSE],
+    ],
+    ids=["slides", "slides in Chinese", "a paragraph that ends"],
+)  # fmt: skip
+def test_pages_that_do_not_go_on_are_sections_of_their_own(pages: list[list[str]]) -> None:
+    """Discriminates: every page joined to the one before."""
+    assert [page for page, _ in over(pages)] == [1, 2]
+
+
+LAW = ["第七条 船舶进出港口应当向港口管理机构报告，并按照本条例的规定缴纳港口使用费用。",
+       "第八条 港口管理机构应当自收到报告之日起三日内作出答复，不予批准的应当说明理由。"]  # fmt: skip
+
+
+def test_an_article_or_a_list_of_a_law_is_not_torn_at_the_page() -> None:
+    """Discriminates: an article's second paragraph, or the next item of its list, as a section of its own."""
+    more = "逾期不答复的，视为同意。"
+    assert over([LAW, [more, "第九条 本条例自公布之日起施行。"]])[0] == (
+        1,
+        "\n".join([*LAW, more, "第九条 本条例自公布之日起施行。"]),
+    )
+    items = ["（一）未按规定报告的；", "（二）拒绝检查的。"]
+    assert over([[*LAW, items[0]], items[1:]]) == [(1, "\n".join([*LAW, *items]))]
+    assert [page for page, _ in over([LAW, ["第九条 本条例自公布之日起施行。"]])] == [1, 2]
+
+
+def test_what_stands_on_each_of_a_few_pages_does_not_come_into_a_sentence() -> None:
+    """Discriminates: the heads and numbers of two pages read as their text."""
+    sentence = " ".join([*PROSE, REST[0]])
+    pages = [
+        ["Harbour rules", *PROSE, "- 1 -", "Town of Lier"],
+        ["Harbour rules", *REST, "- 2 -", "Town of Lier"],
+    ]
+    assert over(pages) == [(1, f"Harbour rules\n{sentence}\n{REST[1]}\nTown of Lier")]
+    assert over([["Paid: 1"], ["Paid: 2"]]) == [(1, "Paid: 1"), (2, "Paid: 2")]
