@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from itertools import dropwhile, groupby, pairwise, zip_longest
 
@@ -27,7 +28,7 @@ from pypdf.generic import Destination, DictionaryObject
 from pypdf.generic._font import Font
 
 from core.errors import UnreadableDocumentError
-from core.text import ITEM, scrub
+from core.text import ITEM, close_gaps, is_parted, scrub
 from services.adapters.readers.outline import Outline
 
 # A PDF's bookmarks as headings: on which page, how deep. Notes of a tool, so nothing in them is an error.
@@ -246,7 +247,10 @@ class _Look:
     is_bold: bool = False
 
 
-def _extracted(page: pypdf.PageObject) -> tuple[list[str], dict[str, _Look]]:
+_Extracted = tuple[list[str], dict[str, _Look]]
+
+
+def _extracted(page: pypdf.PageObject) -> _Extracted:
     """The page's lines, and how most letters of each look."""
     texts = [""]
     counts: list[Counter[_Look]] = [Counter()]
@@ -266,6 +270,17 @@ def _extracted(page: pypdf.PageObject) -> tuple[list[str], dict[str, _Look]]:
     lines = _lines(page.extract_text(visitor_text=visit))
     shown = zip(map(_lines, texts), counts, strict=True)
     return lines, {text[0]: count.most_common(1)[0][0] for text, count in shown if text[0]}
+
+
+def _without_gaps(pages: list[_Extracted]) -> list[_Extracted]:
+    """Recognised text, that of some pages alone as well, without the blanks between its characters."""
+    texts = ["\n".join(lines) for lines, _ in pages]
+    whole = is_parted("\n".join(texts))
+    closed: list[_Extracted] = []
+    for text, (lines, looks) in zip(texts, pages, strict=True):
+        close = partial(close_gaps, parted=whole or is_parted(text))
+        closed.append(([*map(close, lines)], {close(line): look for line, look in looks.items()}))
+    return closed
 
 
 def _headings(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, _Look]]) -> list[Bookmark]:
@@ -356,7 +371,7 @@ class PdfReader(BaseReader):
             pdf = pypdf.PdfReader(BytesIO(content))
             _unlock(pdf)
             with _fonts_read_once():
-                extracted = [*map(_extracted, pdf.pages)]
+                extracted = _without_gaps([*map(_extracted, pdf.pages)])
             pages = without_margins([lines for lines, _ in extracted])
             looks = [shown for _, shown in extracted]
             return _sections(pages, looks, bookmarks(pdf) or _headings(pages, looks))

@@ -193,3 +193,20 @@ def test_what_stands_on_each_of_a_few_pages_does_not_come_into_a_sentence() -> N
     ]
     assert over(pages) == [(1, f"Harbour rules\n{sentence}\n{REST[1]}\nTown of Lier")]
     assert over([["Paid: 1"], ["Paid: 2"]]) == [(1, "Paid: 1"), (2, "Paid: 2")]
+
+
+@pytest.mark.parametrize("file_name", ["a.pdf", "a.txt"])
+def test_text_that_a_program_recognised_in_a_picture_is_read_as_typed(file_name: str) -> None:
+    """Discriminates: a blank between all characters, by which no word is found."""
+    lines = [
+        "公 司 年 假 规 定",
+        "员 工 入 职 满 1 年 的 ， 每 年 享 受 年 假 5 天 ， 由 部 门 批 准 后 执",
+        "行 。",
+    ]
+    content = pdf([lines], {lines[0]: "F2 20"}) if file_name == "a.pdf" else "\n".join(lines).encode()
+    section = parse_document(file_name, content).sections[0]
+    body = "员工入职满1年的，每年享受年假5天，由部门批准后执"
+    if file_name == "a.pdf":
+        assert section.text == f"公司年假规定\n{body}行。"
+    else:
+        assert section.text == f"公司年假规定\n{body}\n行。"
