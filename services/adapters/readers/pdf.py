@@ -2,8 +2,7 @@
 
 Bookmarks are the headings; where there are none, lines in larger letters are, else those in bold, else those
 that call themselves a chapter or a section. Running heads, footers and page numbers are left out. Tables are
-lines with their cells in order: to find them, pdfplumber takes three times as long again as all the rest, and
-it finds only those with ruled lines.
+known by the rules around their cells; without rules they are lines with their cells in order.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,7 +28,7 @@ from pypdf.generic._font import Font
 
 from core.errors import UnreadableDocumentError
 from core.text import ITEM, close_gaps, is_parted, scrub
-from services.adapters.readers.outline import Outline
+from services.adapters.readers.outline import Drawing, Outline, Placed, placed, spanned_table
 
 # A PDF's bookmarks as headings: on which page, how deep. Notes of a tool, so nothing in them is an error.
 
@@ -247,29 +246,118 @@ class _Look:
     is_bold: bool = False
 
 
+class _Table(str):
+    """Its Markdown, which stands among its page's lines as one of them. `edges`: where its columns begin."""
+
+    rows: list[list[str]]
+    spans: list[list[int]]
+    edges: list[float]
+
+    @classmethod
+    def of(cls, rows: list[list[str]], spans: list[list[int]], edges: list[float]) -> _Table:
+        table = cls(spanned_table(rows, spans, _MAX_HEADER_ROWS) + "\n")
+        table.rows, table.spans, table.edges = rows, spans, edges
+        return table
+
+    def closed(self, close: Callable[[str], str]) -> _Table:
+        return _Table.of([[*map(close, row)] for row in self.rows], self.spans, self.edges)
+
+
 _Extracted = tuple[list[str], dict[str, _Look]]
 
 
-def _extracted(page: pypdf.PageObject) -> _Extracted:
-    """The page's lines, and how most letters of each look."""
-    texts = [""]
-    counts: list[Counter[_Look]] = [Counter()]
+class _Page:
+    """What is drawn on a page, piece by piece, as pypdf hands it over: texts with the blank or the break that
+    it sees beside them."""
 
-    def visit(text: str, cm: Sequence[float], tm: Sequence[float], font: object, size: float) -> None:
+    def __init__(self) -> None:
+        self._texts: list[Placed] = []
+        self._looks: list[_Look] = []
+        self._drawing = Drawing()
+
+    def text(self, text: str, cm: Sequence[float], tm: Sequence[float], font: object, size: float) -> None:
+        if not text:
+            return
         name = str(font.get("/BaseFont", "")) if isinstance(font, dict) else ""
         height = abs(size * tm[3] * cm[3])
         halves = round(2 * height) / 2 if height < _LARGEST_LETTERS else 0.0
-        look = _Look(halves, _BOLD_FONT.search(name) is not None)
-        for at, piece in enumerate(text.split("\n")):
-            if at:
-                texts.append("")
-                counts.append(Counter())
-            texts[-1] += piece
-            counts[-1][look] += len(piece.strip())
+        x, y = placed(tm[4], tm[5], cm)
+        is_turned = any((tm[1], tm[2], cm[1], cm[2]))
+        self._texts.append(Placed(text, x, y, height, _width(text.strip()) * height / 2, is_turned))
+        self._looks.append(_Look(halves, _BOLD_FONT.search(name) is not None))
 
-    lines = _lines(page.extract_text(visitor_text=visit))
-    shown = zip(map(_lines, texts), counts, strict=True)
-    return lines, {text[0]: count.most_common(1)[0][0] for text, count in shown if text[0]}
+    def operation(self, operator: bytes, operands: Sequence[object], cm: Sequence[float], _: object) -> None:
+        self._drawing.operation(operator, operands, cm)
+
+    def extracted(self) -> _Extracted:
+        """Its lines, a table one of them, and how most letters of each look."""
+        tables = self._tables()
+        lines: list[str] = [""]
+        counts: list[Counter[_Look]] = [Counter()]
+        before: Placed | None = None
+        for at, (text, look) in enumerate(zip(self._texts, self._looks, strict=True)):
+            table = tables.get(at)
+            first, *others = text.text.split("\n") if table is None else (table,)
+            if table is None and before is not None and lines[-1] and _is_below(text, before):
+                lines[-1] = _continued(lines[-1], first)
+            before = text if table is None else None
+            if table is not None or isinstance(lines[-1], _Table):
+                others = [first, *others] if table is None or all(line is not table for line in lines) else []
+                first = ""
+            if first:
+                lines[-1] += first
+                counts[-1][look] += len(first.strip())
+            lines += others
+            counts += [Counter({look: len(other.strip())}) for other in others]
+        return _clean(lines, counts)
+
+    def _tables(self) -> dict[int, _Table]:
+        """Of each text in a table, by its index, the table."""
+        tables: dict[int, _Table] = {}
+        for grid in self._drawing.grids() if self._texts else ():
+            places = {at: cell for at, text in enumerate(self._texts) if (cell := grid.place(text))}
+            cells = grid.cells((self._texts[at], cell) for at, cell in places.items())
+            said = {cell: text for cell, texts in cells.items() if (text := _cell(texts))}
+            if said and (rows := grid.rows(said)):
+                tables |= dict.fromkeys(places, _Table.of(*rows, grid.edges))
+        return tables
+
+
+def _is_below(text: Placed, before: Placed) -> bool:
+    """Whether it is a cell's next line, which pypdf takes for the same one where another cell of the row is
+    between both, and glues to it."""
+    is_glued = not (before.text[-1:].isspace() or text.text[:1].isspace())
+    return is_glued and text.x <= before.x and text.y < before.y - _LINE_STEP * text.size
+
+
+def _cell(texts: Sequence[Placed]) -> str:
+    said = ""
+    for before, text in zip([None, *texts], texts, strict=False):
+        words = " ".join(filter(None, _lines(text.text)))
+        if not words or before is None or not said:
+            said += words
+        elif text.y < before.y - _LINE_STEP / 2 * text.size:
+            said = _continued(said, words) + words
+        else:
+            is_apart = before.text[-1:].isspace() or text.text[:1].isspace()
+            said += f" {words}" if is_apart else words
+    return said
+
+
+def _clean(lines: Sequence[str], counts: Sequence[Counter[_Look]]) -> _Extracted:
+    cleaned: list[str] = []
+    looks: dict[str, _Look] = {}
+    for line, count in zip(lines, counts, strict=True):
+        parts = [line] if isinstance(line, _Table) else _lines(line)
+        cleaned += parts
+        looks |= {part: count.most_common(1)[0][0] for part in parts if part and count}
+    return cleaned, looks
+
+
+def _extracted(page: pypdf.PageObject) -> _Extracted:
+    drawn = _Page()
+    page.extract_text(visitor_text=drawn.text, visitor_operand_before=drawn.operation)
+    return drawn.extracted()
 
 
 def _without_gaps(pages: list[_Extracted]) -> list[_Extracted]:
@@ -279,15 +367,31 @@ def _without_gaps(pages: list[_Extracted]) -> list[_Extracted]:
     closed: list[_Extracted] = []
     for text, (lines, looks) in zip(texts, pages, strict=True):
         close = partial(close_gaps, parted=whole or is_parted(text))
-        closed.append(([*map(close, lines)], {close(line): look for line, look in looks.items()}))
+        typed = [line.closed(close) if isinstance(line, _Table) else close(line) for line in lines]
+        closed.append((typed, {close(line): look for line, look in looks.items()}))
     return closed
+
+
+def _with_headers(pages: Sequence[list[str]]) -> Sequence[list[str]]:
+    """A table that goes on at the top of the next page has its header there as well."""
+    for before, page in pairwise(pages):
+        above, table = next(reversed([*filter(None, before)]), ""), next(filter(None, page), "")
+        if not (isinstance(above, _Table) and isinstance(table, _Table)):
+            continue
+        places = zip(above.edges, table.edges, strict=False)
+        same = len(above.rows[0]) == len(table.rows[0]) and all(abs(a - b) < _SAME_PLACE for a, b in places)
+        if same and above.rows[0] != table.rows[0]:
+            rows, spans = [above.rows[0], *table.rows], [above.spans[0], *table.spans]
+            page[page.index(table)] = _Table.of(rows, spans, table.edges)
+    return pages
 
 
 def _headings(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, _Look]]) -> list[Bookmark]:
     lines = [
         (number, line, shown.get(line, _Look()))
         for number, (page, shown) in enumerate(zip(pages, looks, strict=True))
-        for line in filter(None, page)
+        for line in page
+        if line and not isinstance(line, _Table)
     ]
     levels = _levels([(line, look) for _, line, look in lines])
     depths = [
@@ -360,8 +464,11 @@ _DASHES = "-–—"
 _OPEN_END = re.compile(r"[,;:，、；：]$")
 _LEAST_PROSE = 3  # lines that go on in the next one, of the last
 _PAGE_LINES = 60
+_LINE_STEP = 0.9  # of the letters' size, from one line down to the next
+_SAME_PLACE = 3.0  # points
+_MAX_HEADER_ROWS = 3
 _NOTE_SIZE = 0.93  # of the text's
-_NOTE = re.compile(r"[\[【（(]?\d|[*†‡§¹²³①-⑳]|注")
+_NOTE = re.compile(r"[\[【（(]?(\d{1,3})|[*†‡§¹²³①-⑳]|注")
 
 
 class PdfReader(BaseReader):
@@ -372,7 +479,7 @@ class PdfReader(BaseReader):
             _unlock(pdf)
             with _fonts_read_once():
                 extracted = _without_gaps([*map(_extracted, pdf.pages)])
-            pages = without_margins([lines for lines, _ in extracted])
+            pages = _with_headers(without_margins([lines for lines, _ in extracted]))
             looks = [shown for _, shown in extracted]
             return _sections(pages, looks, bookmarks(pdf) or _headings(pages, looks))
         except (PyPdfError, DependencyError) as error:
@@ -445,10 +552,9 @@ def _sections(
         by_page[mark.page].append(mark)
     text_size = _text_size(pages, looks)
     for index, lines in enumerate(pages):
-        filled = [*_without_blank_ends(lines)]
-        notes = _first_note(filled, looks[index], text_size)
-        stretches = _stretches(filled[:notes], by_page.get(index, []), index + 1)
-        body.page(index + 1, [*stretches], _set(filled[notes:], index + 1))
+        filled = _without_blank_ends(lines)
+        notes, page = _first_note(filled, looks[index], text_size), _set(filled, index + 1)
+        body.page(index + 1, [*_stretches(page[:notes], by_page.get(index, []))], page[notes:])
     return body.finish()
 
 
@@ -496,39 +602,42 @@ def _text_size(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, _Look]]
     """That of most letters."""
     sizes = Counter[float]()
     for lines, shown in zip(pages, looks, strict=True):
-        for line in lines:
+        for line in (line for line in lines if not isinstance(line, _Table)):
             sizes[shown.get(line, _Look()).size] += len(line)
     return sizes.most_common(1)[0][0] if sizes else 0.0
 
 
 def _first_note(lines: Sequence[str], shown: dict[str, _Look], text_size: float) -> int:
-    """Where a page's footnotes begin: lines in smaller letters down to its end, the first with a mark."""
+    """Where a page's footnotes begin: lines in smaller letters down to its end, from the first with a mark.
+    Numbers count them; those of code or a table's rows do not."""
     at = first = len(lines)
-    while at and shown.get(lines[at - 1], _Look()).size < _NOTE_SIZE * text_size:
+    while at and 0 < shown.get(lines[at - 1], _Look()).size < _NOTE_SIZE * text_size:
         at -= 1
         first = at if _NOTE.match(lines[at]) else first
-    return first if at else len(lines)  # nothing above them is no page with notes
+    numbers = [int(mark[1]) for line in lines[first:] if (mark := _NOTE.match(line)) and mark[1]]
+    count = all(following == number + 1 for number, following in pairwise(numbers))
+    return first if at and count else len(lines)  # nothing above them is no page with notes
 
 
 def _set(lines: Sequence[str], page: int) -> list[_Line]:
     return [_Line(text, page, full) for text, full in zip(lines, _full_widths(lines), strict=True)]
 
 
-def _stretches(lines: Sequence[str], marks: Sequence[Bookmark], page: int) -> Iterator[_Stretch]:
+def _stretches(lines: Sequence[_Line], marks: Sequence[Bookmark]) -> Iterator[_Stretch]:
     """Bookmarks whose line is not found: the first, with those inside it, heads the page from where the one
     before it ended; the others only what comes after the page."""
-    rest = _set(lines, page)
     done, deepest = 0, 0
     later: list[Bookmark] = []
-    for mark, extent in zip(marks, place(lines, [mark.title for mark in marks]), strict=True):
+    places = place([line.text for line in lines], [mark.title for mark in marks])
+    for mark, extent in zip(marks, places, strict=True):
         if extent is None and mark.level <= deepest:
             later.append(mark)
             continue
         start, end = extent or (done, done)
-        yield _Stretch(rest[done:start], mark, in_text=extent is None)
+        yield _Stretch([*lines[done:start]], mark, in_text=extent is None)
         done, deepest = end, mark.level if extent is None else 0
         later = [] if extent else later
-    yield _Stretch(rest[done:])
+    yield _Stretch([*lines[done:]])
     yield from (_Stretch([], mark, in_text=True) for mark in later)
 
 
@@ -580,10 +689,10 @@ def _full_widths(lines: Sequence[str]) -> list[float]:
     """How wide each line must be to be a full one: nearly as the page's widest, or, in one of two columns, as
     the column's. A title or an abstract over both is twice as wide as any line of them. No width is enough
     for a row of a table, nor before one."""
-    widths = [*map(_width, lines)]
+    widths = [0 if isinstance(line, _Table) else _width(line) for line in lines]
     widest = max(widths, default=0)
     full = [_FULL_LINE_SHARE * widest] * len(lines)
-    rows = _rows_of_words(lines)
+    rows = _rows_of_words(lines) | {at for at, line in enumerate(lines) if isinstance(line, _Table)}
     for is_narrow, places in groupby(range(len(lines)), lambda at: widths[at] < _COLUMN_SHARE * widest):
         stretch = [*places]
         column = [lines[at] for at in stretch if lines[at] and at not in rows]

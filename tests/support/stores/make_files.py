@@ -72,6 +72,44 @@ def pdf_with_maps(pages: Sequence[Sequence[str]], alphabets: Sequence[str]) -> b
     return _assembled(objects)
 
 
+def pdf_of_tables(
+    pages: Sequence[Sequence[Sequence[str]]], edges: Sequence[int], *, ruled: bool = True
+) -> bytes:
+    """A PDF with a table on each page, drawn as a print: a cell's lines are parted by "\n", and fewer
+    than the row has stand in its middle. `edges`: where its columns begin, and the last one ends. A cell that
+    is "<" belongs to the one before it."""
+    objects = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
+    kids = []
+    for rows in pages:
+        drawn: list[str] = []
+        top = 740
+        for row in rows:
+            low = top - 14 * max(cell.count("\n") + 1 for cell in row) - 6
+            for left, right, cell in zip(edges, edges[1:], row, strict=False):
+                if ruled:
+                    drawn += [f"{left} {top} m {right} {top} l S {left} {low} {right - left} 0.5 re f"]
+                    drawn += [f"{left} {low} m {left} {top} l S"] if cell != "<" else []
+                lines = cell.replace("<", "").split("\n")
+                first = (top + low) / 2 + 7 * len(lines) - 11
+                drawn += [
+                    f"BT /F1 12 Tf {left + 4} {first - 14 * at} Td {_escaped(line)} Tj ET"
+                    for at, line in enumerate(lines)
+                    if line
+                ]
+            drawn += [f"{edges[-1]} {low} m {edges[-1]} {top} l S"] if ruled else []
+            top = low
+        stream = " ".join(drawn)
+        kids.append(len(objects) + 1)
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects) + 2} 0 R"
+            f" /Resources << /Font << {_LATIN_FONT} >> >> >>"
+        )
+        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+    references = " ".join(f"{kid} 0 R" for kid in kids)
+    objects[1] = f"<< /Type /Pages /Kids [{references}] /Count {len(kids)} >>"
+    return _assembled(objects)
+
+
 def _escaped(line: str) -> str:
     return "(" + line.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)") + ")"
 

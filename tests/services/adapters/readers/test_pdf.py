@@ -9,7 +9,7 @@ import pytest
 
 from services.adapters.readers.documents import parse_document
 from services.knowledge.chunking.splitter import StructureSplitter, cut
-from tests.support.stores.make_files import pdf, pdf_with_maps
+from tests.support.stores.make_files import pdf, pdf_of_tables, pdf_with_maps
 
 DATA_SHEET = [
     "SAFETY DATA SHEET", "Product: Klarosol 300, version 6.0, which replaces version 5.2",
@@ -122,8 +122,12 @@ NOTES = ["1 Council minutes of 3 May 2019, which the harbour master signed.", "2
 SMALL = dict.fromkeys(NOTES, "F1 8")
 
 
+def over_pages(content: bytes) -> list[tuple[int | None, str]]:
+    return [(each.page, each.text) for each in parse_document("a.pdf", content).sections]
+
+
 def over(pages: list[list[str]], looks: dict[str, str] | None = None) -> list[tuple[int | None, str]]:
-    return [(each.page, each.text) for each in parse_document("a.pdf", pdf(pages, looks or {})).sections]
+    return over_pages(pdf(pages, looks or {}))
 
 
 def test_a_sentence_that_goes_on_over_the_page_is_one_text_and_its_notes_come_behind() -> None:
@@ -133,6 +137,12 @@ def test_a_sentence_that_goes_on_over_the_page_is_one_text_and_its_notes_come_be
     assert over([[*PROSE, *NOTES], REST], SMALL) == [(1, "\n".join([sentence, *NOTES, REST[1]]))]
     whole = [*PROSE, "in the year before."]
     assert over([[*whole, *NOTES], PROSE], SMALL)[0] == (1, "\n".join([" ".join(whole), *NOTES]))
+
+
+def test_lines_in_small_letters_that_no_number_counts_are_no_notes() -> None:
+    """Discriminates: the numbers that lines of code or rows begin with, taken for the marks of notes."""
+    code = ["4 CARD32 ALIAS_LIST_OFFSET", "4 CARD32 PARENT_LIST_OFFSET", "8 CARD32 ICONS_LIST_OFFSET"]
+    assert over([[*PROSE, *code], REST], dict.fromkeys(code, "F1 8"))[0][1].endswith("\n".join(code))
 
 
 def test_a_chunk_is_of_the_page_that_it_begins_on() -> None:
@@ -210,3 +220,46 @@ def test_text_that_a_program_recognised_in_a_picture_is_read_as_typed(file_name:
         assert section.text == f"公司年假规定\n{body}行。"
     else:
         assert section.text == f"公司年假规定\n{body}\n行。"
+
+
+FAULTS = [
+    ["Code", "Fault", "Remedy"],
+    ["E101", "Filter\nclogged", "Close the valve and wait, then\nrestart the pump"],
+    ["E102", "Sensor lost", "Call service"],
+]
+EDGES = (72, 120, 200, 400)
+FAULTS_TEXT = """| Code | Fault | Remedy |
+| --- | --- | --- |
+| E101 | Filter clogged | Close the valve and wait, then restart the pump |
+| E102 | Sensor lost | Call service |"""
+
+
+def test_a_table_with_rules_is_a_table() -> None:
+    """Discriminates: its rows as one paragraph; the lines of a cell glued, "thenrestart"."""
+    assert over_pages(pdf_of_tables([FAULTS], EDGES)) == [(1, FAULTS_TEXT)]
+
+
+def test_a_table_that_goes_on_over_the_page_has_its_header_there_too() -> None:
+    """Discriminates: its first row there taken for the header; the header said twice where it is repeated."""
+    more = ["E103", "Valve open", "Close it"]
+    header = FAULTS_TEXT[: FAULTS_TEXT.index("| E101")]
+    for page in ([more, FAULTS[2]], [FAULTS[0], more, FAULTS[2]]):
+        second = over_pages(pdf_of_tables([FAULTS, page], EDGES))[1]
+        assert second == (
+            2,
+            f"{header}| E103 | Valve open | Close it |\n| E102 | Sensor lost | Call service |",
+        )
+
+
+def test_a_cell_over_two_columns_is_said_of_both() -> None:
+    rows = [["City", "Boxes", "<"], ["", "2024", "2025"], ["Ghent", "240", "251"]]
+    assert over_pages(pdf_of_tables([rows], EDGES))[0][1] == (
+        "| City | Boxes / 2024 | Boxes / 2025 |\n| --- | --- | --- |\n| Ghent | 240 | 251 |"
+    )
+
+
+def test_boxes_around_text_are_no_table() -> None:
+    """Discriminates: a page laid out in boxes, or a drawing of a few, read as cells."""
+    long = ["\n".join(["A line of the text in a large box that"] * 20), "", "and another"]
+    assert "|" not in over_pages(pdf_of_tables([[long, ["a", "b", "c"]]], (72, 330, 340, 500)))[0][1]
+    assert "|" not in over_pages(pdf_of_tables([[["a", "", ""], ["", "", ""], ["", "", "b"]]], EDGES))[0][1]
