@@ -14,7 +14,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BytesIO
 from itertools import dropwhile, groupby, pairwise, zip_longest
@@ -246,21 +246,41 @@ class _Look:
     is_bold: bool = False
 
 
-class _Table(str):
-    """Its Markdown, which stands among its page's lines as one of them. `edges`: where its columns begin."""
+class _Row(str):
+    """A row of a table without rules: no sentence goes on from it or into it."""
+
+    def closed(self, close: Callable[[str], str]) -> _Row:
+        return _Row(close(self))
+
+
+class _Table(_Row):
+    """Its text, Markdown but of a form, as one of its page's lines. `edges`: where its columns begin."""
 
     rows: list[list[str]]
     spans: list[list[int]]
     edges: list[float]
+    is_form: bool
 
     @classmethod
     def of(cls, rows: list[list[str]], spans: list[list[int]], edges: list[float]) -> _Table:
-        table = cls(spanned_table(rows, spans, _MAX_HEADER_ROWS) + "\n")
-        table.rows, table.spans, table.edges = rows, spans, edges
+        """Most rows of a form have a cell over several columns, and its first one is no header."""
+        is_form = 2 * sum(max(row) > 1 for row in spans[1:]) > len(spans) - 1
+        form = "\n".join(" ".join(filter(None, row)) for row in rows)
+        table = cls((form if is_form else spanned_table(rows, spans, _MAX_HEADER_ROWS)) + "\n")
+        table.rows, table.spans, table.edges, table.is_form = rows, spans, edges, is_form
         return table
 
     def closed(self, close: Callable[[str], str]) -> _Table:
         return _Table.of([[*map(close, row)] for row in self.rows], self.spans, self.edges)
+
+
+@dataclass(slots=True)
+class _Raw:
+    """A line while it is put together; `columns`: where texts begin behind a wide gap."""
+
+    text: str = ""
+    looks: Counter[_Look] = field(default_factory=Counter)
+    columns: set[int] = field(default_factory=set)
 
 
 _Extracted = tuple[list[str], dict[str, _Look]]
@@ -291,25 +311,25 @@ class _Page:
 
     def extracted(self) -> _Extracted:
         """Its lines, a table one of them, and how most letters of each look."""
-        tables = self._tables()
-        lines: list[str] = [""]
-        counts: list[Counter[_Look]] = [Counter()]
+        tables, done = self._tables(), set[int]()
+        lines = [_Raw()]
         before: Placed | None = None
         for at, (text, look) in enumerate(zip(self._texts, self._looks, strict=True)):
-            table = tables.get(at)
-            first, *others = text.text.split("\n") if table is None else (table,)
-            if table is None and before is not None and lines[-1] and _is_below(text, before):
-                lines[-1] = _continued(lines[-1], first)
-            before = text if table is None else None
-            if table is not None or isinstance(lines[-1], _Table):
-                others = [first, *others] if table is None or all(line is not table for line in lines) else []
-                first = ""
-            if first:
-                lines[-1] += first
-                counts[-1][look] += len(first.strip())
-            lines += others
-            counts += [Counter({look: len(other.strip())}) for other in others]
-        return _clean(lines, counts)
+            last, table = lines[-1], tables.get(at)
+            if table is not None:
+                if id(table) not in done:
+                    lines[-1:] = [*([last] if last.text else []), _Raw(table), _Raw()]
+                done.add(id(table))
+                before = None
+            elif before is not None or text.text.strip():  # no breaks behind a table
+                first, *others = text.text.split("\n")
+                if before is not None and last.text:
+                    _come_to(lines, text, before)
+                lines[-1].text += first
+                lines[-1].looks[look] += len(first.strip())
+                lines += [_Raw(other, Counter({look: len(other.strip())})) for other in others]
+                before = text if text.text.strip() else before
+        return _clean(lines)
 
     def _tables(self) -> dict[int, _Table]:
         """Of each text in a table, by its index, the table."""
@@ -323,11 +343,18 @@ class _Page:
         return tables
 
 
-def _is_below(text: Placed, before: Placed) -> bool:
-    """Whether it is a cell's next line, which pypdf takes for the same one where another cell of the row is
-    between both, and glues to it."""
-    is_glued = not (before.text[-1:].isspace() or text.text[:1].isspace())
-    return is_glued and text.x <= before.x and text.y < before.y - _LINE_STEP * text.size
+def _come_to(lines: list[_Raw], text: Placed, before: Placed) -> None:
+    """What is between the last line and the text that comes to it. pypdf takes a cell's next line, or the
+    first of the next row, for the same one, and glues it, where another cell is between both in height."""
+    line = lines[-1]
+    is_glued = not (line.text[-1:].isspace() or text.text[:1].isspace())
+    if is_glued and text.x <= before.x and text.y < before.y - _LINE_STEP * text.size:
+        if before.x - text.x > _SAME_CELL * text.size:
+            lines.append(_Raw())
+        else:
+            line.text = _continued(line.text, text.text)
+    elif text.x > before.x + _WIDEST * before.width + _WIDE_GAP * text.size:
+        line.columns.add(round(text.x / _SAME_PLACE))
 
 
 def _cell(texts: Sequence[Placed]) -> str:
@@ -344,13 +371,17 @@ def _cell(texts: Sequence[Placed]) -> str:
     return said
 
 
-def _clean(lines: Sequence[str], counts: Sequence[Counter[_Look]]) -> _Extracted:
+def _clean(lines: Sequence[_Raw]) -> _Extracted:
+    """A row begins texts where two other lines do, twice at least."""
+    columns = Counter(column for line in lines for column in line.columns)
     cleaned: list[str] = []
     looks: dict[str, _Look] = {}
-    for line, count in zip(lines, counts, strict=True):
-        parts = [line] if isinstance(line, _Table) else _lines(line)
+    for line in lines:
+        parts: list[str] = [line.text] if isinstance(line.text, _Table) else _lines(line.text)
+        if sum(columns[column] >= _LEAST_ROWS for column in line.columns) >= _LEAST_COLUMNS - 1:
+            parts = [*map(_Row, parts)]
         cleaned += parts
-        looks |= {part: count.most_common(1)[0][0] for part in parts if part and count}
+        looks |= {part: line.looks.most_common(1)[0][0] for part in parts if part and line.looks}
     return cleaned, looks
 
 
@@ -367,7 +398,7 @@ def _without_gaps(pages: list[_Extracted]) -> list[_Extracted]:
     closed: list[_Extracted] = []
     for text, (lines, looks) in zip(texts, pages, strict=True):
         close = partial(close_gaps, parted=whole or is_parted(text))
-        typed = [line.closed(close) if isinstance(line, _Table) else close(line) for line in lines]
+        typed = [line.closed(close) if isinstance(line, _Row) else close(line) for line in lines]
         closed.append((typed, {close(line): look for line, look in looks.items()}))
     return closed
 
@@ -380,7 +411,7 @@ def _with_headers(pages: Sequence[list[str]]) -> Sequence[list[str]]:
             continue
         places = zip(above.edges, table.edges, strict=False)
         same = len(above.rows[0]) == len(table.rows[0]) and all(abs(a - b) < _SAME_PLACE for a, b in places)
-        if same and above.rows[0] != table.rows[0]:
+        if same and not above.is_form and above.rows[0] != table.rows[0]:
             rows, spans = [above.rows[0], *table.rows], [above.spans[0], *table.spans]
             page[page.index(table)] = _Table.of(rows, spans, table.edges)
     return pages
@@ -391,7 +422,7 @@ def _headings(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, _Look]])
         (number, line, shown.get(line, _Look()))
         for number, (page, shown) in enumerate(zip(pages, looks, strict=True))
         for line in page
-        if line and not isinstance(line, _Table)
+        if line and not isinstance(line, _Row)
     ]
     levels = _levels([(line, look) for _, line, look in lines])
     depths = [
@@ -466,6 +497,8 @@ _LEAST_PROSE = 3  # lines that go on in the next one, of the last
 _PAGE_LINES = 60
 _LINE_STEP = 0.9  # of the letters' size, from one line down to the next
 _SAME_PLACE = 3.0  # points
+_SAME_CELL = 3.0  # of the letters' size: as much further left may a line of a centred cell begin
+_WIDE_GAP, _WIDEST = 1.5, 0.9  # of the letters' size; of what a text seems to be wide
 _MAX_HEADER_ROWS = 3
 _NOTE_SIZE = 0.93  # of the text's
 _NOTE = re.compile(r"[\[【（(]?(\d{1,3})|[*†‡§¹²³①-⑳]|注")
@@ -692,7 +725,7 @@ def _full_widths(lines: Sequence[str]) -> list[float]:
     widths = [0 if isinstance(line, _Table) else _width(line) for line in lines]
     widest = max(widths, default=0)
     full = [_FULL_LINE_SHARE * widest] * len(lines)
-    rows = _rows_of_words(lines) | {at for at, line in enumerate(lines) if isinstance(line, _Table)}
+    rows = _rows_of_words(lines) | {at for at, line in enumerate(lines) if isinstance(line, _Row)}
     for is_narrow, places in groupby(range(len(lines)), lambda at: widths[at] < _COLUMN_SHARE * widest):
         stretch = [*places]
         column = [lines[at] for at in stretch if lines[at] and at not in rows]

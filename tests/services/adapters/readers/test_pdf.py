@@ -263,3 +263,26 @@ def test_boxes_around_text_are_no_table() -> None:
     long = ["\n".join(["A line of the text in a large box that"] * 20), "", "and another"]
     assert "|" not in over_pages(pdf_of_tables([[long, ["a", "b", "c"]]], (72, 330, 340, 500)))[0][1]
     assert "|" not in over_pages(pdf_of_tables([[["a", "", ""], ["", "", ""], ["", "", "b"]]], EDGES))[0][1]
+
+
+def test_rows_without_rules_stay_rows_and_a_cells_lines_are_not_glued() -> None:
+    """Discriminates: rows as wide as each other joined to a paragraph; "clogged" glued to "Filter"."""
+    rows = [
+        ["Code", "Fault", "Remedy"],
+        ["E101", "Filter\nclogged", "Close the valve and wait, then restart the pump at once"],
+        ["E102", "Sensor lost", "Close the valve and look for a loose plug at the sensor"],
+        ["E103", "Valve open", "Close the valve by hand and look for dirt in the thread"],
+    ]
+    text = "\n".join(" ".join(row).replace("\n", " ") for row in rows)
+    assert over_pages(pdf_of_tables([rows], (72, 120, 200, 500), ruled=False)) == [(1, text)]
+
+
+def test_the_rows_of_a_form_are_lines() -> None:
+    """Discriminates: its first row taken for the header of a table."""
+    rows = [
+        ["Name", "Ana Horn", "Office", "Lier"],
+        ["Leave", "ten days in May", "<", "<"],
+        ["Reason", "a move", "<", "<"],
+    ]
+    text = "Name Ana Horn Office Lier\nLeave ten days in May\nReason a move"
+    assert over_pages(pdf_of_tables([rows], (72, 120, 200, 260, 400))) == [(1, text)]
