@@ -347,7 +347,7 @@ def _come_to(lines: list[_Raw], text: Placed, before: Placed) -> None:
     """What is between the last line and the text that comes to it. pypdf takes a cell's next line, or the
     first of the next row, for the same one, and glues it, where another cell is between both in height."""
     line = lines[-1]
-    is_glued = not (line.text[-1:].isspace() or text.text[:1].isspace())
+    is_glued = not (line.text[-1:].isspace() or text.text[:1].isspace() or text.is_turned)
     if is_glued and text.x <= before.x and text.y < before.y - _LINE_STEP * text.size:
         if before.x - text.x > _SAME_CELL * text.size:
             lines.append(_Raw())

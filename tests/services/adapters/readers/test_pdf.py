@@ -286,3 +286,9 @@ def test_the_rows_of_a_form_are_lines() -> None:
     ]
     text = "Name Ana Horn Office Lier\nLeave ten days in May\nReason a move"
     assert over_pages(pdf_of_tables([rows], (72, 120, 200, 260, 400))) == [(1, text)]
+
+
+def test_a_word_of_turned_text_stays_one() -> None:
+    """Discriminates: its second part, further down the page, taken for the next line of a cell."""
+    down = "F1 12 Tf 0 -1 1 0 300 500 Tm (some) Tj ET BT 0 -1 1 0 300 473 Tm (thing) Tj ET BT /F1 12"
+    assert over([["upright"]], {"upright": down}) == [(1, "something upright")]
