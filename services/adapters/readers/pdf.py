@@ -360,7 +360,7 @@ def _come_to(lines: list[_Raw], text: Placed, before: Placed) -> None:
 def _cell(texts: Sequence[Placed]) -> str:
     said = ""
     for before, text in zip([None, *texts], texts, strict=False):
-        words = " ".join(filter(None, _lines(text.text)))
+        words = " ".join(_as_typed(text.text).split())
         if not words or before is None or not said:
             said += words
         elif text.y < before.y - _LINE_STEP / 2 * text.size:
@@ -547,8 +547,12 @@ _AS_TYPED = {
 )
 
 
+def _as_typed(text: str) -> str:
+    return scrub(text).translate(_AS_TYPED)
+
+
 def _lines(text: str) -> list[str]:
-    lines = (line.strip() for line in scrub(text).translate(_AS_TYPED).split("\n"))
+    lines = (line.strip() for line in _as_typed(text).split("\n"))
     return [_BULLET.sub("- ", line, count=1) if _BULLET.match(line) else line for line in lines]
 
 

@@ -278,13 +278,13 @@ def test_rows_without_rules_stay_rows_and_a_cells_lines_are_not_glued() -> None:
 
 
 def test_the_rows_of_a_form_are_lines() -> None:
-    """Discriminates: its first row taken for the header of a table."""
+    """Discriminates: its first row taken for the header of a table; a box to tick read as a bullet."""
     rows = [
         ["Name", "Ana Horn", "Office", "Lier"],
-        ["Leave", "ten days in May", "<", "<"],
+        ["Leave", "ten days in May\n\xb7 paid", "<", "<"],
         ["Reason", "a move", "<", "<"],
     ]
-    text = "Name Ana Horn Office Lier\nLeave ten days in May\nReason a move"
+    text = "Name Ana Horn Office Lier\nLeave ten days in May • paid\nReason a move"
     assert over_pages(pdf_of_tables([rows], (72, 120, 200, 260, 400))) == [(1, text)]
 
 
