@@ -24,17 +24,22 @@ class DocumentStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A stretch of a parsed document under one heading and on one page.
+    """A stretch of a parsed document under one heading, and on one page where no sentence goes over it.
 
     `text` is plain or Markdown text; `heading` is the path of headings from the outermost in;
     `page` counts from 1 and is None where the format has no pages; `char_start` is the offset of
-    `text` in the document's whole text (all sections' texts joined by "\\n\\n").
+    `text` in the document's whole text (all sections' texts joined by "\\n\\n"). `page_starts`: where in
+    `text` which page begins, if there are several.
     """
 
     text: str
     heading: tuple[str, ...] = ()
     page: int | None = None
     char_start: int = 0
+    page_starts: tuple[tuple[int, int], ...] = ()
+
+    def page_at(self, offset: int) -> int | None:
+        return next((page for start, page in reversed(self.page_starts) if start <= offset), self.page)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,15 @@ _IDEOGRAPHS = re.compile("[\u3400-\u9fff]+")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_'.-]*")
 _DIGIT = re.compile("[0-9]")
 HELD_SHARE = 0.3  # ideographs for each Latin word
+_HAN, _SIGNS = "\u3400-\u9fff\uf900-\ufaff", "、。〈-】〔-〕！（），．：；？“”‘’—…％"
+_PARTED = re.compile(rf"(?<!\S)[{_HAN}] (?=[{_HAN}](?!\S))")
+_TOGETHER = re.compile(rf"[{_HAN}](?=[{_HAN}])")
+_LONG_RUN = re.compile(rf"(?<!\S)(?:[{_HAN}{_SIGNS}] ){{15,}}[{_HAN}{_SIGNS}](?!\S)")
+_NUMBER_BETWEEN = re.compile(rf"(?<=[{_HAN}{_SIGNS}]) ([0-9]+) (?=[{_HAN}])")
+_GAP = re.compile(rf"(?<=[{_HAN}{_SIGNS}]) (?=[{_HAN}{_SIGNS}])")
+_LEAST_DIFFERENT = 15  # characters; the columns of a calendar or of answers have fewer
+_PARTED_FOR_EACH = 4  # two that stand together
+_SAMPLE_CHARS = 200_000
 _INVISIBLE = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e")
 _FENCE = re.compile(r"[ ]{0,3}(```+|~~~+)")
 _TABLE_RULE = re.compile(r"[ ]*+\|?+[ ]*+:?+-++:?+[ ]*+(?:\|[ ]*+:?+-*+:?+[ ]*+)*+$")
@@ -35,6 +44,30 @@ def scrub(text: str) -> str:
         return text
     text = _LINE_BREAKS.sub("\n", text.replace("\0", ""))
     return _SURROGATES.sub("\ufffd", text)
+
+
+def is_parted(text: str) -> bool:
+    """Whether it is text as programs recognise it in pictures, with a blank between all Han characters."""
+    sample = text[:_SAMPLE_CHARS]
+    parted = [] if sample.isascii() else _PARTED.findall(sample)
+    is_prose = len({*parted}) >= _LEAST_DIFFERENT
+    return is_prose and len(parted) >= _PARTED_FOR_EACH * len(_TOGETHER.findall(sample))
+
+
+def close_gaps(text: str, *, parted: bool) -> str:
+    """Without those blanks. Where it is not `parted` as a whole, of long runs alone: single characters with
+    single blanks are the columns of a table, too. Two blanks or a tab always are, and stay."""
+    if text.isascii() or " " not in text:
+        return text
+    return _closed(text) if parted else _LONG_RUN.sub(_closed_run, text)
+
+
+def _closed_run(run: re.Match[str]) -> str:
+    return _closed(run.group()) if len({*run.group()}) > _LEAST_DIFFERENT else run.group()
+
+
+def _closed(text: str) -> str:
+    return _GAP.sub("", _NUMBER_BETWEEN.sub(r"\1", text))
 
 
 def preprocess_question(text: str) -> str:

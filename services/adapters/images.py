@@ -121,7 +121,7 @@ def _refused(fault: ImageFault) -> UnreadableDocumentError:
 # The other side: what the server asks and believes.
 
 
-LIMITS = ParseLimits(wall_s=20, cpu_s=10)
+LIMITS = ParseLimits(wall_s=20, cpu_s=10, timed=1)
 
 
 class Redrawing:

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core.text import TextScrubber, is_mostly_chinese, preprocess_question, scrub
+from core.text import TextScrubber, close_gaps, is_mostly_chinese, is_parted, preprocess_question, scrub
 
 BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 ANY = st.text(st.characters(codec=None) | st.sampled_from(BREAKS + "\0\n\ud83d\ude00"), max_size=30)
@@ -48,3 +49,39 @@ def test_language_is_told_by_the_script() -> None:
     assert not is_mostly_chinese("What about the 表 E26-2?")
     assert not is_mostly_chinese("What is a branch?")
     assert not is_mostly_chinese("123")
+
+
+RECOGNISED = """公 司 年 假 规 定
+第 3 条 员 工 入 职 满 1 年 的 ， 享 受 年 假 5 天 。 使 用 VPN 时 ， 须 登 记 。
+姓 名   部 门\t天 数
+Annual leave is a right ."""
+
+
+def test_recognised_text_is_read_without_the_blanks_between_its_characters() -> None:
+    """Discriminates: none closed; those of English, of a number or between columns closed as well."""
+    closed = """公司年假规定
+第3条员工入职满1年的，享受年假5天。使用 VPN 时，须登记。
+姓名   部门\t天数
+Annual leave is a right ."""
+    assert is_parted(RECOGNISED)
+    assert close_gaps(RECOGNISED, parted=True) == closed
+    typed = "本制度由人力资源部解释，自公布之日起施行，原有规定同时废止。\n" * 3
+    run = "本 页 是 扫 描 件 ， 经 文 字 识 别 后 得 到 以 下 内 容 。"
+    assert close_gaps(typed + run, parted=is_parted(typed + run)) == typed + run.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "日 一 二 三 四 五 六\n" * 6,
+        "月 份 一 二 三 四 五 六 七 八 九 十\n" * 3,
+        "是 否 是 是 否 否 是 否 是 是 否 否 是 否 是 是 否 否\n" * 9,
+        "公司 年假 规定 员工 入职 满 一 年 的 享受 年假 五 天\n" * 5,
+        "姓名 部门 天数\n张三 财务部 五\n李四 人事部 六",
+        "a b c d e f g h i j k l m n o p q r s t",
+    ],
+    ids=["calendar", "months", "answers", "words", "table", "letters"],
+)
+def test_blanks_that_may_part_columns_or_words_stay(text: str) -> None:
+    """Discriminates: a blank between any two characters closed."""
+    assert close_gaps(text, parted=is_parted(text)) == text

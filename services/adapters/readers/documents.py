@@ -18,6 +18,7 @@ from core.knowledge import ParsedDocument, Section
 from core.text import scrub
 from services.adapters.readers.content_check import check_content, sniff
 from services.knowledge.parsing.dates import HEAD_CHARS, DateClues, document_date
+from services.knowledge.parsing.pieces import too_complex
 
 SECTION_BREAK = "\n\n"
 # Module and class; imported when a file of the kind comes: the process that reads must start in a moment.
@@ -93,7 +94,7 @@ def read_sections(file_name: str, document_format: DocumentFormat, content: byte
     try:
         return reader.load_data(content)
     except (MemoryError, RecursionError):
-        raise UnreadableDocumentError("The file takes too much memory to read.", "too_complex") from None
+        raise too_complex("takes too much memory to read") from None
     except _CONFUSED as error:
         raise UnreadableDocumentError(
             f"The file is not a valid {document_format} document: open it in its program, save it again and "
@@ -108,7 +109,8 @@ def _sections(documents: Iterable[Document]) -> tuple[Section, ...]:
         text = scrub(document.text).strip()
         if not text:
             continue
+        starts = tuple(document.metadata.get("page_starts", ()))
         heading = tuple(str(title) for title in document.metadata.get("heading", ()))
-        sections.append(Section(text, heading, document.metadata.get("page"), char_start))
+        sections.append(Section(text, heading, document.metadata.get("page"), char_start, starts))
         char_start += len(text) + len(SECTION_BREAK)
     return tuple(sections)

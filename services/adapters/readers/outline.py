@@ -1,10 +1,15 @@
-"""What readers put together: a document's blocks under their headings, tables as text, code in fences,
-dates."""
+"""What readers put together: a document's blocks under their headings, tables as text, those drawn on a page
+among them, code in fences, dates."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 from llama_index.core.schema import Document
 
@@ -18,6 +23,7 @@ ROW_TOKENS = 80
 _HEAVIEST_CHAR_TOKENS = 1.5
 _KEY_CHARS = 60
 _HEADER_JOINT = " / "
+_BREAK = "\n\n"
 
 Rows = Sequence[Sequence[str]]
 
@@ -115,9 +121,211 @@ def _record(header: Sequence[str], row: Sequence[str]) -> str:
     return "\n\n".join("\n".join(paragraph) for paragraph in paragraphs)
 
 
-def section_document(text: str, heading: Sequence[str] = (), page: int | None = None) -> Document:
-    """One section as LlamaIndex carries it: heading path (outermost first) and page in the metadata."""
-    return Document(text=text, metadata={"heading": list(heading), "page": page})
+# Tables as they are drawn on a page: by the rules around their cells. Points, upwards and to the right.
+
+_TOUCH, _FURTHEST = 3.0, 100_000.0
+_MOST_RULES, _MOST_CELLS = 4_000, 5_000  # of a page, of a table
+_LEAST_FILLED, _MOST_CHARS = 0.4, 600  # of its cells, in a cell; else it is a drawing, or a page's layout
+_FITS = 0.6  # of the width that a text seems to have; letters of some fonts are narrow
+
+
+Cell = tuple[int, int]
+"""The row and the column of the first place of a grid that it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A straight line at this height, or this far to the right, from `start` to `end` on the other axis."""
+
+    at: float
+    start: float
+    end: float
+
+    def spans(self, place: float) -> bool:
+        return self.start - _TOUCH <= place <= self.end + _TOUCH
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Text with the place where it begins, and about how wide it is. Turned text is `is_turned`."""
+
+    text: str
+    x: float
+    y: float
+    size: float
+    width: float
+    is_turned: bool = False
+
+
+class Grid:
+    """Its rules, those at one place together: `rights` from the left, `tops` from the top down."""
+
+    def __init__(self, rights: list[list[Rule]], tops: list[list[Rule]]) -> None:
+        self.edges = [rules[0].at for rules in rights]
+        self._depths = [-rules[0].at for rules in tops]
+        self._size = len(tops) - 1, len(rights) - 1
+        self._owners = _owners(rights, tops)
+
+    def place(self, text: Placed) -> Cell | None:
+        """Row and column of the text; None outside."""
+        row = bisect_right(self._depths, -(text.y + text.size / 4)) - 1
+        column = bisect_right(self.edges, text.x + _TOUCH) - 1
+        return (row, column) if 0 <= row < self._size[0] and 0 <= column < self._size[1] else None
+
+    def cells(self, texts: Iterable[tuple[Placed, Cell]]) -> dict[Cell, list[Placed]]:
+        """The texts of each cell, by its owner; none where one does not fit: a whole row is one text."""
+        right = {owner: self.edges[column + 1] for (_, column), owner in self._owners.items()}
+        cells: dict[Cell, list[Placed]] = defaultdict(list)
+        for text, place in texts:
+            owner = self._owners[place]
+            if text.is_turned or text.x + _FITS * text.width > right[owner]:
+                return {}
+            cells[owner].append(text)
+        return cells
+
+    def rows(self, texts: Mapping[Cell, str]) -> tuple[list[list[str]], list[list[int]]] | None:
+        """The table's rows, and over how many columns each cell goes; None of a drawing or a page's layout. A
+        cell over several rows is said in each of them."""
+        height, width = self._size
+        own = [[self._owners[row, column] for column in range(width)] for row in range(height)]
+        rows = [
+            ["" if at and row[at - 1] == cell else texts.get(cell, "") for at, cell in enumerate(row)]
+            for row in own
+        ]
+        columns = [at for at in range(width) if any(row[at] for row in rows)]
+        filled = [at for at in range(height) if any(rows[at])]
+        is_drawing = len(texts) < _LEAST_FILLED * len({*self._owners.values()})
+        if is_drawing or min(len(columns), len(filled)) < 2 or max(map(len, texts.values())) > _MOST_CHARS:
+            return None
+        spans = [[own[at][column:].count(own[at][column]) for column in columns] for at in filled]
+        return [[rows[at][column] for column in columns] for at in filled], spans
+
+
+def _owners(rights: Sequence[Sequence[Rule]], tops: Sequence[Sequence[Rule]]) -> dict[Cell, Cell]:
+    """Of each place the first one of its cell: no rule is between them."""
+    middles = [(left[0].at + right[0].at) / 2 for left, right in pairwise(rights)]
+    heights = [(top[0].at + low[0].at) / 2 for top, low in pairwise(tops)]
+    owners: dict[Cell, Cell] = {}
+    for row, height in enumerate(heights):
+        for column, middle in enumerate(middles):
+            owners[row, column] = (row, column)
+            if column and not any(rule.spans(height) for rule in rights[column]):
+                owners[row, column] = owners[row, column - 1]
+            elif row and not any(rule.spans(middle) for rule in tops[row]):
+                owners[row, column] = owners[row - 1, column]
+    return owners
+
+
+class Drawing:
+    """The rules of a page, from the operations that draw it."""
+
+    _FILLS, _STROKES = (b"f", b"F", b"f*"), (b"S", b"s", b"B", b"B*", b"b", b"b*")
+
+    def __init__(self) -> None:
+        self._across: list[Rule] = []
+        self._down: list[Rule] = []
+        self._path: list[tuple[float, float, float, float]] = []
+        self._from = 0.0, 0.0
+
+    def operation(self, operator: bytes, operands: Sequence[object], matrix: Sequence[float]) -> None:
+        if operator in (b"re", b"m", b"l"):
+            numbers = [float(each) for each in operands if isinstance(each, int | float)]
+            if len(self._across) + len(self._down) + len(self._path) <= _MOST_RULES:
+                self._trace(operator, numbers, matrix)
+        elif operator in self._FILLS or operator in self._STROKES:
+            for box in self._path:
+                self._rules(*box, strokes=operator in self._STROKES)
+            self._path = []
+        elif operator == b"n":
+            self._path = []
+
+    def _trace(self, operator: bytes, numbers: Sequence[float], matrix: Sequence[float]) -> None:
+        if len(numbers) != (4 if operator == b"re" else 2):
+            return
+        x, y = placed(numbers[0], numbers[1], matrix)
+        before, self._from = self._from, (x, y)
+        if operator == b"re":
+            before = placed(numbers[0] + numbers[2], numbers[1] + numbers[3], matrix)
+        if operator != b"m" and max(map(abs, (x, y, *before))) < _FURTHEST:
+            self._path.append((min(x, before[0]), min(y, before[1]), max(x, before[0]), max(y, before[1])))
+
+    def _rules(self, left: float, low: float, right: float, high: float, *, strokes: bool) -> None:
+        """A thin box is a rule; a larger one has four where its edge is drawn."""
+        if high - low <= _TOUCH < right - left:
+            self._across.append(Rule((low + high) / 2, left, right))
+        elif right - left <= _TOUCH < high - low:
+            self._down.append(Rule((left + right) / 2, low, high))
+        elif strokes and min(right - left, high - low) > _TOUCH:
+            self._across += [Rule(low, left, right), Rule(high, left, right)]
+            self._down += [Rule(left, low, high), Rule(right, low, high)]
+
+    def grids(self) -> Iterator[Grid]:
+        return grids(self._across, self._down)
+
+
+def placed(x: float, y: float, matrix: Sequence[float]) -> tuple[float, float]:
+    return x * matrix[0] + y * matrix[2] + matrix[4], x * matrix[1] + y * matrix[3] + matrix[5]
+
+
+def grids(across: Sequence[Rule], down: Sequence[Rule]) -> Iterator[Grid]:
+    """Of rules that touch, those with two rows and two columns at least."""
+    if not across or not down or len(across) + len(down) > _MOST_RULES:
+        return
+    across, down = _merged(across), _merged(down)
+    left = {*range(len(across))}
+    touching = [
+        [at for at, rule in enumerate(across) if rule.spans(other.at) and other.spans(rule.at)]
+        for other in down
+    ]
+    while left:
+        rows, columns = {left.pop()}, set[int]()
+        while more := {
+            at for at, meets in enumerate(touching) if at not in columns and not rows.isdisjoint(meets)
+        }:
+            columns |= more
+            rows |= {row for at in more for row in touching[at]}
+        left -= rows
+        tops = _together([across[at] for at in sorted(rows)])[::-1]
+        rights = _together([down[at] for at in sorted(columns)])
+        if min(len(tops), len(rights)) > 2 and len(tops) * len(rights) <= _MOST_CELLS:
+            yield Grid(rights, tops)
+
+
+def _together(rules: Sequence[Rule]) -> list[list[Rule]]:
+    """Those at one place; ascending."""
+    groups: list[list[Rule]] = []
+    for rule in sorted(rules, key=lambda each: each.at):
+        if groups and rule.at - groups[-1][0].at <= _TOUCH:
+            groups[-1].append(rule)
+        else:
+            groups.append([rule])
+    return groups
+
+
+def _merged(rules: Sequence[Rule]) -> list[Rule]:
+    """Pieces of one rule as one."""
+    merged: list[Rule] = []
+    for group in _together(rules):
+        at, start, end = group[0].at, math.inf, -math.inf
+        for rule in sorted(group, key=lambda each: each.start):
+            if rule.start > end + _TOUCH and end > -math.inf:
+                merged.append(Rule(at, start, end))
+                start = math.inf
+            start, end = min(start, rule.start), max(end, rule.end)
+        merged.append(Rule(at, start, end))
+    return merged
+
+
+def section_document(
+    text: str,
+    heading: Sequence[str] = (),
+    page: int | None = None,
+    page_starts: Sequence[tuple[int, int]] = (),
+) -> Document:
+    """One section as LlamaIndex carries it: heading path (outermost first), page, and where in the text which
+    other page begins, in the metadata."""
+    metadata = {"heading": list(heading), "page": page}
+    return Document(text=text, metadata=metadata | {"page_starts": page_starts} if page_starts else metadata)
 
 
 def with_dates(documents: list[Document], declared: Sequence[str] = ()) -> list[Document]:
@@ -136,6 +344,7 @@ class Outline:
         self._documents: list[Document] = []
         self._unsaid = False  # the innermost heading has had nothing under it so far
         self._page: int | None = None
+        self._page_starts: list[tuple[int, int]] = []
 
     def page(self, number: int) -> None:
         """What follows is on this page (or slide); the headings stay until others replace them."""
@@ -163,10 +372,15 @@ class Outline:
         while self._path and self._path[-1][0] >= level:
             self._path.pop()
 
-    def block(self, text: str) -> None:
-        if text.strip():
-            self._blocks.append(text.strip("\n"))
-            self._unsaid = False
+    def block(self, text: str, page_starts: Sequence[tuple[int, int]] = ()) -> None:
+        """`page_starts`: where in the text which page begins; what follows is on the last one of them."""
+        if not text.strip():
+            return
+        if page_starts:
+            above = sum(len(block) + len(_BREAK) for block in self._blocks)
+            self._page_starts += [(above + start, page) for start, page in page_starts]
+        self._blocks.append(text.strip("\n"))
+        self._unsaid = False
 
     def finish(self) -> list[Document]:
         self._close()
@@ -179,8 +393,12 @@ class Outline:
             self._unsaid = False
         if self._blocks:
             titles = [title for _, title in self._path]
-            self._documents.append(section_document("\n\n".join(self._blocks), titles, self._page))
-        self._blocks = []
+            starts, first = self._page_starts, self._page
+            if len(starts) > 1:
+                first, self._page = starts[0][1], max(page for _, page in starts)
+            text = _BREAK.join(self._blocks)
+            self._documents.append(section_document(text, titles, first, starts if len(starts) > 1 else ()))
+        self._blocks, self._page_starts = [], []
 
 
 _TICKS = re.compile(r"`{3,}")

@@ -208,4 +208,5 @@ def _piece(section: Section, heading: str, title: str, node: BaseNode) -> Piece:
     text = node.get_content(MetadataMode.NONE)
     start = getattr(node, "start_char_idx", None) or 0
     end = getattr(node, "end_char_idx", None) or start + len(text)
-    return Piece(text, heading, section.page, section.char_start + start, section.char_start + end, title)
+    page = section.page_at(start)
+    return Piece(text, heading, page, section.char_start + start, section.char_start + end, title)

@@ -54,11 +54,13 @@ def main(packages: list[str]) -> None:
     work, limits = pickle.loads(_receive(requests))  # noqa: S301 - from the server
     _send(replies, Ready(list(missing)))
     while body := _receive(requests):
+        request = msgspec.msgpack.decode(body, type=Request)
+        own = limits.of(len(request.content))
         # Should the server die while this process hangs, nobody else would end it.
-        end_this_process_after(limits.wall_s + 1)
-        limit_this_process(limits.cpu_s, limits.memory_bytes)
+        end_this_process_after(own.wall_s + 1)
+        limit_this_process(own.cpu_s, own.memory_bytes)
         began = _cpu_s()
-        reply = answer(work, msgspec.msgpack.decode(body, type=Request))
+        reply = answer(work, request)
         reply.cpu_s = _cpu_s() - began
         _send(replies, reply)
         spent = _peak_memory_bytes(memory) > limits.memory_bytes * SPENT_SHARE

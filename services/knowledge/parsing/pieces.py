@@ -4,7 +4,7 @@ to the store packed and are unpacked bit by bit."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import msgspec
@@ -68,14 +68,25 @@ LENGTH_BYTES = 8
 CRASHED = "crashed"
 
 
+TIMED_BYTES = 1 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class ParseLimits:
-    """`idle_s`: a child that has had nothing to do for so long ends, and its memory is free again."""
+    """`wall_s` and `cpu_s` are for each megabyte begun, of at most `timed`: what a file holds is not known
+    before it is read, but whoever wants more time must send more. `idle_s`: a child that has had nothing to
+    do for so long ends, and its memory is free again."""
 
     wall_s: float = 60
     cpu_s: int = 30
     memory_bytes: int = 1 << 30
     idle_s: float = 60
+    timed: int = 10
+
+    def of(self, size_bytes: int) -> ParseLimits:
+        """Those of a file of this size."""
+        times = max(1, min(self.timed, -(-size_bytes // TIMED_BYTES)))
+        return replace(self, wall_s=self.wall_s * times, cpu_s=self.cpu_s * times)
 
 
 class Ready(msgspec.Struct):

@@ -87,26 +87,26 @@ class ConfinedWork:
     async def ask(self, request: Request, owner: str = "") -> Reply:
         """Waits for its owner's turn. Raises the error that the reply names, and RuntimeError where the work
         failed."""
-        body = msgspec.msgpack.encode(request)
+        body, own = msgspec.msgpack.encode(request), self._limits.of(len(request.content))
         # waiting for a free process does not count against the time limit
         async with self._places.hold(owner, size_bytes=len(request.content)):
             began, reply = time.monotonic(), None
             try:
-                reply = await self._asked(body)
+                reply = await self._asked(body, own.wall_s)
             finally:  # one that was killed says nothing: it may have been busy all the time
-                taken_s = reply.cpu_s if reply else min(time.monotonic() - began, self._limits.cpu_s)
+                taken_s = reply.cpu_s if reply else min(time.monotonic() - began, own.cpu_s)
                 self._cpu.charge(owner, taken_s)
         _check(reply)
         return reply
 
-    async def _asked(self, request: bytes) -> Reply:
+    async def _asked(self, request: bytes, wall_s: float) -> Reply:
         began = time.monotonic()
         with suppress(ChildDiedError):
-            return await self._children.ask(request)
+            return await self._children.ask(request, wall_s)
         # An idle child may have ended at the very moment it was asked; that is not the file's fault.
         if time.monotonic() - began < SUDDEN_S:
             with suppress(ChildDiedError):
-                return await self._children.ask(request)
+                return await self._children.ask(request, wall_s)
         raise too_complex("takes too much time or memory to read")
 
 
@@ -153,15 +153,14 @@ class _Children:
     def __init__(self, work: Work, limits: ParseLimits, packages: Collection[str]) -> None:
         self._first = pickle.dumps((work, limits))
         self._packages = sorted({*_PACKAGES, *packages})
-        self._limits = limits
         self._looked_at_walls = False
 
-    async def ask(self, request: bytes) -> Reply:
+    async def ask(self, request: bytes, wall_s: float) -> Reply:
         """Raises ChildDiedError, UnreadableDocumentError after `wall_s`. A caller that is cancelled takes its
         child with it."""
         child = self._idle_one() or await self._start()
         try:
-            async with asyncio.timeout(self._limits.wall_s):
+            async with asyncio.timeout(wall_s):
                 reply = await _exchange(child, request, Reply)
         except TimeoutError:
             await self._kill(child)

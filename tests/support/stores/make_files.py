@@ -38,6 +38,78 @@ def pdf(pages: Sequence[Sequence[str]], looks: Mapping[str, str] = MappingProxyT
     return _assembled(objects)
 
 
+def pdf_with_maps(pages: Sequence[Sequence[str]], alphabets: Sequence[str]) -> bytes:
+    """A PDF as programs write it that embed their fonts: each alphabet is a font whose codes count its
+    characters. The first page is set in the first, the second in the next, and so on in turn, all as /F1."""
+    objects = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
+    for alphabet in alphabets:
+        at = len(objects)
+        codes = "".join(f"<{code:04x}> <{ord(char):04x}>\n" for code, char in enumerate(alphabet, start=1))
+        codes = f"{len(alphabet)} beginbfchar\n{codes}endbfchar"
+        widths = " ".join(f"{code} [1000]" for code in range(1, len(alphabet) + 1))
+        objects += [
+            f"<< /Length {len(codes)} >>\nstream\n{codes}\nendstream",
+            f"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /Song /DW 1000 /W [{widths}] >>",
+            f"<< /Type /Font /Subtype /Type0 /BaseFont /Song /Encoding /Identity-H /ToUnicode {at + 1} 0 R"
+            f" /DescendantFonts [{at + 2} 0 R] >>",
+        ]
+    kids = []
+    for number, lines in enumerate(pages):
+        font = number % len(alphabets)
+        stream = " ".join(
+            f"BT /F1 12 Tf 72 {720 - 14 * at} Td"
+            f" <{''.join(f'{alphabets[font].index(char) + 1:04x}' for char in line)}> Tj ET"
+            for at, line in enumerate(lines)
+        )
+        kids.append(len(objects) + 1)
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects) + 2} 0 R"
+            f" /Resources << /Font << /F1 {5 + 3 * font} 0 R >> >> >>"
+        )
+        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+    references = " ".join(f"{kid} 0 R" for kid in kids)
+    objects[1] = f"<< /Type /Pages /Kids [{references}] /Count {len(kids)} >>"
+    return _assembled(objects)
+
+
+def pdf_of_tables(
+    pages: Sequence[Sequence[Sequence[str]]], edges: Sequence[int], *, ruled: bool = True
+) -> bytes:
+    """A PDF with a table on each page, drawn as a print: a cell's lines are parted by "\n", and fewer
+    than the row has stand in its middle. `edges`: where its columns begin, and the last one ends. A cell that
+    is "<" belongs to the one before it."""
+    objects = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
+    kids = []
+    for rows in pages:
+        drawn: list[str] = []
+        top = 740
+        for row in rows:
+            low = top - 14 * max(cell.count("\n") + 1 for cell in row) - 6
+            for left, right, cell in zip(edges, edges[1:], row, strict=False):
+                if ruled:
+                    drawn += [f"{left} {top} m {right} {top} l S {left} {low} {right - left} 0.5 re f"]
+                    drawn += [f"{left} {low} m {left} {top} l S"] if cell != "<" else []
+                lines = cell.replace("<", "").split("\n")
+                first = (top + low) / 2 + 7 * len(lines) - 11
+                drawn += [
+                    f"BT /F1 12 Tf {left + 4} {first - 14 * at} Td {_escaped(line)} Tj ET"
+                    for at, line in enumerate(lines)
+                    if line
+                ]
+            drawn += [f"{edges[-1]} {low} m {edges[-1]} {top} l S"] if ruled else []
+            top = low
+        stream = " ".join(drawn)
+        kids.append(len(objects) + 1)
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects) + 2} 0 R"
+            f" /Resources << /Font << {_LATIN_FONT} >> >> >>"
+        )
+        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+    references = " ".join(f"{kid} 0 R" for kid in kids)
+    objects[1] = f"<< /Type /Pages /Kids [{references}] /Count {len(kids)} >>"
+    return _assembled(objects)
+
+
 def _escaped(line: str) -> str:
     return "(" + line.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)") + ")"
 

@@ -1,11 +1,15 @@
-"""PDFs without bookmarks: which of their lines are headings, and which begin something new."""
+"""PDFs without bookmarks: which of their lines are headings, which begin something new, and which go on over
+the page."""
 
 from __future__ import annotations
+
+import time
 
 import pytest
 
 from services.adapters.readers.documents import parse_document
-from tests.support.stores.make_files import pdf
+from services.knowledge.chunking.splitter import StructureSplitter, cut
+from tests.support.stores.make_files import pdf, pdf_of_tables, pdf_with_maps
 
 DATA_SHEET = [
     "SAFETY DATA SHEET", "Product: Klarosol 300, version 6.0, which replaces version 5.2",
@@ -84,3 +88,207 @@ def test_a_number_that_begins_something_begins_a_line(begins: str) -> None:
 )
 def test_a_line_that_goes_on_gets_no_blank_within_a_date_or_a_number(line: str, following: str) -> None:
     assert outline([line, following], {})[0][1] == line + following
+
+
+HAN = "".join(map(chr, range(0x4E00, 0x4E00 + 6_000)))
+
+
+def test_a_font_is_read_once_for_all_pages_that_name_it() -> None:
+    """Discriminates: its map of 6,000 characters read for every page, thirty times as long."""
+    times = []
+    for pages in (1, 1, 30):  # the first loads what reads
+        content = pdf_with_maps([[HAN[number : number + 20]] for number in range(pages)], [HAN])
+        began = time.process_time()
+        parsed = parse_document("a.pdf", content)
+        times.append(time.process_time() - began)
+    assert HAN[29:49] in parsed.sections[-1].text
+    assert times[2] < 8 * times[1]
+
+
+def test_fonts_of_one_name_are_not_mixed_up() -> None:
+    """Discriminates: fonts held by the name that a page has for them."""
+    parsed = parse_document("a.pdf", pdf_with_maps([["ab"], ["xy"], ["ba"]], ["ab", "xy"]))
+    assert [line for section in parsed.sections for line in section.text.split()] == ["ab", "xy", "ba"]
+
+
+PROSE = [
+    "The office keeps the records of every boat that enters or leaves the harbour for ten",
+    "years from the day on which the boat was entered, and shows them to whoever can prove",
+    "that a boat of theirs was damaged there. Whoever wants a copy of a record pays for the",
+    "paper and for the time that the clerk needs, at the rate that the council has set for it",
+]
+REST = ["in the year before, and gets the copy within ten days.", "Copies are not certified."]
+NOTES = ["1 Council minutes of 3 May 2019, which the harbour master signed.", "2 Ibid."]
+SMALL = dict.fromkeys(NOTES, "F1 8")
+
+
+def over_pages(content: bytes) -> list[tuple[int | None, str]]:
+    return [(each.page, each.text) for each in parse_document("a.pdf", content).sections]
+
+
+def over(pages: list[list[str]], looks: dict[str, str] | None = None) -> list[tuple[int | None, str]]:
+    return over_pages(pdf(pages, looks or {}))
+
+
+def test_a_sentence_that_goes_on_over_the_page_is_one_text_and_its_notes_come_behind() -> None:
+    """Discriminates: a section closed at each page; a footnote in the middle of the sentence."""
+    sentence = " ".join([*PROSE, REST[0]])
+    assert over([PROSE, REST]) == [(1, f"{sentence}\n{REST[1]}")]
+    assert over([[*PROSE, *NOTES], REST], SMALL) == [(1, "\n".join([sentence, *NOTES, REST[1]]))]
+    whole = [*PROSE, "in the year before."]
+    assert over([[*whole, *NOTES], PROSE], SMALL)[0] == (1, "\n".join([" ".join(whole), *NOTES]))
+
+
+def test_lines_in_small_letters_that_no_number_counts_are_no_notes() -> None:
+    """Discriminates: the numbers that lines of code or rows begin with, taken for the marks of notes."""
+    code = ["4 CARD32 ALIAS_LIST_OFFSET", "4 CARD32 PARENT_LIST_OFFSET", "8 CARD32 ICONS_LIST_OFFSET"]
+    assert over([[*PROSE, *code], REST], dict.fromkeys(code, "F1 8"))[0][1].endswith("\n".join(code))
+
+
+def test_a_chunk_is_of_the_page_that_it_begins_on() -> None:
+    """Discriminates: the page of the section for all of its chunks."""
+    pages = [[*PROSE, *NOTES], [REST[0], *PROSE[:3], "end."], ["Page three."]]
+    pieces = [*cut(parse_document("a.pdf", pdf(pages, SMALL)), StructureSplitter(chunk_tokens=30))]
+    assert {piece.page for piece in pieces} == {1, 2, 3}
+    assert next(piece.page for piece in pieces if piece.text.startswith(NOTES[0])) == 1
+    second = [piece.page for piece in pieces if "whoever can prove" in piece.text]
+    assert second == [1, 2]
+
+
+def test_a_heading_at_the_top_of_a_page_begins_a_section() -> None:
+    """Discriminates: what is above it taken for the beginning of its line."""
+    results = over([PROSE, ["fees and fines", *PROSE]], {"fees and fines": "F3 18"})
+    assert [page for page, _ in results] == [1, 2]
+    assert "fees" not in results[0][1]
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        [["Our goals", "Fewer complaints about late boats", "More berths for visitors of the town"],
+         ["Our means", "A second crane from next summer"]],
+        [["我们的目标", "提升来港船舶满意度至百分之九十五", "新增访客泊位并改造东侧防波堤工程"],
+         ["我们的措施", "明年夏季起启用第二台起重机设备"]],
+        [[*PROSE[:3], "paper."], PROSE],
+    ],
+    ids=["slides", "slides in Chinese", "a paragraph that ends"],
+)  # fmt: skip
+def test_pages_that_do_not_go_on_are_sections_of_their_own(pages: list[list[str]]) -> None:
+    """Discriminates: every page joined to the one before."""
+    assert [page for page, _ in over(pages)] == [1, 2]
+
+
+LAW = ["第七条 船舶进出港口应当向港口管理机构报告，并按照本条例的规定缴纳港口使用费用。",
+       "第八条 港口管理机构应当自收到报告之日起三日内作出答复，不予批准的应当说明理由。"]  # fmt: skip
+
+
+def test_an_article_or_a_list_of_a_law_is_not_torn_at_the_page() -> None:
+    """Discriminates: an article's second paragraph, or the next item of its list, as a section of its own."""
+    more = "逾期不答复的，视为同意。"
+    assert over([LAW, [more, "第九条 本条例自公布之日起施行。"]])[0] == (
+        1,
+        "\n".join([*LAW, more, "第九条 本条例自公布之日起施行。"]),
+    )
+    items = ["（一）未按规定报告的；", "（二）拒绝检查的。"]
+    assert over([[*LAW, items[0]], items[1:]]) == [(1, "\n".join([*LAW, *items]))]
+    assert [page for page, _ in over([LAW, ["第九条 本条例自公布之日起施行。"]])] == [1, 2]
+
+
+def test_what_stands_on_each_of_a_few_pages_does_not_come_into_a_sentence() -> None:
+    """Discriminates: the heads and numbers of two pages read as their text."""
+    sentence = " ".join([*PROSE, REST[0]])
+    pages = [
+        ["Harbour rules", *PROSE, "- 1 -", "Town of Lier"],
+        ["Harbour rules", *REST, "- 2 -", "Town of Lier"],
+    ]
+    assert over(pages) == [(1, f"Harbour rules\n{sentence}\n{REST[1]}\nTown of Lier")]
+    assert over([["Paid: 1"], ["Paid: 2"]]) == [(1, "Paid: 1"), (2, "Paid: 2")]
+
+
+@pytest.mark.parametrize("file_name", ["a.pdf", "a.txt"])
+def test_text_that_a_program_recognised_in_a_picture_is_read_as_typed(file_name: str) -> None:
+    """Discriminates: a blank between all characters, by which no word is found."""
+    lines = [
+        "公 司 年 假 规 定",
+        "员 工 入 职 满 1 年 的 ， 每 年 享 受 年 假 5 天 ， 由 部 门 批 准 后 执",
+        "行 。",
+    ]
+    content = pdf([lines], {lines[0]: "F2 20"}) if file_name == "a.pdf" else "\n".join(lines).encode()
+    section = parse_document(file_name, content).sections[0]
+    body = "员工入职满1年的，每年享受年假5天，由部门批准后执"
+    if file_name == "a.pdf":
+        assert section.text == f"公司年假规定\n{body}行。"
+    else:
+        assert section.text == f"公司年假规定\n{body}\n行。"
+
+
+FAULTS = [
+    ["Code", "Fault", "Remedy"],
+    ["E101", "Filter\nclogged", "Close the valve and wait, then\nrestart the pump"],
+    ["E102", "Sensor lost", "Call service"],
+]
+EDGES = (72, 120, 200, 400)
+FAULTS_TEXT = """| Code | Fault | Remedy |
+| --- | --- | --- |
+| E101 | Filter clogged | Close the valve and wait, then restart the pump |
+| E102 | Sensor lost | Call service |"""
+
+
+def test_a_table_with_rules_is_a_table() -> None:
+    """Discriminates: its rows as one paragraph; the lines of a cell glued, "thenrestart"."""
+    assert over_pages(pdf_of_tables([FAULTS], EDGES)) == [(1, FAULTS_TEXT)]
+
+
+def test_a_table_that_goes_on_over_the_page_has_its_header_there_too() -> None:
+    """Discriminates: its first row there taken for the header; the header said twice where it is repeated."""
+    more = ["E103", "Valve open", "Close it"]
+    header = FAULTS_TEXT[: FAULTS_TEXT.index("| E101")]
+    for page in ([more, FAULTS[2]], [FAULTS[0], more, FAULTS[2]]):
+        second = over_pages(pdf_of_tables([FAULTS, page], EDGES))[1]
+        assert second == (
+            2,
+            f"{header}| E103 | Valve open | Close it |\n| E102 | Sensor lost | Call service |",
+        )
+
+
+def test_a_cell_over_two_columns_is_said_of_both() -> None:
+    rows = [["City", "Boxes", "<"], ["", "2024", "2025"], ["Ghent", "240", "251"]]
+    assert over_pages(pdf_of_tables([rows], EDGES))[0][1] == (
+        "| City | Boxes / 2024 | Boxes / 2025 |\n| --- | --- | --- |\n| Ghent | 240 | 251 |"
+    )
+
+
+def test_boxes_around_text_are_no_table() -> None:
+    """Discriminates: a page laid out in boxes, or a drawing of a few, read as cells."""
+    long = ["\n".join(["A line of the text in a large box that"] * 20), "", "and another"]
+    assert "|" not in over_pages(pdf_of_tables([[long, ["a", "b", "c"]]], (72, 330, 340, 500)))[0][1]
+    assert "|" not in over_pages(pdf_of_tables([[["a", "", ""], ["", "", ""], ["", "", "b"]]], EDGES))[0][1]
+
+
+def test_rows_without_rules_stay_rows_and_a_cells_lines_are_not_glued() -> None:
+    """Discriminates: rows as wide as each other joined to a paragraph; "clogged" glued to "Filter"."""
+    rows = [
+        ["Code", "Fault", "Remedy"],
+        ["E101", "Filter\nclogged", "Close the valve and wait, then restart the pump at once"],
+        ["E102", "Sensor lost", "Close the valve and look for a loose plug at the sensor"],
+        ["E103", "Valve open", "Close the valve by hand and look for dirt in the thread"],
+    ]
+    text = "\n".join(" ".join(row).replace("\n", " ") for row in rows)
+    assert over_pages(pdf_of_tables([rows], (72, 120, 200, 500), ruled=False)) == [(1, text)]
+
+
+def test_the_rows_of_a_form_are_lines() -> None:
+    """Discriminates: its first row taken for the header of a table; a box to tick read as a bullet."""
+    rows = [
+        ["Name", "Ana Horn", "Office", "Lier"],
+        ["Leave", "ten days in May\n\xb7 paid", "<", "<"],
+        ["Reason", "a move", "<", "<"],
+    ]
+    text = "Name Ana Horn Office Lier\nLeave ten days in May • paid\nReason a move"
+    assert over_pages(pdf_of_tables([rows], (72, 120, 200, 260, 400))) == [(1, text)]
+
+
+def test_a_word_of_turned_text_stays_one() -> None:
+    """Discriminates: its second part, further down the page, taken for the next line of a cell."""
+    down = "F1 12 Tf 0 -1 1 0 300 500 Tm (some) Tj ET BT 0 -1 1 0 300 473 Tm (thing) Tj ET BT /F1 12"
+    assert over([["upright"]], {"upright": down}) == [(1, "something upright")]

@@ -107,6 +107,29 @@ async def test_memory_processor_time_and_sudden_death_are_all_the_documents_faul
         assert refused.value.code == "too_complex"
 
 
+def work_for_a_while(file_name: str, content: bytes) -> ParsedDocument:
+    began = time.process_time()
+    while time.process_time() - began < 2.5:
+        pass
+    return ParsedDocument("", (Section("read"),))
+
+
+@pytest.mark.full("starts processes that read documents")
+@pytest.mark.parametrize("limits", [ParseLimits(cpu_s=1), ParseLimits(wall_s=1)])
+async def test_a_large_file_may_take_longer_than_a_small_one(limits: ParseLimits) -> None:
+    """Discriminates: the time of a small file for all."""
+    parser = ParserProcess(work_for_a_while, StructureSplitter(), limits)
+    with pytest.raises(UnreadableDocumentError, match="split it into smaller files"):
+        await parser("a.txt", b"x")
+    assert [piece.text for piece in await parser("a.txt", bytes(9 << 20))] == ["read"]
+
+
+def test_no_file_may_take_longer_than_ten_times_what_a_small_one_may() -> None:
+    limits = ParseLimits()
+    for size, cpu_s in ((0, 30), (1 << 20, 30), (1 + (1 << 20), 60), (50 << 20, 300)):
+        assert (limits.of(size).cpu_s, limits.of(size).wall_s) == (cpu_s, 2 * cpu_s)
+
+
 def name_process(file_name: str, content: bytes) -> ParsedDocument:
     return ParsedDocument("", (Section(str(os.getpid())),))
 
