@@ -11,8 +11,7 @@ import pytest
 
 from core.errors import BadRequestError, UnreadableDocumentError, UnsupportedMediaError
 from core.formats import DocumentFormat
-from services.adapters.readers.content_check import check_archive
-from services.adapters.readers.documents import parse_document
+from services.adapters.readers.documents import check_archive, parse_document
 from tests.support.stores.documents import OFFICE, fixture, members_of, with_members
 from tests.support.stores.make_files import archive
 
