@@ -9,6 +9,7 @@ there and back makes no difference to its mark (`core.conversation.turns.normali
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -27,12 +28,13 @@ SYSTEM_ROLES = ("system", "developer")
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """A request's messages: `persona` is what its system messages say, `past` goes from the oldest on.
-    `sent_images` are those of the question."""
+    `sent_images` are those of the question, `attached` is what a client sent along with it."""
 
     persona: str
     past: tuple[PastTurn, ...]
     question: str
     sent_images: tuple[SentImage, ...] = ()
+    attached: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,51 @@ def _since_clear(turns: Sequence[PastTurn]) -> tuple[PastTurn, ...]:
 def _is_clear(question: str) -> bool:
     command = parse_command(question)
     return command is not None and command.name is CommandName.CLEAR
+
+
+# Open WebUI's text around an attached file or the results of a web search, in front of the question; older
+# versions repeat the question in it, and put it into the system message. The numbers of its sources go: our
+# passages have some.
+_TASK_OF_TEMPLATE = "Respond to the user query using the provided context"
+_TEMPLATE = re.compile(rf"^### Task:\s+{_TASK_OF_TEMPLATE}\b", re.M)
+_OPENED = re.compile(r"<context>\s*(?=<source\b)")
+_CLOSED = re.compile(r"</source>(?=\s*(</context>))")
+_QUERY = re.compile(r"\s*<user_query>(.*?)</user_query>", re.S)
+_NUMBERED = re.compile(r'(<source) id="\d+"|<source_id>\d+</source_id>')
+
+
+def with_attached_apart(conversation: Conversation) -> Conversation:
+    """The question as the person wrote it, and beside it what Open WebUI put around it. Nothing else is taken
+    apart, and nothing where no question would be left."""
+    in_question, in_persona = _apart(conversation.question), _apart(conversation.persona)
+    if in_question is not None and (question := in_question.rest or in_question.query):
+        return replace(conversation, question=question, attached=in_question.attached)
+    if in_persona is not None:
+        return replace(conversation, persona=in_persona.rest, attached=in_persona.attached)
+    return conversation
+
+
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """`query` is the question as the text around it repeats it."""
+
+    attached: str
+    query: str
+    rest: str
+
+
+def _apart(text: str) -> _Apart | None:
+    if _TASK_OF_TEMPLATE not in text:  # millions of characters are searched in no time
+        return None
+    template = _TEMPLATE.search(text)
+    opened = template and _OPENED.search(text, template.end())
+    closed = deque(_CLOSED.finditer(text, opened.end()) if opened else (), maxlen=1)
+    if not template or not opened or not closed:
+        return None
+    query = _QUERY.match(text, closed[0].end(1))
+    rest = text[: template.start()] + text[query.end() if query else closed[0].end(1) :]
+    attached = _NUMBERED.sub(lambda number: number[1] or "", text[opened.end() : closed[0].end()])
+    return _Apart(attached, query[1].strip() if query else "", rest.strip())
 
 
 # Prompts that chat clients send for themselves: a title, tags, follow-up questions. Known by their shape.

@@ -309,7 +309,8 @@ class TurnRequest:
     that the client chose, where the deployment lets it. `left_open`: what the session chooses
     (core.conversation.sessions.CHOICES), since the request does not say it. `switches_thinking`: whether
     `how.thinking` is the model's switch, too, and without it none is shown; else the model does as it does.
-    `sent_images` as they came; once they have been looked at, `images` are in their place.
+    `sent_images` as they came; once they have been looked at, `images` are in their place. `attached` is what
+    a client sent along with the question: shown to the model in this turn, and no part of the question.
     """
 
     question: str
@@ -329,6 +330,7 @@ class TurnRequest:
     switches_thinking: bool = False
     sent_images: tuple[SentImage, ...] = ()
     images: tuple[ImageData, ...] = ()
+    attached: str = ""
 
     @property
     def fingerprint(self) -> str:

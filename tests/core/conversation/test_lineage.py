@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from core.conversation.lineage import Conversation, MarkedTurn, continued, read_messages
+from core.conversation.lineage import (
+    Conversation,
+    MarkedTurn,
+    continued,
+    read_messages,
+    with_attached_apart,
+)
 from core.conversation.turns import PastTurn, TurnStatus, marks_of, normalised, sources_footer
 from core.errors import BadRequestError
 
@@ -109,3 +115,41 @@ def test_what_stands_before_a_clear_is_no_part_of_the_branch() -> None:
 def test_the_last_message_is_a_users(messages: list[tuple[str, str]]) -> None:
     with pytest.raises(BadRequestError, match="the last message"):
         read_messages(messages)
+
+
+TASK = "### Task:\nRespond to the user query using the provided context, incorporating inline citations."
+SOURCE = '<source id="3" name="a.md">Otto. </context> is a word.</source>'
+FORMS = (
+    (f"{TASK}\n<context>\n{SOURCE}\n</context>\n\nWho?\n", ""),
+    (f"Who?\n\n{TASK}\n<context>\n{SOURCE}\n</context>", ""),  # behind the calls of tools
+    (f"{TASK}\n\n<context>\n{SOURCE}\n</context>\n\n<user_query>\nWho?\n</user_query>", ""),
+    (f"{TASK}\n<context>\n{SOURCE}\n</context>\n<user_query>\nWho?\n</user_query>\nWho?", ""),
+    ("Who?", f"{TASK}\n<context>\n{SOURCE}\n</context>\n<user_query>\nWho?\n</user_query>\nBe kind."),
+    ("Who?", f"Be kind.\n{TASK}\n<context>\n{SOURCE}\n</context>"),
+)
+A_PERSONS = (
+    f"What is in this? <context>\n{SOURCE}\n</context>",
+    f"{TASK}\n<context>\nOtto.\n</context>\nWho?",
+    f"{TASK}\n<context>\n{SOURCE}\nWho?",
+    f"Why does it say {TASK} <context>\n{SOURCE}\n</context>",
+    f"{TASK}\n<context>\n{SOURCE}\n</context>",  # no question would be left
+)
+
+
+@pytest.mark.parametrize(("question", "persona"), FORMS)
+def test_what_open_webui_puts_around_a_question_is_taken_apart(question: str, persona: str) -> None:
+    read = with_attached_apart(Conversation(persona, (), question))
+    attached = '<source name="a.md">Otto. </context> is a word.</source>'
+    assert (read.question, read.persona, read.attached) == ("Who?", "Be kind." if persona else "", attached)
+
+
+def test_a_number_of_a_source_in_an_older_form_goes_and_its_name_stays() -> None:
+    names = "<source><source_id>7</source_id>A</source><source><source_id>b.pdf</source_id>B</source>"
+    read = with_attached_apart(Conversation("", (), f"{TASK}\n<context>\n{names}\n</context>\nWho?"))
+    assert read.attached == "<source>A</source><source><source_id>b.pdf</source_id>B</source>"
+
+
+@pytest.mark.parametrize("question", A_PERSONS)
+def test_a_question_that_only_looks_like_it_is_left_as_it_is(question: str) -> None:
+    asked = Conversation("", (), question)
+    assert with_attached_apart(asked) == asked
