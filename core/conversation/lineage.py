@@ -58,7 +58,14 @@ class Continued:
 
 
 def marks_of_history(past: Iterable[PastTurn]) -> list[str]:
-    return [mark for turn in past for mark in (turn.mark, turn.question_mark)]
+    marks = [mark for turn in past for mark in (turn.mark, turn.question_mark)]
+    return marks + [each.mark for turn in past for each in turn.unquoted]
+
+
+def as_stored(past: Iterable[PastTurn], stored: Iterable[MarkedTurn]) -> list[PastTurn]:
+    """Without the thinking that a client quotes before an answer, where a turn is known by the rest."""
+    known = {mark for turn in stored for mark in turn.marks}
+    return [next((each for each in (turn, *turn.unquoted) if each.mark in known), turn) for turn in past]
 
 
 def continued(past: Sequence[PastTurn], stored: Collection[MarkedTurn]) -> Continued | None:
@@ -91,7 +98,8 @@ def _has(turn: MarkedTurn, past: PastTurn) -> bool:
     if past.mark in turn.marks:
         return True
     cut_here = turn.answer is not None and past.question_mark in turn.marks
-    return cut_here and normalised(turn.answer or "").startswith(normalised(past.answer))
+    read = (past, *past.unquoted) if cut_here else ()
+    return any(normalised(turn.answer or "").startswith(normalised(each.answer)) for each in read)
 
 
 def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
@@ -177,11 +185,11 @@ def _apart(text: str) -> _Apart | None:
 
 
 # Prompts that chat clients send for themselves: a title, tags, follow-up questions. Known by their shape.
-LOOKED_AT = 600  # characters at the beginning; what follows is the conversation that it is about
+LOOKED_AT = 600  # characters at the beginning, or the end; the rest is the conversation that it is about
 
 # Open WebUI's all begin with "### Task:" and end with the chat history; what else begins so is a question.
 _TASK = re.compile(r"\s*### Task:\s")
-_HISTORY = ("<chat_history>", "### Chat History:")
+_HISTORY = ("<chat_history>", "### Chat History:", "### Messages Being Compacted:")
 _COMPLETED = ("<type>", "<text>", "</text>")  # all three: what somebody types
 # LibreChat, Open WebUI before, LobeChat, NextChat, Cherry Studio, ChatBox, Dify: an order about the chat.
 _ORDERS = re.compile(
@@ -189,11 +197,17 @@ _ORDERS = re.compile(
     r"(?:concise|short|brief),? .{0,40}title (?:for|of|summariz\w+) (?:the|this|our) (?:conversation|chat)"
     r"|^\W*please generate a four to five word title summarizing our conversation"
     r"|^\W*based on the chat history, give this conversation a (?:name|title)"
-    r"|^\W*使用四到五个字直接返回这句话的简要主题"
+    r"|^\W*(?:使用四到五个字)?直接返回这句话的简要主题"
+    r"|^\W*(?:使用四到五個字)?直接返回這句話的簡要主題"
     r"|^\W*总结给出的会话，将其总结为"
-    r"|^\W*you need to decompose the user's input into \W{0,2}subject\W{0,2} and \W{0,2}intention",
+    r"|^\W*you need to decompose the user's input into \W{0,2}subject\W{0,2} and \W{0,2}intention"
+    r"|^\W*you are asked to generate a concise chat title by decomposing the user"
+    r"|^\W*your task is to reflect the speaker's likely facial expression through a fitting emoji"
+    r"|^\W*you have been provided with a set of responses from various models to the latest user query",
     re.IGNORECASE,
 )
+# Dify's, for what may be asked next, stands behind the conversation.
+_NEXT = re.compile(r"please (?:help me )?predict the three most likely .{0,500}\nquestions:\Z", re.I | re.S)
 # The same, as the system message beside the conversation; Open WebUI's choice of tools, too.
 _ROLES = re.compile(
     r"^\W*you are an assistant (?:who is )?skilled in conversation.{0,120}\btitle\b"
@@ -201,12 +215,21 @@ _ROLES = re.compile(
     r"|^\W*summarize the (?:given )?conversation into a title\b"
     r"|^\W*你是一名擅长会话的助理.{0,60}标题"
     r"|^\W*总结给出的会话，将其总结为"
-    r"|^\s*available tools: ?\[",
+    r"|^\s*available tools: ?\["
+    r"|^\W*you're an assistant who's good at extracting key takeaways from conversations"
+    r"|^\W*you are a conversation context compressor\b"
+    r"|^\W*summarize the conversation for future reference\.\s+requirements:"
+    r"|^\W*you are a sidecar that extracts 0-4 quick-reply suggestions"
+    r"|^\W*given the following conversation and a follow-up question, rephrase the follow up question",
     re.IGNORECASE | re.S,
 )
 
 # NextChat's, by which it shortens a long chat: a system message behind the last answer.
-_BRIEFLY = re.compile(r"^\W*(?:summarize the discussion briefly in|简要总结一下对话内容)", re.IGNORECASE)
+_BRIEFLY = re.compile(
+    r"^\W*(?:summarize the discussion briefly in|简要总结一下(?:对话内容|你和用户的对话)"
+    r"|簡要總結一下(?:對話內容|你和(?:使用者|用戶)的對話))",
+    re.IGNORECASE,
+)
 
 
 def is_housekeeping(system: str, question: str) -> bool:
@@ -214,4 +237,5 @@ def is_housekeeping(system: str, question: str) -> bool:
     if _TASK.match(question):
         return any(mark in question for mark in _HISTORY) or all(mark in question for mark in _COMPLETED)
     begins = question[:LOOKED_AT]
-    return bool(_ORDERS.search(begins) or _BRIEFLY.search(begins) or _ROLES.search(system[:LOOKED_AT]))
+    asks = _ORDERS.search(begins) or _BRIEFLY.search(begins) or _NEXT.search(question[-LOOKED_AT:])
+    return bool(asks or _ROLES.search(system[:LOOKED_AT]))

@@ -385,6 +385,8 @@ def _fingerprint(
 # The marks of a turn: hashes by which core.conversation.lineage recognises a history that a client sends.
 
 _FOOTER = re.compile(r"\n+---\n(?:Sources:|来源：)\n(?:\[\d+\] [^\n]*\n?)+\s*\Z")
+_PARAGRAPHS = re.compile(r"\n\s*\n")
+MOST_QUOTATIONS = 8  # in an answer, that are tried as the end of its thinking
 _REASONING = re.compile(r"<think>.*?</think>|<details type=\"reasoning\".*?</details>", re.S)
 
 
@@ -402,6 +404,17 @@ class PastTurn:
     @property
     def question_mark(self) -> str:
         return "?" + _hash(normalised(self.question))
+
+    @property
+    def unquoted(self) -> list[PastTurn]:
+        """The same without the quotation before the answer, as which NextChat sends thinking back. Not every
+        paragraph of it need have the sign: each place where it may end is tried."""
+        if not self.answer.lstrip().startswith(">"):
+            return []
+        paragraphs = [*_PARAGRAPHS.split(self.answer.strip()), ""]
+        quoted = [paragraph.startswith(">") for paragraph in paragraphs]
+        ends = [at for at in range(1, len(quoted)) if quoted[at - 1] and not quoted[at]]
+        return [replace(self, answer="\n\n".join(paragraphs[at:])) for at in ends[:MOST_QUOTATIONS]]
 
 
 def normalised(text: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 from core.conversation.lineage import (
     Conversation,
     MarkedTurn,
+    as_stored,
     continued,
     read_messages,
     with_attached_apart,
@@ -80,6 +81,29 @@ def test_what_clients_change_in_a_text_makes_no_difference(text: str) -> None:
 def test_what_they_do_not_change_does() -> None:
     texts = ("a", "A", "a b", "ab", "a\n---\nSources: none", "a\n\n---\n[1] b")
     assert len({normalised(text) for text in texts}) == len(texts)
+
+
+ANSWER = "Otto.\n\n> He likes walnuts.\n\nAnd sun."
+
+
+@pytest.mark.parametrize(
+    "thinking",
+    ["> Hm.", "> Hm.\nWho?\n\n> Otto, then.\n\n> ", "> Hm.\n\nWho is it, then?\n\n> Otto."],
+)
+def test_thinking_that_a_client_quotes_before_an_answer_makes_no_difference(thinking: str) -> None:
+    """Discriminates: each earlier turn stored a second time, with the thinking as its answer."""
+    whole, cut = stored("1", "Who?", None, answer=ANSWER), stored("2", "Who?", None, answer=ANSWER[:9])
+    for turn, answer in ((whole, ANSWER), (cut, ANSWER[:7])):
+        history = as_stored([PastTurn("Who?", f"{thinking}\n\n{answer}")], [turn])
+        assert match_of(history, turn) == (turn.turn_id, 1)
+    only_thought = stored("3", "Who?", None, answer="")
+    assert match_of([PastTurn("Who?", "> Hm.")], only_thought) == ("3", 1)
+
+
+def test_an_answer_that_begins_with_a_quotation_is_known_as_it_is() -> None:
+    quotes, other = (PastTurn("Who?", f"> Otto.\n\n{rest}") for rest in ("He is.", "She is."))
+    turn = MarkedTurn("1", "s", None, 0, tuple(marks_of("Who?", quotes.answer, COMPLETED)))
+    assert as_stored([quotes, other], [turn]) == [quotes, other]
 
 
 def test_messages_are_a_persona_past_turns_and_a_question() -> None:
