@@ -165,7 +165,7 @@ def _form(request: Request, body: CompletionBody, conversation: Conversation, co
         page=str(request.base_url),
         footer=language if (body.sources_in_text or server.sources_in_text) == "footer" else None,
         stream=bool(body.stream),
-        include_usage=options is not None and options.include_usage,
+        include_usage=bool(options and options.include_usage),
         headers={IGNORED: ", ".join(body.ignored)} if body.ignored else {},
         ping_interval_s=server.ping_interval_s,
         receive=request.receive,

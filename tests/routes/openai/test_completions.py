@@ -255,6 +255,36 @@ async def test_what_is_refused_is_refused_in_openais_form(at: Door) -> None:
     assert at.stub.bodies == []
 
 
+async def test_null_is_not_given(at: Door) -> None:
+    """As typed clients send what nobody set."""
+    nulls = {"knowledge": None, "rerank_top_n": None, "date": None, "stream_options": {"include_usage": None}}
+    answer = await at.ask([user("Null?")], extra_body=nulls)
+    stored = (await at.http.get(f"/turns/{answer.wenmai['turn_id']}")).json()
+    assert (stored["request"]["knowledge"], stored["request"]["rerank_top_n"]) == ("auto", 10)
+    body = {"model": "wenmai", "messages": [user("Null?")], "stream": True, **nulls}
+    streamed = await at.http.post("/v1/chat/completions", json=body)
+    assert (streamed.status_code, '"usage"' in streamed.text) == (200, False)
+
+
+async def test_a_wrong_base_address_is_told_the_right_one(at: Door) -> None:
+    root = str(at.http.base_url).rstrip("/")
+    for wrong in ("", "/v1/v1", "/v1/chat/completions", "/v1/v1/chat/completions"):
+        client = at.client.with_options(base_url=root + wrong)
+        asking: list[Any] = [
+            client.chat.completions.create(model="wenmai", messages=[{"role": "user", "content": "?"}])
+        ]
+        asking += [client.models.list()] if wrong else []  # GET /models is a route of our own
+        for request in asking:
+            with pytest.raises(openai.NotFoundError) as refused:
+                await request
+            assert refused.value.type == "invalid_request_error"
+            assert f"the base address is {root}/v1," in refused.value.message
+    for method, path, status in (("GET", "/v1/chat/completions", 405), ("POST", "/v1/responses", 404)):
+        reply = await at.http.request(method, path)
+        assert (reply.status_code, "base address" in reply.text) == (status, False)
+    assert "type" not in (await at.http.get("/chat")).json()["error"]
+
+
 async def test_tools_messages_of_a_history_are_left_out_with_or_without_their_calls(at: Door) -> None:
     """Discriminates: an orphan that reaches the model, which refuses it; a turn stored anew for it."""
     first = (await at.ask([user("Who barks?")])).choices[0].message.content
