@@ -21,6 +21,8 @@ from core.errors import BadRequestError
 from core.images import SentImage
 from core.text import preprocess_question, scrub
 
+# Open WebUI's, for its tools: the files of a message, in front of what was written.
+_FILES = re.compile(r"^<attached_files>\n(?:<file [^\n]*/>\n)+</attached_files>\n*", re.M)
 NOTHING = "…"  # a question without text, such as an image alone
 SYSTEM_ROLES = ("system", "developer")
 
@@ -117,7 +119,7 @@ def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
     for last, run in groupby(dialogue, key=itemgetter(0)):
         text = "\n\n".join(text for _, text in run if text)
         if last == "user":
-            turns.append(PastTurn(preprocess_question(text), ""))
+            turns.append(PastTurn(preprocess_question(_FILES.sub("", text)), ""))
         elif turns:
             turns[-1] = replace(turns[-1], answer=without_footer(text))
     if spoken and spoken[-1][0] in SYSTEM_ROLES and _BRIEFLY.search(spoken[-1][1]):
@@ -178,8 +180,12 @@ def _apart(text: str) -> _Apart | None:
     closed = deque(_CLOSED.finditer(text, opened.end()) if opened else (), maxlen=1)
     if not template or not opened or not closed:
         return None
-    query = _QUERY.match(text, closed[0].end(1))
-    rest = text[: template.start()] + text[query.end() if query else closed[0].end(1) :]
+    starts, ends = template.start(), closed[0].end(1)
+    again = text.find(text[starts : opened.end()], opened.end())  # it stands in each part of a message
+    if again > 0 and text[again:ends] == text[starts : starts + ends - again]:
+        return _apart(text[:starts] + text[starts + ends - again :])
+    query = _QUERY.match(text, ends)
+    rest = text[:starts] + text[query.end() if query else ends :]
     attached = _NUMBERED.sub(lambda number: number[1] or "", text[opened.end() : closed[0].end()])
     return _Apart(attached, query[1].strip() if query else "", rest.strip())
 

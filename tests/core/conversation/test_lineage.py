@@ -148,6 +148,7 @@ FORMS = (
     (f"Who?\n\n{TASK}\n<context>\n{SOURCE}\n</context>", ""),  # behind the calls of tools
     (f"{TASK}\n\n<context>\n{SOURCE}\n</context>\n\n<user_query>\nWho?\n</user_query>", ""),
     (f"{TASK}\n<context>\n{SOURCE}\n</context>\n<user_query>\nWho?\n</user_query>\nWho?", ""),
+    ("\n".join(2 * [f"{TASK}\n<context>\n{SOURCE}\n</context>"]) + "\nWho?", ""),  # in each of two parts
     ("Who?", f"{TASK}\n<context>\n{SOURCE}\n</context>\n<user_query>\nWho?\n</user_query>\nBe kind."),
     ("Who?", f"Be kind.\n{TASK}\n<context>\n{SOURCE}\n</context>"),
 )
@@ -171,6 +172,18 @@ def test_a_number_of_a_source_in_an_older_form_goes_and_its_name_stays() -> None
     names = "<source><source_id>7</source_id>A</source><source><source_id>b.pdf</source_id>B</source>"
     read = with_attached_apart(Conversation("", (), f"{TASK}\n<context>\n{names}\n</context>\nWho?"))
     assert read.attached == "<source>A</source><source><source_id>b.pdf</source_id>B</source>"
+
+
+def test_the_names_of_attached_files_are_no_part_of_a_question() -> None:
+    files = '<attached_files>\n<file type="file" id="1" name="a.md"/>\n</attached_files>\n\n'
+    read = read_messages([("user", files + "Who?"), ("assistant", "Otto."), ("user", files + "Why?")])
+    assert (read.past, read.question) == ((PastTurn("Who?", "Otto."),), "Why?")
+    template = f"{TASK}\n<context>\n{SOURCE}\n</context>\n"
+    assert (
+        with_attached_apart(read_messages([("user", f"{template}{files}{template}Who?")])).question == "Who?"
+    )
+    kept = "<attached_files> is a tag, is it not?"
+    assert read_messages([("user", kept)]).question == kept
 
 
 @pytest.mark.parametrize("question", A_PERSONS)
