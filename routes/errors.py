@@ -28,7 +28,7 @@ from config.logging import SparingLog
 from config.settings import ServerSettings
 from core import errors
 from core.errors import BodyTooLargeError, ForbiddenError, ForbiddenHostError, WenmaiError
-from routes.openai.wire import PREFIX, error_in_openai, status_in_openai
+from routes.openai.wire import PREFIX, error_in_openai, is_misplaced, right_base, status_in_openai
 
 log = structlog.get_logger()
 
@@ -88,7 +88,8 @@ def error_response(
         )
     body: dict[str, Any] = {"code": code, "message": message, "retryable": retryable}
     body["request_id"] = request_id(request)
-    if path_of(request.scope).startswith(PREFIX):
+    path = path_of(request.scope)
+    if path.startswith(PREFIX) or (status == 404 and is_misplaced(path)):
         status = status_in_openai(status)
         body = error_in_openai(status, body)
     extra = dict(headers or {})
@@ -157,6 +158,8 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     codes = {404: errors.NotFoundError.code, 405: EdgeCode.METHOD_NOT_ALLOWED}
     code = codes.get(error.status_code, errors.BadRequestError.code)
     headers = dict(error.headers or {})
+    if error.status_code == 404 and is_misplaced(path_of(request.scope)):
+        return error_response(request, 404, code, right_base(str(request.base_url).rstrip("/")))
     if error.status_code == 405:  # Starlette names the methods of the first route that has the path
         headers["Allow"] = ", ".join(sorted(_methods_of(request)))
     return error_response(request, error.status_code, code, str(error.detail), headers=headers)

@@ -116,6 +116,7 @@ class ConversationDoor:
             question=conversation.question,
             persona=conversation.persona,
             sent_images=conversation.sent_images,
+            attached=conversation.attached,
         )
         request = await self._chat.with_images(request)  # before anything of the history is stored
         if request.parent_turn_id != UNSET or (request.session_id and not conversation.past):

@@ -14,7 +14,7 @@ import structlog
 from api.messages import PromptLibrary, PromptRole
 from config.settings import ConversationSettings
 from core.conversation.sessions import Session
-from core.conversation.summaries import AppliedSummary
+from core.conversation.summaries import CHARS_PER_TOKEN, AppliedSummary, cut_at_sentence
 from core.conversation.turns import ManifestPart, PromptManifest, Turn, TurnRequest
 from core.dates import moment_at
 from core.errors import BadRequestError, QuestionTooLongError
@@ -27,13 +27,22 @@ from core.prompt.budget import (
     Budget,
     Dropped,
     Fitted,
+    attached_room,
     estimate_tokens,
     fit,
     fits_alone,
     shares_of,
 )
 from core.prompt.exchange import Exchange, canonical_json, wire_tools
-from core.prompt.fence import ANY_CODE, STILL_READING, nearest_text, new_code, nothing_within, scope_line
+from core.prompt.fence import (
+    ANY_CODE,
+    STILL_READING,
+    nearest_text,
+    neutral,
+    new_code,
+    nothing_within,
+    scope_line,
+)
 from core.prompt.layouts import lay_out, lay_steps
 from core.prompt.messages import (
     LAID_WITH,
@@ -63,10 +72,11 @@ _WHY = {
     Part.RELEVANT: "recalled",
     Part.RECENT: "recent",
     Part.KNOWLEDGE: "relevant",
+    Part.ATTACHED: "attached",
     Part.QUESTION: "always",
 }
 _CODE = "{code}"  # stands in the introductions
-_STORED_NOWHERE_ELSE = (Part.PERSONA, Part.SYSTEM)
+_STORED_NOWHERE_ELSE = (Part.PERSONA, Part.SYSTEM, Part.ATTACHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +218,8 @@ class PromptBuilder:
         searches = offer is not None and any(tool.name == SEARCH_TOOL for tool in offer.tools)
         role: PromptRole = "searching" if searches and not gathered.candidates else gathered.role
         texts = self._with_nearest(self._texts(request, session, role, code, offer), request, gathered)
+        attached = self._attached(request, model, budget, texts)
+        texts = replace(texts, **attached)
         history, memories = _history(gathered), gathered.memories
         texts = self._with_memories(texts, request, memories)
         fitted = _fitted(budget, texts, history, gathered, request.question)
@@ -216,12 +228,13 @@ class PromptBuilder:
             texts = self._with_memories(texts, request, memories)
             fitted = _fitted(budget, texts, history, gathered, request.question)
         if gathered.candidates and not fitted.candidates:  # no room: the model must not be promised passages
-            texts = self._texts(request, session, "general", code, offer)
+            texts = replace(self._texts(request, session, "general", code, offer), **attached)
             texts = self._with_memories(texts, request, memories)
             lost = tuple(one for one in fitted.dropped if one.part is Part.KNOWLEDGE)
             fitted = fit(budget, texts, history, (), request.question)
             fitted = replace(fitted, dropped=(*fitted.dropped, *lost))
         memories = memories if fitted.has_memory else ()
+        dropped = (*fitted.dropped, *_cut_off(request, attached))
         texts = fitted.texts(texts)
         assembled = assemble(
             texts, fitted.history(history), fitted.candidates, request.question, request.images
@@ -232,12 +245,12 @@ class PromptBuilder:
             *_included(
                 assembled.messages, budget, memories, cited=candidates == fitted.candidates and not searches
             ),
-            *(_dropped(one) for one in fitted.dropped),
+            *(_dropped(one) for one in dropped),
             *_passed_over(gathered),
             *_untold(gathered, memories),
         )
         messages = tuple(assembled.messages)
-        return Prompt(messages, texts, candidates, fitted.candidates, parts, fitted.dropped, budget, memories)
+        return Prompt(messages, texts, candidates, fitted.candidates, parts, dropped, budget, memories)
 
     def _budget(self, model: ModelEntry, request: TurnRequest | None = None) -> Budget:
         anthropic = model.provider == "anthropic"
@@ -261,6 +274,19 @@ class PromptBuilder:
             return replace(texts, memory="", memory_intro="")
         intro = self._library.text("memory_intro", self.language(request.question))
         return replace(texts, memory=memory_lines(memories), memory_intro=intro.replace(_CODE, texts.code))
+
+    def _attached(
+        self, request: TurnRequest, model: ModelEntry, budget: Budget, texts: PromptTexts
+    ) -> dict[str, str]:
+        """What the client attached to the question, cut to its room; none for a model that only quotes."""
+        if not request.attached or not model.generative:
+            return {}
+        room = attached_room(budget, texts, request.question)
+        text = cut_at_sentence(
+            request.attached[: room * CHARS_PER_TOKEN], room, lambda text: budget.count(neutral(text))
+        )
+        intro = self._library.text("attached_intro", self.language(request.question))
+        return {"attached": text, "attached_intro": intro.replace(_CODE, texts.code) if text else ""}
 
     def _texts(
         self,
@@ -395,6 +421,12 @@ def _dropped(one: Dropped) -> ManifestPart:
         turn_id=None if is_chunk else one.item_id or None,
         chunk_id=one.item_id if is_chunk else None,
     )
+
+
+def _cut_off(request: TurnRequest, attached: dict[str, str]) -> Iterator[Dropped]:
+    """The end of what a client attached, where it was too long; its tokens were never counted."""
+    if attached and request.attached[len(attached["attached"]) :].strip():
+        yield Dropped(Part.ATTACHED, "", 0)
 
 
 def _passed_over(gathered: Gathered) -> Iterator[ManifestPart]:

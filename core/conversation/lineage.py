@@ -9,6 +9,7 @@ there and back makes no difference to its mark (`core.conversation.turns.normali
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -20,6 +21,8 @@ from core.errors import BadRequestError
 from core.images import SentImage
 from core.text import preprocess_question, scrub
 
+# Open WebUI's, for its tools: the files of a message, in front of what was written.
+_FILES = re.compile(r"^<attached_files>\n(?:<file [^\n]*/>\n)+</attached_files>\n*", re.M)
 NOTHING = "…"  # a question without text, such as an image alone
 SYSTEM_ROLES = ("system", "developer")
 
@@ -27,12 +30,13 @@ SYSTEM_ROLES = ("system", "developer")
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """A request's messages: `persona` is what its system messages say, `past` goes from the oldest on.
-    `sent_images` are those of the question."""
+    `sent_images` are those of the question, `attached` is what a client sent along with it."""
 
     persona: str
     past: tuple[PastTurn, ...]
     question: str
     sent_images: tuple[SentImage, ...] = ()
+    attached: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,14 @@ class Continued:
 
 
 def marks_of_history(past: Iterable[PastTurn]) -> list[str]:
-    return [mark for turn in past for mark in (turn.mark, turn.question_mark)]
+    marks = [mark for turn in past for mark in (turn.mark, turn.question_mark)]
+    return marks + [each.mark for turn in past for each in turn.unquoted]
+
+
+def as_stored(past: Iterable[PastTurn], stored: Iterable[MarkedTurn]) -> list[PastTurn]:
+    """Without the thinking that a client quotes before an answer, where a turn is known by the rest."""
+    known = {mark for turn in stored for mark in turn.marks}
+    return [next((each for each in (turn, *turn.unquoted) if each.mark in known), turn) for turn in past]
 
 
 def continued(past: Sequence[PastTurn], stored: Collection[MarkedTurn]) -> Continued | None:
@@ -89,7 +100,8 @@ def _has(turn: MarkedTurn, past: PastTurn) -> bool:
     if past.mark in turn.marks:
         return True
     cut_here = turn.answer is not None and past.question_mark in turn.marks
-    return cut_here and normalised(turn.answer or "").startswith(normalised(past.answer))
+    read = (past, *past.unquoted) if cut_here else ()
+    return any(normalised(turn.answer or "").startswith(normalised(each.answer)) for each in read)
 
 
 def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
@@ -107,7 +119,7 @@ def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
     for last, run in groupby(dialogue, key=itemgetter(0)):
         text = "\n\n".join(text for _, text in run if text)
         if last == "user":
-            turns.append(PastTurn(preprocess_question(text), ""))
+            turns.append(PastTurn(preprocess_question(_FILES.sub("", text)), ""))
         elif turns:
             turns[-1] = replace(turns[-1], answer=without_footer(text))
     if spoken and spoken[-1][0] in SYSTEM_ROLES and _BRIEFLY.search(spoken[-1][1]):
@@ -129,12 +141,61 @@ def _is_clear(question: str) -> bool:
     return command is not None and command.name is CommandName.CLEAR
 
 
+# Open WebUI's text around an attached file or the results of a web search, in front of the question; older
+# versions repeat the question in it, and put it into the system message. The numbers of its sources go: our
+# passages have some.
+_TASK_OF_TEMPLATE = "Respond to the user query using the provided context"
+_TEMPLATE = re.compile(rf"^### Task:\s+{_TASK_OF_TEMPLATE}\b", re.M)
+_OPENED = re.compile(r"<context>\s*(?=<source\b)")
+_CLOSED = re.compile(r"</source>(?=\s*(</context>))")
+_QUERY = re.compile(r"\s*<user_query>(.*?)</user_query>", re.S)
+_NUMBERED = re.compile(r'(<source) id="\d+"|<source_id>\d+</source_id>')
+
+
+def with_attached_apart(conversation: Conversation) -> Conversation:
+    """The question as the person wrote it, and beside it what Open WebUI put around it. Nothing else is taken
+    apart, and nothing where no question would be left."""
+    in_question, in_persona = _apart(conversation.question), _apart(conversation.persona)
+    if in_question is not None and (question := in_question.rest or in_question.query):
+        return replace(conversation, question=question, attached=in_question.attached)
+    if in_persona is not None:
+        return replace(conversation, persona=in_persona.rest, attached=in_persona.attached)
+    return conversation
+
+
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """`query` is the question as the text around it repeats it."""
+
+    attached: str
+    query: str
+    rest: str
+
+
+def _apart(text: str) -> _Apart | None:
+    if _TASK_OF_TEMPLATE not in text:  # millions of characters are searched in no time
+        return None
+    template = _TEMPLATE.search(text)
+    opened = template and _OPENED.search(text, template.end())
+    closed = deque(_CLOSED.finditer(text, opened.end()) if opened else (), maxlen=1)
+    if not template or not opened or not closed:
+        return None
+    starts, ends = template.start(), closed[0].end(1)
+    again = text.find(text[starts : opened.end()], opened.end())  # it stands in each part of a message
+    if again > 0 and text[again:ends] == text[starts : starts + ends - again]:
+        return _apart(text[:starts] + text[starts + ends - again :])
+    query = _QUERY.match(text, ends)
+    rest = text[:starts] + text[query.end() if query else ends :]
+    attached = _NUMBERED.sub(lambda number: number[1] or "", text[opened.end() : closed[0].end()])
+    return _Apart(attached, query[1].strip() if query else "", rest.strip())
+
+
 # Prompts that chat clients send for themselves: a title, tags, follow-up questions. Known by their shape.
-LOOKED_AT = 600  # characters at the beginning; what follows is the conversation that it is about
+LOOKED_AT = 600  # characters at the beginning, or the end; the rest is the conversation that it is about
 
 # Open WebUI's all begin with "### Task:" and end with the chat history; what else begins so is a question.
 _TASK = re.compile(r"\s*### Task:\s")
-_HISTORY = ("<chat_history>", "### Chat History:")
+_HISTORY = ("<chat_history>", "### Chat History:", "### Messages Being Compacted:")
 _COMPLETED = ("<type>", "<text>", "</text>")  # all three: what somebody types
 # LibreChat, Open WebUI before, LobeChat, NextChat, Cherry Studio, ChatBox, Dify: an order about the chat.
 _ORDERS = re.compile(
@@ -142,11 +203,17 @@ _ORDERS = re.compile(
     r"(?:concise|short|brief),? .{0,40}title (?:for|of|summariz\w+) (?:the|this|our) (?:conversation|chat)"
     r"|^\W*please generate a four to five word title summarizing our conversation"
     r"|^\W*based on the chat history, give this conversation a (?:name|title)"
-    r"|^\W*使用四到五个字直接返回这句话的简要主题"
+    r"|^\W*(?:使用四到五个字)?直接返回这句话的简要主题"
+    r"|^\W*(?:使用四到五個字)?直接返回這句話的簡要主題"
     r"|^\W*总结给出的会话，将其总结为"
-    r"|^\W*you need to decompose the user's input into \W{0,2}subject\W{0,2} and \W{0,2}intention",
+    r"|^\W*you need to decompose the user's input into \W{0,2}subject\W{0,2} and \W{0,2}intention"
+    r"|^\W*you are asked to generate a concise chat title by decomposing the user"
+    r"|^\W*your task is to reflect the speaker's likely facial expression through a fitting emoji"
+    r"|^\W*you have been provided with a set of responses from various models to the latest user query",
     re.IGNORECASE,
 )
+# Dify's, for what may be asked next, stands behind the conversation.
+_NEXT = re.compile(r"please (?:help me )?predict the three most likely .{0,500}\nquestions:\Z", re.I | re.S)
 # The same, as the system message beside the conversation; Open WebUI's choice of tools, too.
 _ROLES = re.compile(
     r"^\W*you are an assistant (?:who is )?skilled in conversation.{0,120}\btitle\b"
@@ -154,12 +221,21 @@ _ROLES = re.compile(
     r"|^\W*summarize the (?:given )?conversation into a title\b"
     r"|^\W*你是一名擅长会话的助理.{0,60}标题"
     r"|^\W*总结给出的会话，将其总结为"
-    r"|^\s*available tools: ?\[",
+    r"|^\s*available tools: ?\["
+    r"|^\W*you're an assistant who's good at extracting key takeaways from conversations"
+    r"|^\W*you are a conversation context compressor\b"
+    r"|^\W*summarize the conversation for future reference\.\s+requirements:"
+    r"|^\W*you are a sidecar that extracts 0-4 quick-reply suggestions"
+    r"|^\W*given the following conversation and a follow-up question, rephrase the follow up question",
     re.IGNORECASE | re.S,
 )
 
 # NextChat's, by which it shortens a long chat: a system message behind the last answer.
-_BRIEFLY = re.compile(r"^\W*(?:summarize the discussion briefly in|简要总结一下对话内容)", re.IGNORECASE)
+_BRIEFLY = re.compile(
+    r"^\W*(?:summarize the discussion briefly in|简要总结一下(?:对话内容|你和用户的对话)"
+    r"|簡要總結一下(?:對話內容|你和(?:使用者|用戶)的對話))",
+    re.IGNORECASE,
+)
 
 
 def is_housekeeping(system: str, question: str) -> bool:
@@ -167,4 +243,5 @@ def is_housekeeping(system: str, question: str) -> bool:
     if _TASK.match(question):
         return any(mark in question for mark in _HISTORY) or all(mark in question for mark in _COMPLETED)
     begins = question[:LOOKED_AT]
-    return bool(_ORDERS.search(begins) or _BRIEFLY.search(begins) or _ROLES.search(system[:LOOKED_AT]))
+    asks = _ORDERS.search(begins) or _BRIEFLY.search(begins) or _NEXT.search(question[-LOOKED_AT:])
+    return bool(asks or _ROLES.search(system[:LOOKED_AT]))

@@ -309,7 +309,8 @@ class TurnRequest:
     that the client chose, where the deployment lets it. `left_open`: what the session chooses
     (core.conversation.sessions.CHOICES), since the request does not say it. `switches_thinking`: whether
     `how.thinking` is the model's switch, too, and without it none is shown; else the model does as it does.
-    `sent_images` as they came; once they have been looked at, `images` are in their place.
+    `sent_images` as they came; once they have been looked at, `images` are in their place. `attached` is what
+    a client sent along with the question: shown to the model in this turn, and no part of the question.
     """
 
     question: str
@@ -329,6 +330,7 @@ class TurnRequest:
     switches_thinking: bool = False
     sent_images: tuple[SentImage, ...] = ()
     images: tuple[ImageData, ...] = ()
+    attached: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -383,6 +385,8 @@ def _fingerprint(
 # The marks of a turn: hashes by which core.conversation.lineage recognises a history that a client sends.
 
 _FOOTER = re.compile(r"\n+---\n(?:Sources:|来源：)\n(?:\[\d+\] [^\n]*\n?)+\s*\Z")
+_PARAGRAPHS = re.compile(r"\n\s*\n")
+MOST_QUOTATIONS = 8  # in an answer, that are tried as the end of its thinking
 _REASONING = re.compile(r"<think>.*?</think>|<details type=\"reasoning\".*?</details>", re.S)
 
 
@@ -400,6 +404,17 @@ class PastTurn:
     @property
     def question_mark(self) -> str:
         return "?" + _hash(normalised(self.question))
+
+    @property
+    def unquoted(self) -> list[PastTurn]:
+        """The same without the quotation before the answer, as which NextChat sends thinking back. Not every
+        paragraph of it need have the sign: each place where it may end is tried."""
+        if not self.answer.lstrip().startswith(">"):
+            return []
+        paragraphs = [*_PARAGRAPHS.split(self.answer.strip()), ""]
+        quoted = [paragraph.startswith(">") for paragraph in paragraphs]
+        ends = [at for at in range(1, len(quoted)) if quoted[at - 1] and not quoted[at]]
+        return [replace(self, answer="\n\n".join(paragraphs[at:])) for at in ends[:MOST_QUOTATIONS]]
 
 
 def normalised(text: str) -> str:

@@ -278,6 +278,12 @@ def fit(
     return replace(fitted, dropped=(*lost, *fitted.dropped))
 
 
+def attached_room(budget: Budget, texts: PromptTexts, question: str) -> int:
+    """Tokens for what a client attached: as large a share of what never goes leaves as passages have."""
+    standing = _standing_tokens(budget.count, texts, question)
+    return int(max(0, budget.prompt_tokens - standing) * budget.shares.knowledge)
+
+
 def turn_tokens(count: Count, turn: Turn) -> int:
     tokens = _text_tokens(count, defused(question_in_history(turn))) + _text_tokens(
         count, defused(answer_in_history(turn))
@@ -377,7 +383,9 @@ def _after(intro: int, items: list[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def _standing_tokens(count: Count, texts: PromptTexts, question: str) -> int:
-    never_go = (neutral(texts.persona), texts.system, texts.question_intro or RULE, question)
+    never_go = [neutral(texts.persona), texts.system, texts.question_intro or RULE, question]
+    if texts.attached:
+        never_go += [texts.attached_intro, fenced(Kind.ATTACHED, texts.code, texts.attached)]
     return sum(_text_tokens(count, text) for text in never_go if text)
 
 

@@ -33,6 +33,7 @@ class Kind(StrEnum):
     SUMMARY = "summary"
     HISTORY = "history"
     TOOL_RESULT = "tool_result"
+    ATTACHED = "attached"
 
 
 _TAGS = "|".join((*Kind, "nearest", "question", "answer", "length"))

@@ -171,8 +171,8 @@ def _many_system(messages: Sequence[Message], texts: PromptTexts) -> list[Messag
     for message in messages:
         if message.part in _STANDING:
             laid.append(replace(message, content=_standing(message, texts)))
-        elif message.part is Part.KNOWLEDGE:
-            laid.append(Message(Role.SYSTEM, _knowledge([message], texts), Part.KNOWLEDGE))
+        elif message.part in (Part.KNOWLEDGE, Part.ATTACHED):
+            laid.append(Message(Role.SYSTEM, _knowledge([message], texts), message.part))
         elif message.part is Part.QUESTION:
             laid.append(message)
         elif message.part is Part.RECENT:
@@ -217,8 +217,15 @@ def _standing(message: Message, texts: PromptTexts) -> str:
 
 
 def _knowledge(messages: Sequence[Message], texts: PromptTexts) -> str:
+    """The passages, and what a client attached to the question."""
     blocks = [message.content for message in messages if message.part is Part.KNOWLEDGE]
-    return _introduced(texts.knowledge_intro, GAP.join(blocks))
+    passages = _introduced(texts.knowledge_intro, GAP.join(blocks))
+    attached = [
+        _introduced(texts.attached_intro, fenced(Kind.ATTACHED, texts.code, message.content))
+        for message in messages
+        if message.part is Part.ATTACHED
+    ]
+    return GAP.join(filter(None, (passages, *attached)))
 
 
 def _introduced(intro: str, text: str) -> str:

@@ -1,5 +1,5 @@
 """What goes into the prompt, in the logical order: persona, system, memory, summary, relevant history, recent
-history, knowledge, question.
+history, knowledge, what a client attached, question.
 
 Five checked steps, each a pure function on the list, make it; core.prompt.layouts lays it on the wire.
 """
@@ -42,6 +42,7 @@ class Part(StrEnum):
     RELEVANT = "relevant_history"
     RECENT = "recent_history"
     KNOWLEDGE = "knowledge"
+    ATTACHED = "attached"
     QUESTION = "question"
 
 
@@ -95,7 +96,7 @@ class Message:
 
 INTRODUCTIONS = (
     "relevant_intro", "recalled_note", "recent_intro", "knowledge_intro", "summary_intro", "question_intro",
-    "memory_intro",
+    "memory_intro", "attached_intro",
 )  # fmt: skip
 LAID_WITH = (*INTRODUCTIONS, "code", "tools_in_text", "tools_closed")
 """What a layout needs beside the messages: recorded with the turn, a request is laid out again the same."""
@@ -107,6 +108,7 @@ class PromptTexts:
 
     The introductions are single paragraphs; the layouts place them. `recalled_note` stands in the system
     message where the dialogue itself begins with recalled turns. `memory` has a line for each memory.
+    `attached` is what a client sent along with the question, for this turn alone.
     `code` is that of the request's fences (core.prompt.fence); without one nothing but passages is fenced.
     `tools_in_text` is "yes" where calls of tools go as core.prompt.tool_text writes them; `tools_closed` then
     says, behind the last results, that nothing more may be called ("": it may).
@@ -120,8 +122,10 @@ class PromptTexts:
     recalled_note: str = ""
     recent_intro: str = ""
     memory_intro: str = ""
+    attached_intro: str = ""
     persona: str = ""
     memory: str = ""
+    attached: str = ""
     code: str = ""
     tools_in_text: str = ""
     tools_closed: str = ""
@@ -179,7 +183,7 @@ def assemble(
     """
     history = history.in_order()
     asked = Message(Role.USER, question, Part.QUESTION, images=images)
-    messages = _gather(history, candidates, asked, texts.code)
+    messages = _gather(history, candidates, texts, asked)
     steps: list[StepCount] = []
     for name, step in (
         ("compress", partial(_compress, history=history)),
@@ -277,15 +281,18 @@ def _is_covered(message: Message, covered: Set[str]) -> bool:
     return message.part is Part.RECENT and message.turn_id in covered
 
 
-def _gather(history: History, candidates: Sequence[Candidate], question: Message, code: str) -> list[Message]:
+def _gather(
+    history: History, candidates: Sequence[Candidate], texts: PromptTexts, question: Message
+) -> list[Message]:
     messages = [
         *_history_messages(history.relevant, Part.RELEVANT),
         *_history_messages(history.recent, Part.RECENT),
     ]
     if candidates:
-        messages.append(Message(Role.USER, render_knowledge(candidates, code), Part.KNOWLEDGE))
-    messages.append(question)
-    return messages
+        messages.append(Message(Role.USER, render_knowledge(candidates, texts.code), Part.KNOWLEDGE))
+    if texts.attached:
+        messages.append(Message(Role.USER, texts.attached, Part.ATTACHED))
+    return [*messages, question]
 
 
 def _history_messages(turns: Iterable[Turn], part: Part) -> Iterator[Message]:

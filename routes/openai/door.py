@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 
 from api.container import Container
 from api.doors.conversations import turn_of_key
-from core.conversation.lineage import Conversation, is_housekeeping, read_messages
+from core.conversation.lineage import Conversation, is_housekeeping, read_messages, with_attached_apart
 from core.conversation.turns import UNSET, AskedWith, TurnRequest
 from core.errors import BadRequestError, ForbiddenError, UnknownModelError
 from core.images import ImageData
@@ -66,20 +66,21 @@ async def create_chat_completion(
     one object, or in chunks with `stream: true`. A client that leaves stops it."""
     if owner.startswith(VISITOR) and body.model != KNOWING:
         raise ForbiddenError(f"model: with a site's key, {KNOWING} is the one that may be asked.")
-    conversation = _conversation(body)
+    sent = _conversation(body)
+    conversation = with_attached_apart(sent)
     model_id, with_knowledge = _model(body.model)
     form = _form(request, body, conversation, container)
     if not with_knowledge or is_housekeeping(conversation.persona, conversation.question):
         model = container.plain_door.model(model_id, owner, by_name=not with_knowledge)
         seat = container.chat.checked_seat(owner)
         images = await _plain_images(container, conversation, owner, model_id) if not with_knowledge else ()
-        events = container.plain_door.events(conversation, model, images)
+        events = container.plain_door.events(sent, model, images)
         return await respond(events, form, uuid4().hex, seat)
     asked = _turn_request(body, owner, request_id(request), model_id)
     asked = replace(asked, session_id=asked.session_id or text_of(x_session_id))
     keyed = turn_of_key(owner, idempotency_key) if idempotency_key else asked.turn_id
-    sent = f"{owner}\0{asked.session_id}\0".encode() + await request.body()
-    with container.conversation_door.attempts.trying(sha256(sent).hexdigest(), keyed) as attempt:
+    whole = f"{owner}\0{asked.session_id}\0".encode() + await request.body()
+    with container.conversation_door.attempts.trying(sha256(whole).hexdigest(), keyed) as attempt:
         asked = replace(asked, turn_id=attempt.turn_id)
         stream = await container.conversation_door.begin_turn(conversation, asked)
     seat = container.chat.reader_seat(owner)
@@ -164,7 +165,7 @@ def _form(request: Request, body: CompletionBody, conversation: Conversation, co
         page=str(request.base_url),
         footer=language if (body.sources_in_text or server.sources_in_text) == "footer" else None,
         stream=bool(body.stream),
-        include_usage=options is not None and options.include_usage,
+        include_usage=bool(options and options.include_usage),
         headers={IGNORED: ", ".join(body.ignored)} if body.ignored else {},
         ping_interval_s=server.ping_interval_s,
         receive=request.receive,

@@ -17,6 +17,9 @@ from routes.wire.fields import AskedDate, FiltersBody, Reply, Uuid, absent, exam
 from routes.wire.turns import SESSION_ID, TURN_ID, Citation
 
 PREFIX = "/v1/"
+# What clients append to a base address that is none of ours.
+_MISPLACED = re.compile(r"/v1/v1/.*|(?:/v1|/chat/completions)*/(?:chat/completions|models|embeddings)")
+_OWN = ("/v1/chat/completions", "/v1/models", "/v1/embeddings")
 IMAGE = "[image]"  # where a history had one
 MAX_MESSAGES = 20_000
 MAX_EMBEDDED = 2_048
@@ -95,7 +98,7 @@ class StreamOptions(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    include_usage: bool = Field(False, description="true: a chunk with the usage before the end.")
+    include_usage: bool | None = Field(None, description="true: a chunk with the usage before the end.")
 
 
 class CompletionBody(BaseModel):
@@ -151,6 +154,12 @@ class CompletionBody(BaseModel):
         if value not in _POSSIBLE[info.field_name or ""]:
             raise PydanticCustomError("not_possible", "this value is not supported here")
         return value
+
+    @field_validator("knowledge", "rerank_top_n", "date", mode="before")
+    @classmethod
+    def _null(cls, value: Any, info: ValidationInfo) -> Any:
+        """Not given, as with OpenAI's own fields."""
+        return cls.model_fields[info.field_name or ""].default if value is None else value
 
     @field_validator("thinking", mode="before")
     @classmethod
@@ -307,6 +316,19 @@ class EmbeddingBody(BaseModel):
         "passage", description="What the texts are: questions are embedded in another way than passages."
     )
 
+    @field_validator("input", mode="before")
+    @classmethod
+    def _no_token_ids(cls, value: Any) -> Any:
+        """They are of another model's vocabulary."""
+        first = value[0] if isinstance(value, list) and value else None
+        if isinstance(first[0] if isinstance(first, list) and first else first, int):
+            raise PydanticCustomError(
+                "token_ids",
+                "token ids are not taken, texts are; in LangChain's OpenAIEmbeddings set "
+                "check_embedding_ctx_length=False",
+            )
+        return value
+
     @field_validator("input")
     @classmethod
     def _texts(cls, value: str | list[str]) -> str | list[str]:
@@ -391,6 +413,18 @@ _REFUSED_PARAM = re.compile(r"(?:missing: )?([a-z_]+(?:\.\w+)*)(?::|$)")
 def status_in_openai(status: int) -> int:
     """A refused field is 400 there."""
     return 400 if status == 422 else status
+
+
+def is_misplaced(path: str) -> bool:
+    """Whether a client of OpenAI's API asks at the wrong base address, when there is nothing at `path`."""
+    return path not in _OWN and _MISPLACED.fullmatch(path) is not None
+
+
+def right_base(root: str) -> str:
+    return (
+        f"There is nothing here: the base address is {root}/v1, or {root} for a client that appends /v1 "
+        "to it by itself."
+    )
 
 
 def error_in_openai(status: int, error: dict[str, Any]) -> dict[str, Any]:

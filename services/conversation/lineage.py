@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.conversation.lineage import Continued, MarkedTurn, continued, marks_of_history
+from core.conversation.lineage import Continued, MarkedTurn, as_stored, continued, marks_of_history
 from core.conversation.turns import PastTurn, TurnStatus, marks_of
 from services.conversation.turns import MARKS, TurnStore
 from services.store.dialect import Filter, Record
@@ -37,6 +37,7 @@ class Lineage:
         point_filter = Filter(must=[equals("owner", owner), any_of(MARKS, marks_of_history(past)), *within])
         records = await self._turns.newest(point_filter, MOST_TURNS, _FIELDS)
         marked = [_marked(record) for record in records]
+        past = as_stored(past, marked)
         whole = {turn.mark for turn in past}
         cut = [turn.turn_id for turn in marked if turn.answer is not None and not whole & {*turn.marks}]
         answers = {turn.turn_id: turn.answer for turn in await self._turns.get_many(cut)}

@@ -10,6 +10,12 @@ from core.errors import BadRequestError
 HISTORY = (
     "\n### Chat History:\n<chat_history>\nUSER: How much leave?\nASSISTANT: Fifteen days.\n</chat_history>"
 )
+NEXT = (
+    "Please help me predict the three most likely questions that human would ask, and keep each question "
+    "under 20 characters.\nMAKE SURE your output is the SAME language as the Assistant's latest response. "
+    "The output must be an array in JSON format following the specified schema:\n"
+    '["question1","question2","question3"]\n'
+)
 CHERRY = "You are an assistant skilled in conversation. You need to summarize the conversation into a title"
 CLIENTS = (
     (
@@ -44,6 +50,29 @@ CLIENTS = (
     ('Available Tools: [{"name": "search"}]\n\nYour task is to choose', "Query: Hi"),
     ("", "### Task:\nAutocomplete\n<type>General</type>\n<text>The sun</text>"),
     ("", "简要总结一下对话内容，用作后续的上下文提示 prompt，控制在 200 字以内"),
+    ("", "簡要總結一下你和使用者的對話，用作後續的上下文提示 prompt，控制在 200 字以內"),
+    ("", "直接返回這句話的簡要主題，無須解釋，若無主題，請直接返回「閒聊」"),
+    ("", f"Human: How much leave?\nAssistant: {'Fifteen days. ' * 90}\n{NEXT}\nquestions:"),
+    ("", "You are asked to generate a concise chat title by decomposing the user’s input into two parts"),
+    ("", "### Task:\nSummarize the conversation history.\n\n### Messages Being Compacted:\nuser: Hi"),
+    ("", "Your task is to reflect the speaker's likely facial expression through a fitting emoji."),
+    (
+        "",
+        "You have been provided with a set of responses from various models to the latest user query: "
+        '"How much leave?"',
+    ),
+    (
+        "You're an assistant who's good at extracting key takeaways from conversations and summarizing them.",
+        "<chat_history>…</chat_history>",
+    ),
+    ("You are a conversation context compressor. Your task is to create a structured summary", "Hi"),
+    ("Summarize the conversation for future reference.\n\nRequirements:\n- Use the same language", "Hi"),
+    ("You are a sidecar that extracts 0-4 quick-reply suggestions from the last assistant message.", "Hi"),
+    (
+        "Given the following conversation and a follow-up question, rephrase the follow up question to be a "
+        "standalone question",
+        "Follow Up Input: And then?, it's standalone query:",
+    ),
 )
 PEOPLE = (
     ("", "### Task:\nSummarize the leave policy for new employees."),
@@ -55,6 +84,10 @@ PEOPLE = (
     ("", "### Task: extract all names\n<text>Ann met Bob.</text>"),
     ("You summarize the conversation when you are asked to.", "How many days of leave?"),
     ("Answer briefly. Available tools: none.", "How many days of leave?"),
+    ("", "Please predict the three most likely reasons why the pump stops. Which questions: none?"),
+    ("Summarize the conversation for future reference when I say so.", "How many days of leave?"),
+    ("", "Your task is to say how much leave there is."),
+    ("", "简要总结一下请假制度"),
 )
 
 

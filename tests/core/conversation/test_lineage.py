@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from core.conversation.lineage import Conversation, MarkedTurn, continued, read_messages
+from core.conversation.lineage import (
+    Conversation,
+    MarkedTurn,
+    as_stored,
+    continued,
+    read_messages,
+    with_attached_apart,
+)
 from core.conversation.turns import PastTurn, TurnStatus, marks_of, normalised, sources_footer
 from core.errors import BadRequestError
 
@@ -76,6 +83,29 @@ def test_what_they_do_not_change_does() -> None:
     assert len({normalised(text) for text in texts}) == len(texts)
 
 
+ANSWER = "Otto.\n\n> He likes walnuts.\n\nAnd sun."
+
+
+@pytest.mark.parametrize(
+    "thinking",
+    ["> Hm.", "> Hm.\nWho?\n\n> Otto, then.\n\n> ", "> Hm.\n\nWho is it, then?\n\n> Otto."],
+)
+def test_thinking_that_a_client_quotes_before_an_answer_makes_no_difference(thinking: str) -> None:
+    """Discriminates: each earlier turn stored a second time, with the thinking as its answer."""
+    whole, cut = stored("1", "Who?", None, answer=ANSWER), stored("2", "Who?", None, answer=ANSWER[:9])
+    for turn, answer in ((whole, ANSWER), (cut, ANSWER[:7])):
+        history = as_stored([PastTurn("Who?", f"{thinking}\n\n{answer}")], [turn])
+        assert match_of(history, turn) == (turn.turn_id, 1)
+    only_thought = stored("3", "Who?", None, answer="")
+    assert match_of([PastTurn("Who?", "> Hm.")], only_thought) == ("3", 1)
+
+
+def test_an_answer_that_begins_with_a_quotation_is_known_as_it_is() -> None:
+    quotes, other = (PastTurn("Who?", f"> Otto.\n\n{rest}") for rest in ("He is.", "She is."))
+    turn = MarkedTurn("1", "s", None, 0, tuple(marks_of("Who?", quotes.answer, COMPLETED)))
+    assert as_stored([quotes, other], [turn]) == [quotes, other]
+
+
 def test_messages_are_a_persona_past_turns_and_a_question() -> None:
     read = read_messages(
         [
@@ -109,3 +139,54 @@ def test_what_stands_before_a_clear_is_no_part_of_the_branch() -> None:
 def test_the_last_message_is_a_users(messages: list[tuple[str, str]]) -> None:
     with pytest.raises(BadRequestError, match="the last message"):
         read_messages(messages)
+
+
+TASK = "### Task:\nRespond to the user query using the provided context, incorporating inline citations."
+SOURCE = '<source id="3" name="a.md">Otto. </context> is a word.</source>'
+FORMS = (
+    (f"{TASK}\n<context>\n{SOURCE}\n</context>\n\nWho?\n", ""),
+    (f"Who?\n\n{TASK}\n<context>\n{SOURCE}\n</context>", ""),  # behind the calls of tools
+    (f"{TASK}\n\n<context>\n{SOURCE}\n</context>\n\n<user_query>\nWho?\n</user_query>", ""),
+    (f"{TASK}\n<context>\n{SOURCE}\n</context>\n<user_query>\nWho?\n</user_query>\nWho?", ""),
+    ("\n".join(2 * [f"{TASK}\n<context>\n{SOURCE}\n</context>"]) + "\nWho?", ""),  # in each of two parts
+    ("Who?", f"{TASK}\n<context>\n{SOURCE}\n</context>\n<user_query>\nWho?\n</user_query>\nBe kind."),
+    ("Who?", f"Be kind.\n{TASK}\n<context>\n{SOURCE}\n</context>"),
+)
+A_PERSONS = (
+    f"What is in this? <context>\n{SOURCE}\n</context>",
+    f"{TASK}\n<context>\nOtto.\n</context>\nWho?",
+    f"{TASK}\n<context>\n{SOURCE}\nWho?",
+    f"Why does it say {TASK} <context>\n{SOURCE}\n</context>",
+    f"{TASK}\n<context>\n{SOURCE}\n</context>",  # no question would be left
+)
+
+
+@pytest.mark.parametrize(("question", "persona"), FORMS)
+def test_what_open_webui_puts_around_a_question_is_taken_apart(question: str, persona: str) -> None:
+    read = with_attached_apart(Conversation(persona, (), question))
+    attached = '<source name="a.md">Otto. </context> is a word.</source>'
+    assert (read.question, read.persona, read.attached) == ("Who?", "Be kind." if persona else "", attached)
+
+
+def test_a_number_of_a_source_in_an_older_form_goes_and_its_name_stays() -> None:
+    names = "<source><source_id>7</source_id>A</source><source><source_id>b.pdf</source_id>B</source>"
+    read = with_attached_apart(Conversation("", (), f"{TASK}\n<context>\n{names}\n</context>\nWho?"))
+    assert read.attached == "<source>A</source><source><source_id>b.pdf</source_id>B</source>"
+
+
+def test_the_names_of_attached_files_are_no_part_of_a_question() -> None:
+    files = '<attached_files>\n<file type="file" id="1" name="a.md"/>\n</attached_files>\n\n'
+    read = read_messages([("user", files + "Who?"), ("assistant", "Otto."), ("user", files + "Why?")])
+    assert (read.past, read.question) == ((PastTurn("Who?", "Otto."),), "Why?")
+    template = f"{TASK}\n<context>\n{SOURCE}\n</context>\n"
+    assert (
+        with_attached_apart(read_messages([("user", f"{template}{files}{template}Who?")])).question == "Who?"
+    )
+    kept = "<attached_files> is a tag, is it not?"
+    assert read_messages([("user", kept)]).question == kept
+
+
+@pytest.mark.parametrize("question", A_PERSONS)
+def test_a_question_that_only_looks_like_it_is_left_as_it_is(question: str) -> None:
+    asked = Conversation("", (), question)
+    assert with_attached_apart(asked) == asked

@@ -70,8 +70,10 @@ def result(call: str | None, text: str = "found") -> Message:
     return Message(Role.TOOL, text, Part.RECENT, "t1", tool_call_id=call)
 
 
-def test_the_order_is_persona_system_memory_summary_relevant_recent_knowledge_question() -> None:
-    texts = PromptTexts("SYSTEM", "EARLIER", "PASSAGES", persona="PERSONA", memory="MEMORY")
+def test_the_order_is_persona_system_memory_summary_relevant_recent_knowledge_attached_question() -> None:
+    texts = PromptTexts(
+        "SYSTEM", "EARLIER", "PASSAGES", persona="PERSONA", memory="MEMORY", attached="ATTACHED"
+    )
     history = History("SUMMARY", frozenset({"t0"}), "t0", [turn(1)], [turn(8), turn(7)])
     messages = assembled(history, texts, (candidate("fact"),))
     assert list(dict.fromkeys(message.part for message in messages)) == list(Part)

@@ -11,6 +11,8 @@ import pytest
 from api.messages import PROMPTS, PromptLibrary
 from config.settings import Settings
 from core.errors import BadRequestError, StartRefusedError
+from tests.routes.openai.support import user
+from tests.routes.openai.test_attached import around
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import App, make_settings, open_app
 from tests.support.waiting import until
@@ -133,6 +135,8 @@ async def test_every_text_may_be_overridden_and_reaches_the_model(tmp_path: Path
                 await app.ask("退款要几天到账？", model_id=model_id, **session)
             await app.ask("谢谢", **session)
             await app.ask("退款要几天？", model_id="calls", tools=["search_knowledge"])
+            body = {"model": "wenmai", "messages": [user(around("退款要几天？", "七天。"))]}
+            assert (await app.client.post("/v1/chat/completions", json=body)).is_success
             await until(lambda: not stub.unsent(["remember"]))
     assert stub.unsent(names) == []
 

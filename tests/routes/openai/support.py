@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,9 +21,10 @@ Message = dict[str, Any]
 
 @dataclass
 class Numbered(StubLLM):
-    """Its nth answer is "answer n", unless it has `words`."""
+    """Its nth answer is "answer n", unless it has `words`. `window` is that of its table, 0: not named."""
 
     words: tuple[str, ...] = ()
+    window: int = 0
     answers: int = 0
 
     def words_for(self, body: dict[str, Any]) -> tuple[str, ...]:
@@ -64,14 +66,25 @@ async def door(folder: Path, stub: Numbered | None = None, **sections: dict[str,
     """A Wenmai without documents of its own, at an address of its own."""
     stub = stub or Numbered()
     with running_stub(stub):
-        llms = {"default": {"provider": "openai", "model": "stub", "base_url": stub.url, "api_key": "x"}}
-        models = {"llms": llms, **sections.pop("models", {})}
+        table = {"provider": "openai", "model": "stub", "base_url": stub.url, "api_key": "x"}
+        window = {"context_window": stub.window} if stub.window else {}
+        models = {"llms": {"default": {**table, **window}}, **sections.pop("models", {})}
         async with (
             serving(make_settings(folder, models=models, **sections)) as url,
             AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
             httpx.AsyncClient(base_url=url, timeout=30) as http,
         ):
             yield Door(client, http, stub)
+
+
+async def add(client: httpx.AsyncClient, name: str, text: str) -> None:
+    added = (await client.post("/documents", files={"file": (name, text.encode())})).json()
+    while added["job_id"] is not None:  # None: read in by another test
+        job = (await client.get(f"/jobs/{added['job_id']}")).json()
+        assert job["stage"] not in ("failed", "cancelled")
+        if job["stage"] == "done":
+            return
+        await asyncio.sleep(0.05)
 
 
 def user(text: str) -> Message:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import openai
 import pytest
 import pytest_asyncio
 
-from tests.routes.openai.support import Door, Numbered, assistant, door, user
+from tests.routes.openai.support import Door, Numbered, add, assistant, door, user
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -35,17 +34,6 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Door
 async def at(served: Door) -> Door:
     served.stub.reset()
     return served
-
-
-async def add_leave(at: Door) -> None:
-    added = (await at.http.post("/documents", files={"file": ("leave.md", LEAVE.encode())})).json()
-
-    while added["job_id"] is not None:  # read in by another test
-        job = (await at.http.get(f"/jobs/{added['job_id']}")).json()
-        assert job["stage"] not in ("failed", "cancelled")
-        if job["stage"] == "done":
-            return
-        await asyncio.sleep(0.05)
 
 
 async def test_a_whole_answer_has_its_place_and_its_usage(at: Door) -> None:
@@ -121,7 +109,7 @@ async def test_thinking_is_asked_for_as_other_providers_do(at: Door, wanted: dic
 
 async def test_the_sources_are_citations_and_annotations(at: Door) -> None:
     at.stub.words = ("Fifteen [1].",)
-    await add_leave(at)
+    await add(at.http, "leave.md", LEAVE)
     message = (await at.ask([user(QUESTION)])).choices[0].message
     stream = await at.ask([user(QUESTION)], stream=True)
     last = [chunk async for chunk in stream][-1].choices[0].delta
@@ -137,7 +125,7 @@ async def test_the_sources_are_citations_and_annotations(at: Door) -> None:
 async def test_a_footer_of_sources_comes_back_as_no_part_of_the_answer(at: Door) -> None:
     """Discriminates: a footer in the stored answer, or one that hides the turn that it stands below."""
     at.stub.words = ("Fifteen [1].",)
-    await add_leave(at)
+    await add(at.http, "leave.md", LEAVE)
     body = {"sources_in_text": "footer"}
     first = await at.ask([user(QUESTION)], extra_body=body)
     text = first.choices[0].message.content
@@ -157,7 +145,7 @@ async def test_a_setting_puts_the_footer_below_every_answer_that_does_not_say_ot
 ) -> None:
     stub = Numbered(words=("Fifteen [1].",))
     async with door(tmp_path, stub, server={"sources_in_text": "footer"}) as at:
-        await add_leave(at)
+        await add(at.http, "leave.md", LEAVE)
         answer = await at.ask([user(QUESTION)])
         assert answer.choices[0].message.content.endswith("Sources:\n[1] leave.md · Annual leave")
         without = await at.ask([user(QUESTION)], extra_body={"sources_in_text": "off"})
@@ -265,6 +253,36 @@ async def test_what_is_refused_is_refused_in_openais_form(at: Door) -> None:
     assert too_large.value.status_code == 413
     assert len(await at.sessions()) == before
     assert at.stub.bodies == []
+
+
+async def test_null_is_not_given(at: Door) -> None:
+    """As typed clients send what nobody set."""
+    nulls = {"knowledge": None, "rerank_top_n": None, "date": None, "stream_options": {"include_usage": None}}
+    answer = await at.ask([user("Null?")], extra_body=nulls)
+    stored = (await at.http.get(f"/turns/{answer.wenmai['turn_id']}")).json()
+    assert (stored["request"]["knowledge"], stored["request"]["rerank_top_n"]) == ("auto", 10)
+    body = {"model": "wenmai", "messages": [user("Null?")], "stream": True, **nulls}
+    streamed = await at.http.post("/v1/chat/completions", json=body)
+    assert (streamed.status_code, '"usage"' in streamed.text) == (200, False)
+
+
+async def test_a_wrong_base_address_is_told_the_right_one(at: Door) -> None:
+    root = str(at.http.base_url).rstrip("/")
+    for wrong in ("", "/v1/v1", "/v1/chat/completions", "/v1/v1/chat/completions"):
+        client = at.client.with_options(base_url=root + wrong)
+        asking: list[Any] = [
+            client.chat.completions.create(model="wenmai", messages=[{"role": "user", "content": "?"}])
+        ]
+        asking += [client.models.list()] if wrong else []  # GET /models is a route of our own
+        for request in asking:
+            with pytest.raises(openai.NotFoundError) as refused:
+                await request
+            assert refused.value.type == "invalid_request_error"
+            assert f"the base address is {root}/v1," in refused.value.message
+    for method, path, status in (("GET", "/v1/chat/completions", 405), ("POST", "/v1/responses", 404)):
+        reply = await at.http.request(method, path)
+        assert (reply.status_code, "base address" in reply.text) == (status, False)
+    assert "type" not in (await at.http.get("/chat")).json()["error"]
 
 
 async def test_tools_messages_of_a_history_are_left_out_with_or_without_their_calls(at: Door) -> None:

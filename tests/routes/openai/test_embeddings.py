@@ -61,3 +61,11 @@ async def test_what_is_refused(at: Door) -> None:
     for more in refused:
         reply = await at.http.post("/v1/embeddings", json={"model": "wenmai", **more})
         assert (reply.status_code, reply.json()["error"]["type"]) == (400, "invalid_request_error"), more
+
+
+@pytest.mark.parametrize("ids", [[1, 2], [[1, 2], [3]]])
+async def test_token_ids_are_refused_with_what_to_set(at: Door, ids: list[Any]) -> None:
+    """LangChain's OpenAIEmbeddings sends them by itself: of a vocabulary that is not the embedding's."""
+    with pytest.raises(openai.BadRequestError, match="set check_embedding_ctx_length=False") as refused:
+        await at.client.embeddings.create(model="wenmai", input=ids)
+    assert refused.value.param == "input"

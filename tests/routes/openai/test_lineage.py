@@ -132,6 +132,31 @@ async def test_libraries_that_keep_messages_make_the_same_tree(tmp_path: Path, l
         await check_branches(at, session["session_id"], texts)
 
 
+def quoted(message: Any) -> str:
+    """As NextChat keeps it: the thinking in front of the answer."""
+    return f"> {message.reasoning_content}\n\n{message.content}".replace("so.\n\n", "so.\n\n> ", 1)
+
+
+def tagged(message: Any) -> str:
+    return f"<think>\n{message.reasoning_content}\n</think>\n\n{message.content}"
+
+
+@pytest.mark.parametrize("written", [quoted, tagged])
+async def test_thinking_that_comes_back_in_front_of_an_answer_is_no_part_of_it(
+    at: Door, written: Any
+) -> None:
+    """Discriminates: a session per question, with each earlier turn in it once more."""
+    messages: list[Message] = []
+    sessions = set()
+    for number in range(3):
+        at.stub.words = (f"<think>It is {number} and so.\n\nOr not?</think>", f"It is {number}.")
+        messages.append(user(f"Which number, {written.__name__} {number}?"))
+        answer = await at.ask(messages)
+        messages.append(assistant(written(answer.choices[0].message)))
+        sessions.add(answer.wenmai["session_id"])
+    assert [len(await at.tree(session_id)) for session_id in sessions] == [3]
+
+
 async def test_two_chats_that_say_the_same_stay_apart(at: Door) -> None:
     at.stub.words = ("The same.",)
     first, second = Chat(at), Chat(at)

@@ -62,7 +62,7 @@ function reply({ id, model, finish_reason: reason, status, usage }) {
 
 /* How the model's window was filled: each kind of part, what is kept for the answer, what is left. */
 
-const KNOWN = ["persona", "system", "memory", "summary", "relevant_history", "recent_history", "knowledge", "question"];
+const KNOWN = ["persona", "system", "memory", "summary", "relevant_history", "recent_history", "knowledge", "attached", "question"];
 
 /** `sent` are the parts that were sent, in their order. Without a known window the prompt is the whole. */
 function windowBar(sent, { window = 0, answer_tokens: answer = 0, prompt_tokens: used = 0 }) {
