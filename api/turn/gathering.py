@@ -121,8 +121,8 @@ Lap = Callable[[str], None]
 
 class Gathering:
     """Runs once per turn. `query` is there as soon as the question is embedded, whatever fails after it; talk
-    that a phrase knows is embedded when its turn has been stored. `rewritten_from` are the turns that a
-    rewritten question was made of."""
+    that a phrase knows is embedded when its turn has been stored. `recent` is the recent history, once it has
+    been read, `rewritten_from` are the turns that a rewritten question was made of."""
 
     def __init__(
         self, pipeline: Pipeline, branch: Branch, turn: Turn, recent: list[Turn] | None, report: Report
@@ -130,7 +130,8 @@ class Gathering:
         self._pipeline = pipeline
         self._branch = branch
         self._turn = turn
-        self._recent = recent
+        self._is_read = recent is not None
+        self.recent = recent or []
         self._report = report
         self._owners = pipeline.owners(turn.owner)
         self._fallback_reported = False
@@ -142,9 +143,9 @@ class Gathering:
     async def run(self, top_n: int, models: TurnModels, lap: Lap) -> Gathered:
         """Raises StoreUnavailableError, EmbeddingUnavailableError."""
         conversations = self._pipeline.conversations
-        recent = self._recent
-        if recent is None:
-            recent = await conversations.get_recent_history(self._branch)
+        if not self._is_read:
+            self.recent = await conversations.get_recent_history(self._branch)
+        recent = self.recent
         self._warn_of_lost(len(conversations.recent_ids(self._branch)) - len(recent))
         use = self._pipeline.use_of(self._turn)
         talk = None if use == "always" else self._talk_by_phrase(recent)

@@ -18,7 +18,7 @@ from core.conversation.sessions import CommandName, parse_command
 from core.conversation.turns import PastTurn, normalised, without_footer
 from core.errors import BadRequestError
 from core.images import SentImage
-from core.text import preprocess_question, scrub
+from core.text import Language, language_in, preprocess_question, scrub
 
 NOTHING = "…"  # a question without text, such as an image alone
 SYSTEM_ROLES = ("system", "developer")
@@ -33,6 +33,10 @@ class Conversation:
     past: tuple[PastTurn, ...]
     question: str
     sent_images: tuple[SentImage, ...] = ()
+
+    @property
+    def language(self) -> Language:
+        return language_in(self.question, [turn.question for turn in self.past])
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from core.relevance.sparse import SparseTerms, is_cjk, question_terms
 from core.relevance.tokens import QuestionTokens
-from core.text import is_mostly_chinese
+from core.text import is_mostly_chinese, language_in
 
 Vector = npt.NDArray[np.float32]
 
@@ -152,6 +152,11 @@ class Query:
     asked: str = ""
     dates: tuple[str, ...] = ()
     tokens: QuestionTokens | None = None
+
+    @property
+    def is_chinese(self) -> bool:
+        """Whether its reader reads Chinese: VPN after Chinese questions is one."""
+        return language_in(self.question, self.previous) == "zh"
 
     @property
     def meant(self) -> int:

@@ -27,7 +27,7 @@ from core.relevance.query import (
     points_back,
 )
 from core.relevance.sparse import SparseTerms, question_terms
-from core.text import holds_chinese, is_mostly_chinese
+from core.text import Language, holds_chinese, is_mostly_chinese, language_in
 from services.models.lean import LeanLLM
 
 MODEL_NAME = "extractive"
@@ -95,6 +95,7 @@ class ExtractiveLLM(LeanLLM):
             nearest_in(told),
             exchange.nearest_parts,
             still_reading=is_still_reading(told),
+            language=exchange.language,
         )
         for start in range(0, len(text), PIECE_CHARS):
             yield LLMDelta(text[start : start + PIECE_CHARS])
@@ -109,16 +110,17 @@ def answer(
     nearest_parts: Sequence[str] = (),
     *,
     still_reading: bool = False,
+    language: Language | None = None,
 ) -> str:
     """Quotes from the prompt's knowledge blocks, best first; a plain statement when there are none, and which
     headings came nearest.
 
     `scope` is what the search was limited to, as the prompt says it; `nearest_parts` are those of the
-    passages, in the order of their numbers, where they are known.
+    passages, in the order of their numbers, where they are known, and `language` that of the reader.
     """
     asked = prompt.question
     passages: Sequence[Passage] = parse_knowledge(prompt.knowledge)
-    chinese = is_mostly_chinese(asked)
+    chinese = (language or language_in(asked, prompt.previous)) == "zh"
     if not passages:
         if still_reading:
             return _NOTHING_YET[chinese] + _headings(nearest, chinese)

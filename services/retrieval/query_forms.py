@@ -32,7 +32,7 @@ from core.relevance.query import (
 )
 from core.relevance.sparse import encode_query
 from core.relevance.tokens import QuestionTokens
-from core.text import Language, is_mostly_chinese
+from core.text import Language, language_in
 from services.llm_service import ModelEntry
 from services.models.embedding import EmbeddingService, QuestionReading
 
@@ -228,7 +228,7 @@ class QueryRewriter:
             for turn in self.context_turns(turns)
         ]
         task = json.dumps({"conversation": exchanges, "question": question}, ensure_ascii=False)
-        language: Language = "zh" if is_mostly_chinese(question) else "en"
+        language = language_in(question, [turn.question for turn in turns])
         return [
             Message(Role.SYSTEM, self._prompt(language), Part.SYSTEM),
             Message(Role.USER, task, Part.QUESTION),
