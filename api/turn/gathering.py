@@ -173,7 +173,7 @@ class Gathering:
         ranked = await self._rank(query, candidates)
         rewritten, ranked = await self._second_try(ranked, recent, models, lap)
         judgement, ranked = await self._judge(
-            Asked(rewritten or query.question, _asked(recent)), ranked, models
+            Asked(rewritten or self._turn.question, _asked(recent)), ranked, models
         )
         lap("rerank")
         chosen = self._keep(ranked, judgement, top_n)
@@ -219,12 +219,14 @@ class Gathering:
         """The conversation alone; its first question, too, where it is asked what was asked."""
         self._report(TurnStage.FILTERING, message="not_searched", candidates=0, used=0)
         conversations, summaries = self._pipeline.conversations, self._pipeline.summaries
-        first = [node.turn_id for node in self._branch.nodes if not node.command][:1]
-        relevant = await conversations.turns.get_many(first) if talk is Talk.QUESTIONS else []
+        asked = [node.turn_id for node in self._branch.nodes if not node.command]
+        relevant = await conversations.turns.get_many(asked[:1]) if talk is Talk.QUESTIONS else []
         summary = await summaries.applicable(self._branch.nodes)
         memories = await self._recall(remembers)
         lap("retrieve")
-        gathered = Gathered(tuple(recent), tuple(relevant), summary, searched=False, talk=talk)
+        gathered = Gathered(
+            tuple(recent), tuple(relevant), summary, searched=False, talk=talk, asked_before=len(asked)
+        )
         return self._remembering(gathered, memories)
 
     async def _query(self, recent: Sequence[Turn]) -> Query:

@@ -89,7 +89,8 @@ class Gathered:
     `memories` are told, best first; `in_history` are memories whose turns stand in the history.
     `rewritten` is the wording that the question was searched with once more, or "". `searched` is False where
     nothing was looked for; `talk` is then what kind of talk it is, None for a question. `still_reading`:
-    documents are being read in that could not be searched yet.
+    documents are being read in that could not be searched yet. `asked_before` is how many questions the
+    branch has, where the history is all that was gathered.
     """
 
     recent: tuple[Turn, ...] = ()
@@ -103,6 +104,7 @@ class Gathered:
     searched: bool = True
     still_reading: bool = False
     talk: Talk | None = None
+    asked_before: int = 0
     memories: tuple[Memory, ...] = ()
     in_history: tuple[Memory, ...] = ()
 

@@ -23,6 +23,7 @@ from core.relevance.query import (
     carried,
     follow_up_weight,
     joined_wordings,
+    meant,
     parts_of,
     points_back,
 )
@@ -126,7 +127,7 @@ def answer(
             return _NOTHING_YET[chinese] + _headings(nearest, chinese)
         return _nothing(scope, nearest, chinese)
     passages = _own_first(_in_languages(passages, chinese), chinese)
-    before = [*prompt.previous]
+    asked, before = meant(asked, prompt.previous, prompt.last_answer)
     if before and (names := carried(asked, before[-1], prompt.last_answer)):
         before[-1] = f"{before[-1]} {names}"
     wordings = [(asked, 1.0), *joined_wordings(asked, before)]
