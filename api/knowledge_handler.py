@@ -41,7 +41,7 @@ from core.failpoints import failpoint
 from core.images import ONLY_IMAGE, ImageData, ImageFault
 from core.knowledge import NO_LIMITS
 from core.prompt.exchange import CallOptions
-from core.text import Language, is_mostly_chinese, preprocess_question
+from core.text import Language, language_in, preprocess_question
 from services.conversation.images import QuestionImages
 from services.conversation.sessions import SessionStore
 from services.llm_service import LLMService, ModelEntry
@@ -168,7 +168,7 @@ class KnowledgeHandler:
         pipeline = self._pipeline
         owners = pipeline.owners(stored.owner)
         documents = await known_documents(pipeline.find_documents, [stored], owners)
-        return replay(stored, pipeline.prompts.language(stored.question), documents)
+        return replay(stored, language_in(stored.question, (stored.answer,)), documents)
 
     def reader_seat(self, owner: str) -> AbstractContextManager[None]:
         """For a reader of a turn's stream; taken when entered. Who comes second is checked before."""
@@ -370,9 +370,7 @@ class KnowledgeHandler:
 
 def language_of(request: TurnRequest) -> Language:
     """That of the question, or where it has no words the reader's."""
-    if preprocess_question(request.question):
-        return "zh" if is_mostly_chinese(request.question) else "en"
-    return request.language or "en"
+    return language_in(request.question, (), request.language or "en")
 
 
 def _parent(request: TurnRequest, stored: Turn | None, command: Command | None) -> str | None:

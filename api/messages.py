@@ -177,8 +177,13 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "Without a language model I cannot summarise. The conversation itself can be read above.",
     ),
     "talk_sources": ("上一个回答引用了：", "The last answer quotes:"),
+    "talk_certain": (
+        "我只照文档回答，不作判断。文档里是这样写的：",
+        "I answer from the documents alone and judge nothing. This is what they say:",
+    ),
     "talk_no_sources": ("上一个回答没有引用任何文档。", "The last answer quotes no document."),
     "talk_questions": ("这个会话里问过：", "Asked in this conversation:"),
+    "talk_more_questions": ("……（中间还有 {} 个）", "… ({} more in between)"),
     "answer_cut": ("回答达到了长度上限，在此截断。", "The answer met a length limit and ends here."),
     "internal": (
         "服务器内部错误，请重试；若仍然出现，请把请求编号告诉管理员。",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
@@ -18,6 +18,21 @@ _MANY_NEWLINES = re.compile(r"\n{3,}")
 _IDEOGRAPHS = re.compile("[\u3400-\u9fff]+")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_'.-]*")
 _DIGIT = re.compile("[0-9]")
+_OTHER_LETTER = re.compile("[^\\W\\d_A-Za-z\u3400-\u9fff]")
+# They say nothing of their own, and they show that a text is English.
+_ENGLISH = """
+a an the and or but if then else of to in on at by for from with without about into onto over under as is
+are was were be been being am do does did done doing have has had having can could will would shall
+should may might must i me my mine we us our you your yours he him his she her hers it its they them
+their theirs this that these those there here what which who whom whose when where why how not no nor so
+than too very just also please tell know say such any some something anything someone anyone
+s t d ll re ve m don't doesn't didn't isn't aren't wasn't can't won't i'm i've what's it's that's
+"""
+ENGLISH_STOP_WORDS = frozenset(_ENGLISH.split())
+_ANYWHERE = frozenset(
+    ("ok", "okay", "no", "yes", "hi", "hello", "hey", "bye", "thanks", "thx", "pls", "please")
+)
+_ALONE = frozenset(("really", "sure", "seriously"))
 HELD_SHARE = 0.3  # ideographs for each Latin word
 _HAN, _SIGNS = "\u3400-\u9fff\uf900-\ufaff", "、。〈-】〔-〕！（），．：；？“”‘’—…％"
 _PARTED = re.compile(rf"(?<!\S)[{_HAN}] (?=[{_HAN}](?!\S))")
@@ -86,6 +101,37 @@ def is_mostly_chinese(text: str) -> bool:
     """
     ideographs = _ideographs(text)
     return ideographs > 0 and ideographs > sum(not _DIGIT.search(word) for word in _LATIN_WORD.findall(text))
+
+
+def language_of(text: str) -> Language | None:
+    """That of the words of a question; None of one that has none of a language (?, 1, ok, VPN, macbook).
+
+    Latin words beside ideographs are names, unless one of them is what English sentences are made of; without
+    ideographs two in lower case are English, and any alphabet of another kind counts as it.
+    """
+    if is_mostly_chinese(text):
+        return "zh"
+    words = [word for word in _LATIN_WORD.findall(text) if not _DIGIT.search(word)]
+    plain = [word for word in words if word.lower() not in _ANYWHERE]
+    if _OTHER_LETTER.search(text) or any(map(_is_english, plain)):
+        return "en"
+    if _ideographs(text):
+        return "zh"
+    lower = [word for word in plain if word.isalpha() and word.islower()]
+    return "en" if len(lower) > 1 or (lower and plain[0].istitle()) else None
+
+
+def _is_english(word: str) -> bool:
+    """IT and US are names, and so is a letter."""
+    lowered = word.lower().rstrip(".'")
+    may_be = len(lowered) > 1 and not word.isupper()
+    return may_be and (lowered in ENGLISH_STOP_WORDS or lowered in _ALONE)
+
+
+def language_in(question: str, before: Sequence[str] = (), otherwise: Language = "en") -> Language:
+    """The language to answer in: that of the question, or where it has no words of one, of the latest of the
+    questions before (oldest first) that has."""
+    return next(filter(None, map(language_of, (question, *reversed(before)))), otherwise)
 
 
 def holds_chinese(text: str) -> bool:

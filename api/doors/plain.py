@@ -16,7 +16,6 @@ from core.errors import LLMUnavailableError, UnknownModelError, WenmaiError
 from core.images import ImageData
 from core.prompt.layouts import lay_out
 from core.prompt.messages import Message, Part, Role
-from core.text import Language, is_mostly_chinese
 from services.llm_service import NO_TEXTS, LLMService, ModelEntry
 
 
@@ -49,8 +48,7 @@ class PlainDoor:
                     async for batch in texts:
                         yield batch
         except WenmaiError as error:
-            language: Language = "zh" if is_mostly_chinese(conversation.question) else "en"
-            text = self._failure_text(error, language, model.model_id)
+            text = self._failure_text(error, conversation.language, model.model_id)
             yield [StatusEvent(TurnStage.ERROR, text, error_fields(error)), ErrorEvent(text)]
         usage = Usage(
             answer.prompt_tokens or _estimated(conversation, model),

@@ -26,6 +26,7 @@ from core.knowledge import (
 )
 from core.prompt.fence import render_block
 from core.relevance.query import Query
+from core.text import language_in
 from services.retrieval.retriever import ListPlace, ListPlaces
 
 
@@ -182,7 +183,7 @@ class WhyNot:
         self, query: Query, document: Document, stage: Stage, chunks: tuple[ChunkPlaces, ...]
     ) -> DocumentReport:
         which = f"_{document.status.value}" if stage is Stage.NOT_READY else ""
-        message = say(f"why_{stage.value}{which}", self._pipeline.prompts.language(query.question))
+        message = say(f"why_{stage.value}{which}", language_in(query.question, query.previous))
         return DocumentReport(document, stage, message, chunks)
 
 

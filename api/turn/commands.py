@@ -224,11 +224,12 @@ def _say(key: str, language: CommandLanguage, between: str = _BETWEEN) -> str:
 
 _QUOTE = re.compile(r"^> .*(?:\n> ?.*)*", re.M)
 MOST_SOURCES = 10
+MOST_PASSAGES = 3
 
 
 def talk_reply(gathered: Gathered, language: Language, now: datetime) -> str:
     """One or two honest sentences; the day it is; and what can be done with the last answer without a model:
-    saying it again, its first quote alone, its sources."""
+    saying it again, its first quote alone, its sources with what they say, also where it is doubted."""
     last = _last_answer(gathered.recent)
     match gathered.talk:
         case None:
@@ -243,9 +244,9 @@ def talk_reply(gathered: Gathered, language: Language, now: datetime) -> str:
             return answer_in_history(gathered.recent[-1])
         case Talk.SHORTER if last:
             return _shorter(last, language)
-        case Talk.SOURCES | Talk.CERTAIN if last:
-            return "\n".join(
-                [say("talk_sources" if last.sources else "talk_no_sources", language), *_sources(last)]
+        case Talk.SOURCES | Talk.CERTAIN as kind if last:
+            return "\n\n".join(
+                [say(f"talk_{kind}" if last.sources else "talk_no_sources", language), *_sources(last)]
             )
         case kind:
             return say(f"talk_{kind}", language)
@@ -260,8 +261,10 @@ def _questions(gathered: Gathered, language: Language) -> str:
     turns = {turn.turn_id: turn for turn in (*gathered.relevant, *gathered.recent)}
     if not turns:
         return say("talk_nothing_said", language)
-    ordered = sorted(turns.values(), key=lambda turn: turn.seq)
-    return "\n".join([say("talk_questions", language), *(f"- {turn.question}" for turn in ordered)])
+    first, *later = [f"- {turn.question}" for turn in sorted(turns.values(), key=lambda turn: turn.seq)]
+    between = gathered.asked_before - len(turns)
+    more = [f"- {say('talk_more_questions', language).format(between)}"] if between > 0 else []
+    return "\n".join([say("talk_questions", language), first, *more, *later])
 
 
 def _shorter(last: Turn, language: Language) -> str:
@@ -273,6 +276,9 @@ def _shorter(last: Turn, language: Language) -> str:
 
 
 def _sources(last: Turn) -> Iterator[str]:
+    """Each with the passage that was quoted; of those behind the first few the names alone."""
     cited = [source for source in last.sources if source.cited] or list(last.sources)
-    for source in cited[:MOST_SOURCES]:
-        yield f"- {source.file_name}" + (f" · {source.heading}" if source.heading else "")
+    for at, source in enumerate(cited[:MOST_SOURCES]):
+        named = f"- {source.file_name}" + (f" · {source.heading}" if source.heading else "")
+        passage = source.key_passage if at < MOST_PASSAGES else ""
+        yield "\n".join([named, *(f"  > {line}".rstrip() for line in passage.splitlines())])

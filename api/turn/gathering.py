@@ -121,8 +121,8 @@ Lap = Callable[[str], None]
 
 class Gathering:
     """Runs once per turn. `query` is there as soon as the question is embedded, whatever fails after it; talk
-    that a phrase knows is embedded when its turn has been stored. `rewritten_from` are the turns that a
-    rewritten question was made of."""
+    that a phrase knows is embedded when its turn has been stored. `recent` is the recent history, once it has
+    been read, `rewritten_from` are the turns that a rewritten question was made of."""
 
     def __init__(
         self, pipeline: Pipeline, branch: Branch, turn: Turn, recent: list[Turn] | None, report: Report
@@ -130,7 +130,8 @@ class Gathering:
         self._pipeline = pipeline
         self._branch = branch
         self._turn = turn
-        self._recent = recent
+        self._is_read = recent is not None
+        self.recent = recent or []
         self._report = report
         self._owners = pipeline.owners(turn.owner)
         self._fallback_reported = False
@@ -142,9 +143,9 @@ class Gathering:
     async def run(self, top_n: int, models: TurnModels, lap: Lap) -> Gathered:
         """Raises StoreUnavailableError, EmbeddingUnavailableError."""
         conversations = self._pipeline.conversations
-        recent = self._recent
-        if recent is None:
-            recent = await conversations.get_recent_history(self._branch)
+        if not self._is_read:
+            self.recent = await conversations.get_recent_history(self._branch)
+        recent = self.recent
         self._warn_of_lost(len(conversations.recent_ids(self._branch)) - len(recent))
         use = self._pipeline.use_of(self._turn)
         talk = None if use == "always" else self._talk_by_phrase(recent)
@@ -172,7 +173,7 @@ class Gathering:
         ranked = await self._rank(query, candidates)
         rewritten, ranked = await self._second_try(ranked, recent, models, lap)
         judgement, ranked = await self._judge(
-            Asked(rewritten or query.question, _asked(recent)), ranked, models
+            Asked(rewritten or self._turn.question, _asked(recent)), ranked, models
         )
         lap("rerank")
         chosen = self._keep(ranked, judgement, top_n)
@@ -218,12 +219,14 @@ class Gathering:
         """The conversation alone; its first question, too, where it is asked what was asked."""
         self._report(TurnStage.FILTERING, message="not_searched", candidates=0, used=0)
         conversations, summaries = self._pipeline.conversations, self._pipeline.summaries
-        first = [node.turn_id for node in self._branch.nodes if not node.command][:1]
-        relevant = await conversations.turns.get_many(first) if talk is Talk.QUESTIONS else []
+        asked = [node.turn_id for node in self._branch.nodes if not node.command]
+        relevant = await conversations.turns.get_many(asked[:1]) if talk is Talk.QUESTIONS else []
         summary = await summaries.applicable(self._branch.nodes)
         memories = await self._recall(remembers)
         lap("retrieve")
-        gathered = Gathered(tuple(recent), tuple(relevant), summary, searched=False, talk=talk)
+        gathered = Gathered(
+            tuple(recent), tuple(relevant), summary, searched=False, talk=talk, asked_before=len(asked)
+        )
         return self._remembering(gathered, memories)
 
     async def _query(self, recent: Sequence[Turn]) -> Query:

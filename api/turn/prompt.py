@@ -58,7 +58,7 @@ from core.prompt.messages import (
 )
 from core.prompt.tool_text import tool_lines
 from core.relevance.talk import Talk
-from core.text import Language, is_mostly_chinese
+from core.text import Language, holds_chinese, language_in
 from core.tools import SEARCH_TOOL, ToolOffer
 from services.llm_service import ModelEntry
 
@@ -99,7 +99,8 @@ class Gathered:
     `memories` are told, best first; `in_history` are memories whose turns stand in the history.
     `rewritten` is the wording that the question was searched with once more, or "". `searched` is False where
     nothing was looked for; `talk` is then what kind of talk it is, None for a question. `still_reading`:
-    documents are being read in that could not be searched yet.
+    documents are being read in that could not be searched yet. `asked_before` is how many questions the
+    branch has, where the history is all that was gathered.
     """
 
     recent: tuple[Turn, ...] = ()
@@ -113,6 +114,7 @@ class Gathered:
     searched: bool = True
     still_reading: bool = False
     talk: Talk | None = None
+    asked_before: int = 0
     memories: tuple[Memory, ...] = ()
     in_history: tuple[Memory, ...] = ()
 
@@ -179,13 +181,20 @@ class PromptBuilder:
         self._shares = shares_of(knowledge=settings.knowledge_share, answer=settings.answer_share)
 
     @staticmethod
-    def language(question: str) -> Language:
-        return "zh" if is_mostly_chinese(question) else "en"
+    def language(
+        request: TurnRequest, recent: Iterable[Turn] = (), candidates: Sequence[Candidate] = ()
+    ) -> Language:
+        """That of the conversation; where that has none the reader's, or that of the best passage."""
+        best = candidates[0].chunk if candidates else None
+        otherwise: Language = "zh" if best and holds_chinese(f"{best.heading} {best.text}") else "en"
+        before = [turn.question for turn in recent]
+        return language_in(request.question, before, request.language or otherwise)
 
     def check_fits(self, request: TurnRequest, model: ModelEntry, session: Session) -> None:
         """Raises QuestionTooLongError when what never goes exceeds the model's window by itself."""
         budget = self._budget(model, request)
-        each = [self._texts(request, session, role, ANY_CODE) for role in get_args(PromptRole)]
+        language = self.language(request)
+        each = [self._texts(request, session, role, ANY_CODE, language) for role in get_args(PromptRole)]
         if not all(fits_alone(budget, texts, request.question) for texts in each):
             beside = "with the persona and the system prompt" if session.persona else "with the system prompt"
             beside += f" and its images ({budget.images} tokens)" if budget.images else ""
@@ -216,20 +225,23 @@ class PromptBuilder:
         budget, code = self._budget(model, request), new_code()
         budget = replace(budget, tools=tool_tokens(budget, offer))
         searches = offer is not None and any(tool.name == SEARCH_TOOL for tool in offer.tools)
+        language = self.language(request, gathered.recent, gathered.candidates)
         role: PromptRole = "searching" if searches and not gathered.candidates else gathered.role
-        texts = self._with_nearest(self._texts(request, session, role, code, offer), request, gathered)
-        attached = self._attached(request, model, budget, texts)
+        texts = self._with_nearest(
+            self._texts(request, session, role, code, language, offer), language, gathered
+        )
+        attached = self._attached(request, model, budget, texts, language)
         texts = replace(texts, **attached)
         history, memories = _history(gathered), gathered.memories
-        texts = self._with_memories(texts, request, memories)
+        texts = self._with_memories(texts, language, memories)
         fitted = _fitted(budget, texts, history, gathered, request.question)
         while memories and not fitted.has_memory:  # fewer may have room
             memories = memories[:-1]
-            texts = self._with_memories(texts, request, memories)
+            texts = self._with_memories(texts, language, memories)
             fitted = _fitted(budget, texts, history, gathered, request.question)
         if gathered.candidates and not fitted.candidates:  # no room: the model must not be promised passages
-            texts = replace(self._texts(request, session, "general", code, offer), **attached)
-            texts = self._with_memories(texts, request, memories)
+            texts = replace(self._texts(request, session, "general", code, language, offer), **attached)
+            texts = self._with_memories(texts, language, memories)
             lost = tuple(one for one in fitted.dropped if one.part is Part.KNOWLEDGE)
             fitted = fit(budget, texts, history, (), request.question)
             fitted = replace(fitted, dropped=(*fitted.dropped, *lost))
@@ -260,23 +272,28 @@ class PromptBuilder:
             model.context_window, model.answer_tokens, self._shares, model.count_tokens, images=images
         )
 
-    def _with_nearest(self, texts: PromptTexts, request: TurnRequest, gathered: Gathered) -> PromptTexts:
+    @staticmethod
+    def _with_nearest(texts: PromptTexts, language: Language, gathered: Gathered) -> PromptTexts:
         """Whether more documents are on their way; the nearest headings, where nothing may be shown."""
-        language = self.language(request.question)
         reading = STILL_READING[language] if gathered.still_reading else ""
         near = nearest_text(gathered.ranked, language) if gathered.role == "general" else ""
         return replace(texts, system="\n\n".join(filter(None, (texts.system, reading, near))))
 
     def _with_memories(
-        self, texts: PromptTexts, request: TurnRequest, memories: Sequence[Memory]
+        self, texts: PromptTexts, language: Language, memories: Sequence[Memory]
     ) -> PromptTexts:
         if not memories:
             return replace(texts, memory="", memory_intro="")
-        intro = self._library.text("memory_intro", self.language(request.question))
+        intro = self._library.text("memory_intro", language)
         return replace(texts, memory=memory_lines(memories), memory_intro=intro.replace(_CODE, texts.code))
 
     def _attached(
-        self, request: TurnRequest, model: ModelEntry, budget: Budget, texts: PromptTexts
+        self,
+        request: TurnRequest,
+        model: ModelEntry,
+        budget: Budget,
+        texts: PromptTexts,
+        language: Language,
     ) -> dict[str, str]:
         """What the client attached to the question, cut to its room; none for a model that only quotes."""
         if not request.attached or not model.generative:
@@ -285,7 +302,7 @@ class PromptBuilder:
         text = cut_at_sentence(
             request.attached[: room * CHARS_PER_TOKEN], room, lambda text: budget.count(neutral(text))
         )
-        intro = self._library.text("attached_intro", self.language(request.question))
+        intro = self._library.text("attached_intro", language)
         return {"attached": text, "attached_intro": intro.replace(_CODE, texts.code) if text else ""}
 
     def _texts(
@@ -294,10 +311,9 @@ class PromptBuilder:
         session: Session | None,
         role: PromptRole,
         code: str,
+        language: Language,
         offer: ToolOffer | None = None,
     ) -> PromptTexts:
-        language = self.language(request.question)
-
         def introduction(name: str) -> str:
             return self._library.text(name, language).replace(_CODE, code)
 

@@ -46,6 +46,7 @@ from core.errors import (
 from core.failpoints import failpoint
 from core.prompt.exchange import Exchange
 from core.prompt.messages import Part
+from core.text import Language
 from services.conversation.turns import TurnVectors
 from services.llm_service import ModelEntry
 from services.store.dialect import StoreRequestError
@@ -79,7 +80,6 @@ class TurnRun:
         self._pipeline = pipeline
         self._plan = plan
         self._notes = TurnNotes()
-        self._language = pipeline.prompts.language(plan.turn.question)
         self._gathering = Gathering(pipeline, plan.branch, plan.turn, plan.recent, self._status)
         model = plan.models.answer
         self._answer = Answer(
@@ -110,6 +110,12 @@ class TurnRun:
     @property
     def session_id(self) -> str:
         return self.turn.session_id
+
+    @property
+    def _language(self) -> Language:
+        """More is known of it when the history has been read, and when passages were found."""
+        candidates = self._prompt.candidates if self._prompt else ()
+        return self._pipeline.prompts.language(self._plan.request, self._gathering.recent, candidates)
 
     @property
     def being_cut(self) -> bool:
@@ -210,6 +216,7 @@ class TurnRun:
         )
         if (query := self._gathering.query) and not model.generative:
             self._exchange.nearest_parts = [nearest_part(query, each) for each in self._prompt.candidates]
+        self._exchange.language = self._language
         self.tools.give_room(int(model.context_window * RESULTS_SHARE), model.count_tokens)
         self._citing.expect(self._gathering.query, self._prompt.candidates, gathered.rewritten)
         self._remember(self._prompt, gathered)

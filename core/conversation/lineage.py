@@ -19,7 +19,7 @@ from core.conversation.sessions import CommandName, parse_command
 from core.conversation.turns import PastTurn, normalised, without_footer
 from core.errors import BadRequestError
 from core.images import SentImage
-from core.text import preprocess_question, scrub
+from core.text import Language, language_in, preprocess_question, scrub
 
 # Open WebUI's, for its tools: the files of a message, in front of what was written.
 _FILES = re.compile(r"^<attached_files>\n(?:<file [^\n]*/>\n)+</attached_files>\n*", re.M)
@@ -37,6 +37,10 @@ class Conversation:
     question: str
     sent_images: tuple[SentImage, ...] = ()
     attached: str = ""
+
+    @property
+    def language(self) -> Language:
+        return language_in(self.question, [turn.question for turn in self.past])
 
 
 @dataclass(frozen=True, slots=True)

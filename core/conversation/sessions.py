@@ -13,7 +13,7 @@ from core.conversation.turns import KnowledgeUse, Turn, TurnRequest, TurnStatus
 from core.dates import rfc3339
 from core.errors import BadRequestError
 from core.memory.requests import explicit_request
-from core.text import Language, fold_width, is_mostly_chinese, preprocess_question
+from core.text import Language, fold_width, language_of, preprocess_question
 
 MAX_NAME_CHARS = 200
 MAX_PERSONA_CHARS = 16_000  # what counts is its share of the model's window: this bounds what is stored
@@ -218,13 +218,7 @@ def plain_request(question: str) -> Command | None:
 def command_language(command: Command, earlier: str = "", reader: CommandLanguage = None) -> CommandLanguage:
     """The language to answer in: that of the text it brings, else the reader's where it is known, else that
     of an earlier question of the session."""
-    return _language_of(command.text) or reader or _language_of(earlier)
-
-
-def _language_of(text: str) -> CommandLanguage:
-    if not any(char.isalpha() for char in text):
-        return None
-    return "zh" if is_mostly_chinese(text) else "en"
+    return language_of(command.text) or reader or language_of(earlier)
 
 
 AHEAD_US = 86_400_000_000  # how far a clock may have been ahead: a day

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from core.images import data_url
 from core.prompt.fence import GAP
 from core.prompt.messages import Layout, Message, Role, ToolCall
+from core.text import Language
 from core.tools import Tool, ToolOffer
 
 MESSAGES, PROMPT, SYSTEM = "messages", "prompt", "system"
@@ -50,8 +51,8 @@ class Exchange:
     `usage` is the provider's own, as received; `status` an HTTP refusal's. `body` is worked out when asked
     for, so that an exchange nobody looks at costs nothing. `offer` is what the request is to offer, `options`
     what it asks for, `keeps_raw` whether the reply is kept as it comes, `nearest_parts` the part of each
-    passage that is nearest to the question ("": none is known), for a model that only quotes: set by whoever
-    calls, they stay.
+    passage that is nearest to the question ("": none is known), and `language` that of the answer, both for a
+    model that only quotes: set by whoever calls, they stay.
     """
 
     model: str = ""
@@ -65,6 +66,7 @@ class Exchange:
     options: CallOptions = AS_THE_TABLE
     keeps_raw: bool = False
     nearest_parts: Sequence[str] = ()
+    language: Language | None = None
     _raw: bytes = b""
     _body: bytes = b""
     _system_apart: bool = False
@@ -130,7 +132,7 @@ class Exchange:
 
     def begin(self, model: str, layout: Layout) -> None:
         """Forget an earlier attempt."""
-        as_called = ("offer", "options", "keeps_raw", "nearest_parts")
+        as_called = ("offer", "options", "keeps_raw", "nearest_parts", "language")
         self.take(Exchange(model, layout, **{name: getattr(self, name) for name in as_called}))
 
     def snapshot(self) -> Exchange:

@@ -15,7 +15,7 @@ from core.prompt.exchange import canonical_json
 from core.prompt.fence import GAP, Kind, between, fenced, find_blocks, neutral, neutral_json, restored
 from core.prompt.messages import Layout, Message, Part, PromptTexts, Role
 from core.prompt.tool_text import as_text, in_text
-from core.text import is_mostly_chinese
+from core.text import language_in
 from core.tools import plain_id, plain_name
 
 RULE = "---"  # between knowledge and question where there is no introduction
@@ -201,7 +201,11 @@ def _flat(messages: Sequence[Message], texts: PromptTexts) -> str:
 
 
 def _names(messages: Sequence[Message]) -> dict[Role, str]:
-    return _NAMES_ZH if is_mostly_chinese(messages[-1].content) else _NAMES_EN
+    questions = [
+        each.content for each in messages if each.role is Role.USER and each.part is not Part.KNOWLEDGE
+    ]
+    *before, question = questions
+    return _NAMES_ZH if language_in(question, before) == "zh" else _NAMES_EN
 
 
 def _standing(message: Message, texts: PromptTexts) -> str:

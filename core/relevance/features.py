@@ -22,7 +22,7 @@ from core.relevance.query import Query
 from core.relevance.sparse import folded, is_cjk, question_terms, word_pieces, words_of
 from core.relevance.tokens import Floats, nearest_tokens, nearness, parts_in, unpacked
 from core.relevance.translation import TextWords, coverage, translated
-from core.text import holds_chinese, is_mostly_chinese
+from core.text import holds_chinese
 
 Matrix = npt.NDArray[np.float64]
 MAX_QUESTION_CHARS = 400  # of a form, for matching; enough to know what a longer question is about
@@ -233,7 +233,7 @@ class Features:
         tokens: Floats | None = None,
     ) -> None:
         """`tokens`: as `Texts` has them, where they are known already."""
-        self._chinese, self._words = is_mostly_chinese(query.question), QuestionWords.of(query)
+        self._chinese, self._words = query.is_chinese, QuestionWords.of(query)
         asked, previous, *_ = self._words.rows
         self._asked = int(asked.sum() < FEW_WORDS and len(query.forms) > 1)
         self._weight = asked + self._asked * previous

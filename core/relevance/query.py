@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from core.relevance.sparse import SparseTerms, in_words, is_cjk, question_terms
 from core.relevance.tokens import QuestionTokens
-from core.text import is_mostly_chinese
+from core.text import is_mostly_chinese, language_in
 
 Vector = npt.NDArray[np.float32]
 
@@ -49,6 +49,65 @@ _WORDINGS = {name: re.compile("".join(each), re.IGNORECASE) for name, each in to
 def wording(name: str) -> re.Pattern[str]:
     """One of the patterns of wordings.toml."""
     return _WORDINGS[name]
+
+
+# Words that ask in Cantonese or in Taiwan, in both scripts, and what they are in standard Chinese; characters
+# that belong to other words (一点解决, 周边度假, 关系咪) are none.
+_NUMBERED = "(?<![一二两兩三四五六七八九十半早晚有这這那几幾])"
+_SPOKEN = {
+    "(?<!好)[幾几]多(?!年)": "多少",
+    f"{_NUMBERED}[點点]解(?![决決释釋除答析读讀说說密压壓雇散])": "为什么",
+    f"{_NUMBERED}[點点][樣样](?!本|板)": "怎么",
+    "(?<![周旁身两兩这這那一半])[邊边]度(?![假过過])": "哪里",
+    "(?<![周旁身两兩这這那一左右上下前后後里裡裏外])[邊边][個个位]": "哪个",
+    "(?<![这這那一十])[幾几](?:時|时)(?!間|间)": "什么时候",
+    "有冇": "有没有",
+    "(?<![关關联聯体體])[係系](?:咪|唔[係系])": "是不是",
+    "真[係系嘅](?![统統列])[㗎噶]?": "真的",
+    "唔[係系]": "不是",
+    r"(?<=[的嘅真係系])咩(?=\W*$)": "吗",
+    "(?<!咩)咩(?!咩)|乜嘢|甚[麼么]|啥": "什么",
+    "唔(?=[可會会要得需])": "不",
+    "唔[該该]": "请",
+    "睇(?=[到過过])": "看",
+    "喺": "在",
+    "嘅": "的",
+    r"[㗎噶](?=\W*$)": "的",
+}
+_SPOKEN_WORD = re.compile("|".join(f"({pattern})" for pattern in _SPOKEN))
+
+
+def standard(text: str) -> str:
+    """With the question words of spoken Cantonese and of Taiwan as standard Chinese has them."""
+    meanings = ["", *_SPOKEN.values()]
+    return text if text.isascii() else _SPOKEN_WORD.sub(lambda word: meanings[word.lastindex or 0], text)
+
+
+def meant(question: str, before: Sequence[str], answer: str = "") -> tuple[str, list[str]]:
+    """What is searched for, and the questions before (oldest first): in standard words. After a correction
+    (不是年假，是事假; sick leave, not annual leave) it is the question before with what is meant in the place
+    of what is denied; where the last `answer` alone has that, what is meant."""
+    asked: list[str] = []
+    for number, text in enumerate([*before, question]):
+        _say(standard(text), asked, answer if number == len(before) else "")
+    return asked[-1], asked[:-1]
+
+
+def _say(text: str, asked: list[str], answer: str) -> None:
+    """Add it, or put it in the place of the last."""
+    match = None
+    if asked and len(text) <= MAX_CONTEXT_CHARS:
+        match = wording("denied_zh").search(text) or wording("denied_en").search(text)
+    if match is None:
+        asked.append(text)
+        return
+    named = {name.rstrip("23"): each.strip() for name, each in match.groupdict().items() if each}
+    whole_word = r"\b" if named["denied"].isascii() else ""
+    denied = re.compile(f"{whole_word}{re.escape(named['denied'])}{whole_word}", re.IGNORECASE)
+    if denied.search(asked[-1]):
+        asked[-1] = denied.sub(lambda _: named["meant"], asked[-1])
+    else:
+        asked.append(named["meant"] if denied.search(answer) else text)
 
 
 def embedded_part(text: str) -> str:
@@ -153,6 +212,11 @@ class Query:
     asked: str = ""
     dates: tuple[str, ...] = ()
     tokens: QuestionTokens | None = None
+
+    @property
+    def is_chinese(self) -> bool:
+        """Whether its reader reads Chinese: VPN after Chinese questions is one."""
+        return language_in(self.question, self.previous) == "zh"
 
     @property
     def meant(self) -> int:
@@ -297,13 +361,13 @@ def numbered_parts(question: str) -> tuple[NumberedPart, ...]:
     section 5 as the heading "5. Safety"."""
     if len(question) > MAX_FORM_CHARS:
         return ()
-    each = ((name, match) for name in _NUMBERED for match in wording(name).finditer(question))
-    parts = {match.group(): _numbered_part(_NUMBERED[name], match) for name, match in each}
+    each = ((name, match) for name in _AS_WRITTEN for match in wording(name).finditer(question))
+    parts = {match.group(): _numbered_part(_AS_WRITTEN[name], match) for name, match in each}
     return tuple(parts.values())[:MOST_CODES]
 
 
 # By wording, how such a part is called in texts.
-_NUMBERED = {
+_AS_WRITTEN = {
     "numbered_zh": r"第\s?(?:{number})\s?{kind}|(?<=> )(?:{number})(?=[、.．\s])",
     "numbered_en": r"\b{kind}\s(?:{number})(?![\d.]*\d)|(?<=> )(?:{number})(?=[.)]?\s)",
     "labelled": r"{kind}\s?(?:{number})(?![\d.]*\d)(?![A-Za-z一二三四五六七八九十])",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
-from core.text import fold_width
+from core.text import ENGLISH_STOP_WORDS, fold_width
 
 # Words that carry no meaning of their own in a question, Chinese (both scripts) and English.
 STOP_CHARACTERS = frozenset(
@@ -34,16 +34,7 @@ _CHINESE = """
 想要 谢谢 你好 您好 什麼 怎麼 怎樣 為什麼 為何 哪裡 哪個 這個 那個 這些 那裡 這裡 沒有 還是
 應該 因為 時候 請問 告訴 介紹 我們 你們 他們 它們
 """
-_ENGLISH = """
-a an the and or but if then else of to in on at by for from with without about into onto over under as is
-are was were be been being am do does did done doing have has had having can could will would shall
-should may might must i me my mine we us our you your yours he him his she her hers it its they them
-their theirs this that these those there here what which who whom whose when where why how not no nor so
-than too very just also please tell know say such any some something anything someone anyone
-s t d ll re ve m don't doesn't didn't isn't aren't wasn't can't won't i'm i've what's it's that's
-"""
-
-STOP_WORDS = frozenset(_CHINESE.split()) | frozenset(_ENGLISH.split())
+STOP_WORDS = frozenset(_CHINESE.split()) | ENGLISH_STOP_WORDS
 
 
 # Robertson and Zaragoza's. With b = .5 short passages lose: RGB's Chinese half nDCG@10 .866, with .75 .886.

@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from core.relevance.features import Matrix
-from core.relevance.query import identifiers, own_words, wording
+from core.relevance.query import identifiers, own_words, standard, wording
+from core.relevance.sparse import folded
 from core.text import fold_width
 
 MAX_TALK_CHARS = 120  # a longer text has something to say
@@ -75,6 +76,8 @@ def talk_of(text: str) -> Talk | None:
     if _is_sum(text):
         return Talk.ARITHMETIC
     spoken = _spoken(text)
+    if _ASKS.search(text) and wording("objects").fullmatch(spoken):
+        return Talk.CERTAIN
     if not spoken:
         return Talk.CLOSING if _SMILEY.search(text) else None
     table = _table()
@@ -119,8 +122,9 @@ _SMILEY = re.compile("[\U0001f300-\U0001faff\u2600-\u27bf]|[:;]-?[)(DP]")
 
 
 def _spoken(text: str) -> str:
-    """Lower case without punctuation, no blank beside a Chinese character, hellooo as helloo."""
-    plain = _UNSPOKEN.sub(" ", _APOSTROPHE.sub("", fold_width(text).lower()))
+    """Lower case without punctuation, no blank beside a Chinese character, hellooo as helloo; in standard
+    Chinese and simplified characters."""
+    plain = _UNSPOKEN.sub(" ", _APOSTROPHE.sub("", folded(standard(text)).lower()))
     return _BESIDE_CHINESE.sub("", _LONG_DRAWN.sub(r"\1\1", plain)).strip()
 
 
@@ -218,7 +222,7 @@ def _covered(standing: Standing, phrases: _Phrases) -> tuple[float, float]:
 @lru_cache(maxsize=1)
 def _table() -> _Table:
     """About 22,000 short strings, 30 ms, made when the first text is looked at."""
-    read = tomllib.loads(files("core.relevance").joinpath("talk.toml").read_text(encoding="utf-8"))
+    read = tomllib.loads(folded(files("core.relevance").joinpath("talk.toml").read_text(encoding="utf-8")))
     words = {name: tuple(_split(text)) for name, text in read["words"].items()}
     weightless = {phrase for text in read["weightless"].values() for phrase in _expanded(text, words)}
     for polite in (Talk.GREETING, Talk.THANKS, Talk.CLOSING):
@@ -355,6 +359,7 @@ class TalkModel:
     def talk_of(self, text: str, vector: Sequence[float], *, has_answer: bool) -> Talk | None:
         """None for a question, and whenever that is not sure. A request about the conversation counts only
         where it has an answer to refer to."""
+        text = standard(text)
         if len(text) > MAX_TALK_CHARS or wording("others").search(text):
             return None
         if asks_how(text) or asks_whether(text) or not self.is_talk(text, vector):

@@ -19,7 +19,6 @@ from core.errors import BadRequestError, ForbiddenError, UnknownModelError
 from core.images import ImageData
 from core.owners import VISITOR
 from core.prompt.budget import estimate_tokens
-from core.text import Language, is_mostly_chinese
 from routes.dependencies import Asker, ContainerDep, Owner, body_schema, json_body
 from routes.errors import request_id
 from routes.openai.answers import Form, respond
@@ -158,12 +157,12 @@ def _turn_request(body: CompletionBody, owner: str, request_id: str, model_id: s
 
 
 def _form(request: Request, body: CompletionBody, conversation: Conversation, container: Container) -> Form:
-    language: Language = "zh" if is_mostly_chinese(conversation.question) else "en"
     options, server = body.stream_options, container.settings.server
+    in_footer = (body.sources_in_text or server.sources_in_text) == "footer"
     return Form(
         model=body.model,
         page=str(request.base_url),
-        footer=language if (body.sources_in_text or server.sources_in_text) == "footer" else None,
+        footer=conversation.language if in_footer else None,
         stream=bool(body.stream),
         include_usage=bool(options and options.include_usage),
         headers={IGNORED: ", ".join(body.ignored)} if body.ignored else {},

@@ -23,12 +23,13 @@ from core.relevance.query import (
     carried,
     follow_up_weight,
     joined_wordings,
+    meant,
     numbered_parts,
     parts_of,
     points_back,
 )
 from core.relevance.sparse import SparseTerms, question_terms
-from core.text import holds_chinese, is_mostly_chinese
+from core.text import Language, holds_chinese, is_mostly_chinese, language_in
 from services.models.lean import LeanLLM
 
 MODEL_NAME = "extractive"
@@ -96,6 +97,7 @@ class ExtractiveLLM(LeanLLM):
             nearest_in(told),
             exchange.nearest_parts,
             still_reading=is_still_reading(told),
+            language=exchange.language,
         )
         for start in range(0, len(text), PIECE_CHARS):
             yield LLMDelta(text[start : start + PIECE_CHARS])
@@ -110,22 +112,23 @@ def answer(
     nearest_parts: Sequence[str] = (),
     *,
     still_reading: bool = False,
+    language: Language | None = None,
 ) -> str:
     """Quotes from the prompt's knowledge blocks, best first; a plain statement when there are none, and which
     headings came nearest.
 
     `scope` is what the search was limited to, as the prompt says it; `nearest_parts` are those of the
-    passages, in the order of their numbers, where they are known.
+    passages, in the order of their numbers, where they are known, and `language` that of the reader.
     """
     asked = prompt.question
     passages: Sequence[Passage] = parse_knowledge(prompt.knowledge)
-    chinese = is_mostly_chinese(asked)
+    chinese = (language or language_in(asked, prompt.previous)) == "zh"
     if not passages:
         if still_reading:
             return _NOTHING_YET[chinese] + _headings(nearest, chinese)
         return _nothing(scope, nearest, chinese)
+    asked, before = meant(asked, prompt.previous, prompt.last_answer)
     passages = _own_first(_in_languages(_in_parts(asked, passages), chinese), chinese)
-    before = [*prompt.previous]
     if before and (names := carried(asked, before[-1], prompt.last_answer)):
         before[-1] = f"{before[-1]} {names}"
     wordings = [(asked, 1.0), *joined_wordings(asked, before)]

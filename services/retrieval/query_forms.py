@@ -29,10 +29,12 @@ from core.relevance.query import (
     follow_up_weight,
     joined_vectors,
     joined_wordings,
+    meant,
+    standard,
 )
 from core.relevance.sparse import encode_query
 from core.relevance.tokens import QuestionTokens
-from core.text import Language, is_mostly_chinese
+from core.text import Language, language_in
 from services.llm_service import ModelEntry
 from services.models.embedding import EmbeddingService, QuestionReading
 
@@ -63,7 +65,7 @@ class QueryBuilder:
     def begin(self, question: str, date: str = "") -> None:
         """The question itself is embedded beside what its turn does before `build`, which waits for it and
         reports what fails."""
-        part = embedded_part(self._dated(question, day_asked(date, self._today())))
+        part = embedded_part(self._dated(standard(question), day_asked(date, self._today())))
         key = _key(part)
         if key not in self._begun and not (key in self._vectors and key in self._tokens):
             self._begun[key] = self._embedding.begin_query(part)
@@ -88,7 +90,8 @@ class QueryBuilder:
         EmbeddingUnavailableError.
         """
         asked_on = day_asked(date, self._today())
-        before = [text.strip() for text in previous_questions if text.strip()][-MAX_PREVIOUS:]
+        earlier = [text.strip() for text in previous_questions if text.strip()][-MAX_PREVIOUS:]
+        question, before = meant(question, earlier, last_answer)
         if before and (names := carried(question, before[-1], last_answer)):
             before[-1] = f"{before[-1]} {names}"
         wordings = [
@@ -101,8 +104,8 @@ class QueryBuilder:
         if len(texts) < 3 or leans:
             vectors, tokens = await self._embedded(texts, texts[:2][-1] if leans else texts[0])
         else:
-            earlier = [self._dated(text, asked_on) for text in before]
-            (own, *kept), tokens = await self._embedded([texts[0], *earlier], texts[0])
+            dated = [self._dated(text, asked_on) for text in before]
+            (own, *kept), tokens = await self._embedded([texts[0], *dated], texts[0])
             vectors = [own, *joined_vectors(own, kept)]
         forms = tuple(
             QueryForm(text, array("f", vector.astype(np.float32).tobytes()), terms, weight)
@@ -228,7 +231,7 @@ class QueryRewriter:
             for turn in self.context_turns(turns)
         ]
         task = json.dumps({"conversation": exchanges, "question": question}, ensure_ascii=False)
-        language: Language = "zh" if is_mostly_chinese(question) else "en"
+        language = language_in(question, [turn.question for turn in turns])
         return [
             Message(Role.SYSTEM, self._prompt(language), Part.SYSTEM),
             Message(Role.USER, task, Part.QUESTION),

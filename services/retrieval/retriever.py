@@ -22,7 +22,6 @@ from core.knowledge import (
     days,
 )
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
-from core.text import is_mostly_chinese
 from services.knowledge.chunks import CHUNK_FIELDS, SIGNS, is_chinese, read_chunk
 from services.store.dialect import Condition, Filter, QueryRequest, Record, ScoredPoint, VectorStore
 from services.store.points import any_of, equals, in_range, of_sample, sparse_vector
@@ -156,7 +155,7 @@ class Retriever:
 
         Raises StoreUnavailableError.
         """
-        chinese, within = is_mostly_chinese(query.question), searchable(scope, limits)
+        chinese, within = query.is_chinese, searchable(scope, limits)
         abroad = {
             one.chunk.chunk_id: one.chunk
             for one in ranked[:MOST_TWINS]
@@ -202,7 +201,7 @@ class Retriever:
         lists = _lists_of(query)
         requests = [_request(query.forms[form], kind, point_filter, depth) for form, kind in lists]
         # cosines across languages are lower: all of these may stand behind any text in the question's
-        abroad_only = _in_language(point_filter, not is_mostly_chinese(query.question))
+        abroad_only = _in_language(point_filter, not query.is_chinese)
         requests.append(_request(query.forms[0], DENSE, abroad_only, SEATS_ABROAD))
         *responses, abroad = await self._store.query_batch_points(self._collection, requests)
         trusts = {DENSE: self._fusion.dense_weight, SPARSE: self._fusion.sparse_weight}

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core.text import TextScrubber, close_gaps, is_mostly_chinese, is_parted, preprocess_question, scrub
+from core.text import (
+    TextScrubber,
+    close_gaps,
+    is_mostly_chinese,
+    is_parted,
+    language_in,
+    language_of,
+    preprocess_question,
+    scrub,
+)
 
 BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 ANY = st.text(st.characters(codec=None) | st.sampled_from(BREAKS + "\0\n\ud83d\ude00"), max_size=30)
@@ -85,3 +94,44 @@ Annual leave is a right ."""
 def test_blanks_that_may_part_columns_or_words_stay(text: str) -> None:
     """Discriminates: a blank between any two characters closed."""
     assert close_gaps(text, parted=is_parted(text)) == text
+
+
+def test_a_question_may_have_no_words_of_a_language() -> None:
+    """Discriminates: English for whatever is not Chinese; every Latin word for English beside ideographs."""
+    for text in (
+        "？",
+        "1",
+        "ok",
+        "OK.",
+        "ok thanks",
+        "VPN",
+        "vpn?",
+        "IT?",
+        "MacBook Pro",
+        "report.pdf",
+        "k8s",
+    ):
+        assert language_of(text) is None, text
+    for text in ("wfh呢", "SSL VPN呢", "Office 365 的 license 怎么申请", "google drive呢", "T恤", "那 HR 呢"):
+        assert language_of(text) == "zh", text
+    for text in (
+        "what about parental leave?",
+        "Parental leave?",
+        "why?",
+        "really?",
+        "any update",
+        "thank you",
+    ):
+        assert language_of(text) == "en", text
+    for text in ("What does 父子链 mean?", "What about the 表 E26-2?", "где это?", "かな"):
+        assert language_of(text) == "en", text
+
+
+def test_without_words_the_language_is_that_of_the_latest_question_that_has_them() -> None:
+    """Discriminates: the language of the first question, of the last one alone, or of most of them."""
+    chinese, english = "年假有几天？", "How many days of leave?"
+    assert language_in("VPN", [english, chinese, "1", "ok"]) == "zh"
+    assert language_in("VPN", [chinese, english]) == "en"
+    assert language_in("what about parental leave?", [chinese, chinese]) == "en"
+    assert language_in("那产假呢", [english]) == "zh"
+    assert (language_in("VPN"), language_in("VPN", ["1"], "zh")) == ("en", "zh")

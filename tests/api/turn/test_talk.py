@@ -54,6 +54,81 @@ async def test_requests_about_the_last_answer_are_met_without_a_model(app: App) 
     assert (await app.ask("再说一遍")).answer == "这个会话里还没有问答。"
 
 
+LEAVE = (
+    "# 请假\n\n## 年假\n\n年假每年十五天，提前三天申请。\n\n## 事假\n\n事假不带薪，由直属主管批准。\n\n"
+    "# Leave\n\n## Annual leave\n\nAnnual leave is fifteen days a year.\n\n"
+    "## Sick leave\n\nSick leave needs a note from the third day on.\n"
+)
+
+
+async def test_an_objection_is_answered_with_what_the_documents_say(app: App) -> None:
+    """Discriminates: the assistant's introduction; names of documents without what they say."""
+    await app.add_text("handbook.md", HANDBOOK)
+    first = await app.ask("年假有几天？")
+    quote = "- handbook.md · 休假\n  > 年假每年十五天。"
+    for doubts, beginning in (
+        (("真的吗", "你确定吗？", "你確定嗎"), "我只照文档回答，不作判断。文档里是这样写的："),
+        (("真係？", "你肯定？"), "我只照文档回答，不作判断。文档里是这样写的："),
+        (("你从哪看的", "你從哪裡看到的", "你喺邊度睇到㗎", "谁说的"), "上一个回答引用了："),
+        (
+            ("are you sure?", "prove it"),
+            "I answer from the documents alone and judge nothing. This is what they say:",
+        ),
+        (("where did you get that?", "says who?"), "The last answer quotes:"),
+    ):
+        parent = first.finished["turn_id"]
+        for doubt in doubts:
+            turn = await app.ask(doubt, session_id=first.session_id, parent_turn_id=parent)
+            assert turn.answer == f"{beginning}\n\n{quote}", doubt
+            parent = turn.finished["turn_id"]
+    assert (await app.ask("真的吗")).answer == "这个会话里还没有问答。"
+
+
+async def test_a_model_gets_an_objection_with_the_history(tmp_path: Path) -> None:
+    llms = {"default": scripted("年假十五天 [1]。", record_as="objection")}
+    async with open_app(make_settings(tmp_path, models={"llms": llms})) as app:
+        await app.add_text("handbook.md", HANDBOOK)
+        first = await app.ask("年假有几天？")
+        turn = await app.ask("真係？", session_id=first.session_id)
+        sent = [text for _, text in RECORDED["objection"][-1]]
+    assert "retrieving" not in [status["stage"] for status in turn.statuses]
+    assert sent[-1] == "真係？"
+    assert any("年假十五天" in text for text in sent[:-1])
+
+
+async def test_what_a_correction_denies_counts_for_nothing(tmp_path: Path) -> None:
+    """Discriminates: a search for both, which quotes what was denied."""
+    async with open_app(make_settings(tmp_path, models={"embedding": "bundled"})) as app:
+        await app.add_text("leave.md", LEAVE)
+        for question, correction, expected, denied in (
+            ("年假怎么请？", "不是年假，是事假", "事假不带薪", "十五天"),
+            ("年假怎么请？", "我说的是事假，不是年假", "事假不带薪", "十五天"),
+            ("年假怎麼請？", "唔係年假，係事假", "事假不带薪", "十五天"),
+            ("Tell me about annual leave", "not annual leave, sick leave", "a note", "fifteen"),
+            ("Tell me about annual leave", "I meant sick leave, not annual leave", "a note", "fifteen"),
+        ):
+            first = await app.ask(question)
+            assert denied in first.answer
+            turn = await app.ask(correction, session_id=first.session_id)
+            assert expected in turn.answer, correction
+            assert denied not in turn.answer, correction
+
+
+async def test_of_many_questions_it_is_said_how_many_are_left_out(app: App) -> None:
+    """Discriminates: the first and the last as if they were all."""
+    parent = await app.ask("第一个问题是什么来着呢")
+    for number in range(2, 11):
+        await app.ask(f"第 {number} 种打印纸放在哪里", session_id=parent.session_id)
+    chinese = (await app.ask("列出我问过的问题", session_id=parent.session_id)).answer.splitlines()
+    shown = [line for line in chinese if line.startswith("- 第")]
+    assert chinese[2] == f"- ……（中间还有 {10 - len(shown)} 个）"
+    assert len(chinese) == len(shown) + 2 < 11
+    english = (await app.ask("what did I ask?", session_id=parent.session_id)).answer
+    assert "more in between)" in english
+    few = await app.ask("年假有几天？")
+    assert "中间" not in (await app.ask("我刚才问了什么？", session_id=few.session_id)).answer
+
+
 async def test_a_question_is_searched_and_the_request_decides_otherwise(app: App) -> None:
     await app.add_text("handbook.md", HANDBOOK)
     assert (await app.ask("谢谢，年假有几天？")).sources

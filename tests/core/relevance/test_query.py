@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.relevance.query import carried, parts_of, points_back, reciprocal_rank_fusion, short_codes
+from core.relevance.query import (
+    carried,
+    meant,
+    parts_of,
+    points_back,
+    reciprocal_rank_fusion,
+    short_codes,
+    standard,
+)
 
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)
 
@@ -137,3 +145,90 @@ def test_a_part_that_speaks_of_somebody_or_something_named_before_points_back(pa
 def test_words_of_letters_with_digits_behind_them_may_be_codes() -> None:
     """Discriminates: an hour, an ordinal, a number or an amount."""
     assert short_codes("E2 或 a4, X3 Pro at 2pm on the 3rd, 15 kg, 5kg, 2026, AX-220") == {"e2", "a4", "x3"}
+
+
+@pytest.mark.parametrize(
+    ("spoken", "expected"),
+    [
+        ("年假有幾多日", "年假有多少日"),
+        ("點解要蓋章", "为什么要蓋章"),
+        ("VPN點樣連", "VPN怎么連"),
+        ("食堂喺邊度", "食堂在哪里"),
+        ("邊個部門批", "哪个部門批"),
+        ("幾時發糧", "什么时候發糧"),
+        ("有冇年假", "有没有年假"),
+        ("係咪要蓋章", "是不是要蓋章"),
+        ("報銷要咩單據", "報銷要什么單據"),
+        ("真係咩？", "真的吗？"),
+        ("甚麼時候發薪", "什么時候發薪"),
+        ("几多钱", "多少钱"),
+    ],
+)
+def test_question_words_of_cantonese_and_of_taiwan_are_the_standard_ones(spoken: str, expected: str) -> None:
+    assert standard(spoken) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "一點解決方案", "周邊度假村", "關係咪", "好幾多年", "這幾時間", "三點樣板", "旁邊個人", "点解释",
+        "系统是不是", "真系统", "什么时候", "How many?",
+    ],
+)  # fmt: skip
+def test_characters_of_other_words_are_no_question_words(text: str) -> None:
+    """Discriminates: replacing wherever the characters stand."""
+    assert standard(text) == text
+
+
+ANNUAL, HOW = "年假怎么请？", "How do I apply for annual leave?"
+
+
+@pytest.mark.parametrize(
+    ("correction", "before", "expected"),
+    [
+        ("不是年假，是事假", ANNUAL, "事假怎么请？"),
+        ("不对，不是年假，我问的是事假", ANNUAL, "事假怎么请？"),
+        ("不是年假而是事假。", ANNUAL, "事假怎么请？"),
+        ("我说的是事假，不是年假", ANNUAL, "事假怎么请？"),
+        ("事假，不是年假", ANNUAL, "事假怎么请？"),
+        ("唔係年假，係事假", "年假有幾多日", "事假有多少日"),
+        ("not annual leave, sick leave", HOW, "How do I apply for sick leave?"),
+        ("No, not the annual leave but the sick leave.", HOW, "How do I apply for sick leave?"),
+        ("I meant sick leave, not annual leave", HOW, "How do I apply for sick leave?"),
+        ("I don't mean annual leave, I mean sick leave", HOW, "How do I apply for sick leave?"),
+    ],
+)
+def test_after_a_correction_the_question_before_is_asked_of_what_is_meant(
+    correction: str, before: str, expected: str
+) -> None:
+    """Discriminates: a search for what was denied, or for the question before as it was."""
+    assert meant(correction, ["食堂在哪", before]) == (expected, ["食堂在哪"])
+    assert meant("要盖章吗", [before, correction]) == ("要盖章吗", [expected])
+
+
+def test_a_correction_of_the_answer_alone_asks_for_what_is_meant() -> None:
+    assert meant("不是年假，是事假", ["怎么请假"], "> 年假每年十五天") == ("事假", ["怎么请假"])
+    assert meant("not annual leave, sick leave", ["time off?"], "Annual leave is …") == (
+        "sick leave",
+        ["time off?"],
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "不是年假，是事假吗？", "不是正式员工是不是不能请年假", "年假是工作日，不是自然日吗", "是不是年假",
+        "不是年假吗", "why is it not annual leave", "is it annual leave, not sick leave?", "我问的是事假",
+    ],
+)  # fmt: skip
+def test_what_only_looks_like_a_correction_is_searched_as_it_is(text: str) -> None:
+    """Discriminates: looking for a denial anywhere in a question."""
+    assert meant(text, [ANNUAL, HOW]) == (text, [ANNUAL, HOW])
+    assert meant("不是年假，是事假", []) == ("不是年假，是事假", [])
+
+
+def test_a_long_text_costs_no_time() -> None:
+    started = time.perf_counter()
+    for text in ("不是" * 4_000, "not " * 2_000, "點" * 8_000, "不是年假，" * 60):
+        meant(text, [ANNUAL])
+    assert time.perf_counter() - started < 0.5

@@ -1,0 +1,70 @@
+"""The language of a turn whose question has no words of one: that of the conversation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.models.scripted_llm import RECORDED
+from tests.support.servers.app import App, make_settings, open_app, scripted
+
+HANDBOOK = (
+    "# 远程办公\n\nwfh 每周最多两天，先在系统里申请。\n\n# VPN\n\nVPN 用工号登录，连不上请找信息部。\n\n"
+    "# Parental leave\n\nParental leave is ten days for each parent.\n"
+)
+WORDLESS = ("？", "1", "ok", "VPN", "wfh呢")
+
+
+def _is_chinese(text: str) -> bool:
+    return any("一" <= char <= "鿿" for char in text)
+
+
+async def _follow_up(app: App, question: str, first: str) -> tuple[str, list[str]]:
+    """How the answer begins, and the sentences of the stages."""
+    session_id = (await app.ask(first)).session_id
+    turn = await app.ask(question, session_id=session_id)
+    return turn.answer.split("\n")[0], [status["message"] for status in turn.statuses]
+
+
+@pytest.mark.parametrize("question", WORDLESS)
+async def test_a_question_without_words_is_answered_in_the_conversations_language(
+    app: App, question: str
+) -> None:
+    """Discriminates: English for whatever is not Chinese, in the stages, in talk and in what is quoted."""
+    await app.add_text("handbook.md", HANDBOOK)
+    beginning, sentences = await _follow_up(app, question, "远程办公每周几天？")
+    assert all(map(_is_chinese, (beginning, *sentences)))
+    beginning, sentences = await _follow_up(app, question, "How long is parental leave?")
+    assert {_is_chinese(each) for each in (beginning, *sentences)} == {question == "wfh呢"}
+
+
+async def test_a_plain_question_is_answered_in_its_own_language(app: App) -> None:
+    await app.add_text("handbook.md", HANDBOOK)
+    beginning, sentences = await _follow_up(app, "what about parental leave?", "远程办公每周几天？")
+    assert not any(map(_is_chinese, (beginning, *sentences)))
+    beginning, sentences = await _follow_up(app, "那 MacBook Pro 呢", "How long is parental leave?")
+    assert all(map(_is_chinese, (beginning, *sentences)))
+
+
+async def test_the_language_of_a_first_question_without_words_is_the_readers_or_the_documents(
+    app: App,
+) -> None:
+    await app.add_text("vpn.md", "# VPN\n\nVPN 用工号登录，连不上请找信息部。\n")
+    assert _is_chinese((await app.ask("VPN")).answer.split("\n")[0])
+    app.client.headers["Accept-Language"] = "en-GB,en;q=0.8"
+    assert not _is_chinese((await app.ask("VPN")).answer.split("\n")[0])
+
+
+@pytest.mark.parametrize("question", WORDLESS)
+async def test_the_fixed_block_of_a_prompt_stays_in_the_conversations_language(
+    tmp_path: Path, question: str
+) -> None:
+    """Discriminates: a prompt whose beginning changes with a question of no language."""
+    llms = {"default": scripted("好的。", record_as="block")}
+    async with open_app(make_settings(tmp_path, models={"llms": llms})) as app:
+        await app.add_text("handbook.md", HANDBOOK)
+        first = await app.ask("远程办公每周几天？", knowledge="never")
+        await app.ask(question, session_id=first.session_id, knowledge="never")
+    before, after = (RECORDED["block"][at][0][1] for at in (-2, -1))
+    assert before == after
