@@ -167,8 +167,12 @@ def folded(text: str) -> str:
     if text.isascii():
         return text
     wide = fold_width(text) if _NEEDS_FOLDING.search(text) else text
+    return simplified(wide)
+
+
+def simplified(text: str) -> str:
     # few texts have any, and to look for one takes a tenth of the time
-    return wide.translate(_simplified()) if _traditional().search(wide) else wide
+    return text.translate(_simplified()) if _traditional().search(text) else text
 
 
 @lru_cache(maxsize=1)

@@ -68,3 +68,16 @@ async def test_the_fixed_block_of_a_prompt_stays_in_the_conversations_language(
         await app.ask(question, session_id=first.session_id, knowledge="never")
     before, after = (RECORDED["block"][at][0][1] for at in (-2, -1))
     assert before == after
+
+
+async def test_a_follow_up_in_traditional_characters_is_answered_from_simplified_documents(
+    tmp_path: Path,
+) -> None:
+    """Discriminates: 高鐵 far from 高铁, so that the only passage about it is refused."""
+    text = "# 请假\n\n## 年假\n\n年假每年十五天。\n\n# 差旅\n\n## 高铁\n\n高铁坐二等座，实报实销。\n"
+    async with open_app(make_settings(tmp_path, models={"embedding": "bundled"})) as app:
+        await app.add_text("handbook.md", text)
+        await app.add_text("leave.md", "# Leave\n\n## Annual leave\n\nAnnual leave is fifteen days a year.\n")
+        first = await app.ask("年假有幾天")
+        turn = await app.ask("那高鐵呢", session_id=first.session_id)
+        assert "二等座" in turn.answer
