@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import assert_never
 
 from api.memories import MemoriesHandler
-from api.messages import say
 from api.turn.prompt import Gathered
 from core.citing.citations import without_marks
 from core.conversation.sessions import (
@@ -227,29 +226,27 @@ MOST_SOURCES = 10
 MOST_PASSAGES = 3
 
 
-def talk_reply(gathered: Gathered, language: Language, now: datetime) -> str:
+def talk_reply(gathered: Gathered, say: Callable[[str], str], language: Language, now: datetime) -> str:
     """One or two honest sentences; the day it is; and what can be done with the last answer without a model:
     saying it again, its first quote alone, its sources with what they say, also where it is doubted."""
     last = _last_answer(gathered.recent)
     match gathered.talk:
         case None:
-            return say("talk_never", language)
+            return say("talk_never")
         case Talk.TODAY:
-            return with_times(say("talk_today", language), language, now, now)
+            return with_times(say("talk_today"), language, now, now)
         case Talk.QUESTIONS:
-            return _questions(gathered, language)
+            return _questions(gathered, say)
         case Talk.REPEAT | Talk.SHORTER | Talk.SOURCES | Talk.CERTAIN if last is None:
-            return say("talk_nothing_said", language)
+            return say("talk_nothing_said")
         case Talk.REPEAT if last:
             return answer_in_history(gathered.recent[-1])
         case Talk.SHORTER if last:
-            return _shorter(last, language)
+            return _shorter(last, say)
         case Talk.SOURCES | Talk.CERTAIN as kind if last:
-            return "\n\n".join(
-                [say(f"talk_{kind}" if last.sources else "talk_no_sources", language), *_sources(last)]
-            )
+            return "\n\n".join([say(f"talk_{kind}" if last.sources else "talk_no_sources"), *_sources(last)])
         case kind:
-            return say(f"talk_{kind}", language)
+            return say(f"talk_{kind}")
 
 
 def _last_answer(recent: Sequence[Turn]) -> Turn | None:
@@ -257,20 +254,20 @@ def _last_answer(recent: Sequence[Turn]) -> Turn | None:
     return next((turn for turn in reversed(recent) if talk_of(turn.question) is None), None)
 
 
-def _questions(gathered: Gathered, language: Language) -> str:
+def _questions(gathered: Gathered, say: Callable[[str], str]) -> str:
     turns = {turn.turn_id: turn for turn in (*gathered.relevant, *gathered.recent)}
     if not turns:
-        return say("talk_nothing_said", language)
+        return say("talk_nothing_said")
     first, *later = [f"- {turn.question}" for turn in sorted(turns.values(), key=lambda turn: turn.seq)]
     between = gathered.asked_before - len(turns)
-    more = [f"- {say('talk_more_questions', language).format(between)}"] if between > 0 else []
-    return "\n".join([say("talk_questions", language), first, *more, *later])
+    more = [f"- {say('talk_more_questions').format(between)}"] if between > 0 else []
+    return "\n".join([say("talk_questions"), first, *more, *later])
 
 
-def _shorter(last: Turn, language: Language) -> str:
+def _shorter(last: Turn, say: Callable[[str], str]) -> str:
     quote = _QUOTE.search(last.answer)
     if quote is None:
-        return say("talk_shorter", language)
+        return say("talk_shorter")
     cited = next((source for source in last.sources if source.cited), None)
     return without_marks(quote[0], len(last.sources)) + (f"\n\n{cited.file_name}" if cited else "")
 

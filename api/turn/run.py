@@ -46,6 +46,7 @@ from core.errors import (
 from core.failpoints import failpoint
 from core.prompt.exchange import Exchange
 from core.prompt.messages import Part
+from core.relevance.sparse import in_script_of
 from core.text import Language
 from services.conversation.turns import TurnVectors
 from services.llm_service import ModelEntry
@@ -206,7 +207,7 @@ class TurnRun:
         gathered = await self._gathering.run(request.how.rerank_top_n, self._plan.models, self._lap)
         if not gathered.searched and not model.generative:
             now = self._pipeline.prompts.now()
-            self.stream.publish(*self._answer.whole(talk_reply(gathered, self._language, now)))
+            self.stream.publish(*self._answer.whole(talk_reply(gathered, self._say, self._language, now)))
             return None
         await self.tools.gather()
         if model.tools_in_prompt and self.tools.offer.tools:
@@ -305,7 +306,7 @@ class TurnRun:
         self._lap("total")
         self.turn = replace(self.turn, timings_ms=dict(self._timings))
         fields = finished_fields(self.turn)
-        self.stream.publish(StatusEvent(TurnStage.FINISHED, say("finished", self._language), fields))
+        self.stream.publish(StatusEvent(TurnStage.FINISHED, self._say("finished"), fields))
         self.stream.publish(DoneEvent())
         log.info(
             "turn_finished",
@@ -341,9 +342,13 @@ class TurnRun:
         return self._pipeline.failure_text(failure, self._language, self._plan.models.answer.model_id)
 
     def _status(self, stage: TurnStage, *, message: str | None = None, **fields: Any) -> None:
-        event = StatusEvent(stage, say(message or stage, self._language), dict(fields))
+        event = StatusEvent(stage, self._say(message or stage), dict(fields))
         self.stream.publish(event)
         self._notes.hear(event, self.stream.length)
+
+    def _say(self, key: str) -> str:
+        before = [turn.question for turn in self._gathering.recent]
+        return in_script_of(say(key, self._language), self._plan.request.question, before)
 
     def _retrying(self, retry: int, wait_s: float) -> None:
         """The model's server failed before its first token: it is asked again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -28,7 +28,7 @@ from core.relevance.query import (
     parts_of,
     points_back,
 )
-from core.relevance.sparse import SparseTerms, question_terms
+from core.relevance.sparse import SparseTerms, in_script_of, question_terms
 from core.text import Language, holds_chinese, is_mostly_chinese, language_in
 from services.models.lean import LeanLLM
 
@@ -70,6 +70,9 @@ _NOTHING_WITHIN = {
     False: "Within the limits of this question ({}), the documents hold nothing that answers it. Nothing "
     "beyond them was searched: widen them and ask again.",
 }
+
+
+Say = Callable[[Mapping[bool, str]], str]
 
 
 class ExtractiveLLM(LeanLLM):
@@ -123,10 +126,14 @@ def answer(
     asked = prompt.question
     passages: Sequence[Passage] = parse_knowledge(prompt.knowledge)
     chinese = (language or language_in(asked, prompt.previous)) == "zh"
+
+    def say(texts: Mapping[bool, str]) -> str:
+        return in_script_of(texts[chinese], prompt.question, prompt.previous)
+
     if not passages:
         if still_reading:
-            return _NOTHING_YET[chinese] + _headings(nearest, chinese)
-        return _nothing(scope, nearest, chinese)
+            return say(_NOTHING_YET) + _headings(nearest, say)
+        return _nothing(scope, nearest, say)
     asked, before = meant(asked, prompt.previous, prompt.last_answer)
     passages = _own_first(_in_languages(_in_parts(asked, passages), chinese), chinese)
     if before and (names := carried(asked, before[-1], prompt.last_answer)):
@@ -136,10 +143,10 @@ def answer(
     query = Query(asked, forms)
     is_sure = max(passage.relevance for passage in passages) >= SURE and not _is_elsewhere(query, passages)
     sure, closest = (_INTRO_YET, _CLOSEST_YET) if still_reading else (_INTRO, _CLOSEST)
-    intro = (sure if is_sure else closest)[chinese]
+    intro = say(sure if is_sure else closest)
     by_number = dict(enumerate(nearest_parts, 1))
     parts = [by_number.get(passage.index, "") for passage in passages]
-    return "\n\n".join([intro, *_answered(query, passages, parts, chinese)])
+    return "\n\n".join([intro, *_answered(query, passages, parts, say, chinese=chinese)])
 
 
 def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passage]:
@@ -181,16 +188,16 @@ def _is_elsewhere(query: Query, passages: Sequence[Passage]) -> bool:
     return holds_chinese(text) == is_mostly_chinese(asked) and not any(presence(terms, text))
 
 
-def _nothing(scope: str, nearest: Sequence[Nearest], chinese: bool) -> str:
+def _nothing(scope: str, nearest: Sequence[Nearest], say: Say) -> str:
     if scope:
-        text, headings = _NOTHING_WITHIN[chinese].format(scope), _headings(nearest, chinese).strip()
+        text, headings = say(_NOTHING_WITHIN).format(scope), _headings(nearest, say).strip()
         return f"{text}\n\n{headings}" if headings else text
-    return _NOTHING[chinese] + (_headings(nearest, chinese) or _ADVICE[chinese])
+    return say(_NOTHING) + (_headings(nearest, say) or say(_ADVICE))
 
 
-def _headings(nearest: Sequence[Nearest], chinese: bool) -> str:
+def _headings(nearest: Sequence[Nearest], say: Say) -> str:
     links = "\n".join(f"- {one.markdown}" for one in nearest)
-    return f"{_NEAREST[chinese]}\n\n{links}" if links else ""
+    return f"{say(_NEAREST)}\n\n{links}" if links else ""
 
 
 def _is_readable(passage: Passage, chinese: bool) -> bool:
@@ -198,7 +205,9 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
     return holds_chinese(f"{passage.heading} {passage.text}") == chinese
 
 
-def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str], chinese: bool) -> list[str]:
+def _answered(
+    query: Query, passages: Sequence[Passage], nearest: Sequence[str], say: Say, *, chinese: bool
+) -> list[str]:
     """The quotes for each part of the question, each once, the best passage's before others where none comes
     near it; and which part has none, where words can say so. Whatever words they have, the best passage of
     all and that in the reader's language come before them (after a quote of that language with most of the
@@ -228,7 +237,7 @@ def _answered(query: Query, passages: Sequence[Passage], nearest: Sequence[str],
     shown_of = {block.passage for block in blocks}
     last |= set() if is_clear else second.difference(first, quoted, weak, shown_of)
     missing = [part for part in blank if not points_back(part) and all(readable)]
-    missing = [_MISSING[chinese].format(each) for each in missing or quotables.unmentioned(query.question)]
+    missing = [say(_MISSING).format(each) for each in missing or quotables.unmentioned(query.question)]
     shown = [*_beginnings(first, passages), *blocks, *_beginnings(sorted(last), passages)]
     return [*_under_headings(shown, passages), *missing]
 

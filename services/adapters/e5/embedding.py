@@ -18,6 +18,7 @@ import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
 from pydantic import PrivateAttr
 
+from core.relevance.sparse import simplified
 from core.relevance.tokens import TokenMeans, TokenStates, load_means
 from services.adapters.e5.graph import INPUT, E5Weights, Floats, Vocabulary, e5_model
 from services.models.embedding import BatchEmbedding, PassageReading, QuestionReading, Vector
@@ -228,6 +229,14 @@ def _encodable(text: str) -> str:
 NAME = "multilingual-e5-small"
 DIMENSION = 384
 
+_KANA = re.compile("[\u3040-\u30ff]")
+
+
+def as_read(text: str) -> str:
+    """The model takes 高鐵 and 高铁 for two things: both are read as the simpler one. Japanese is not."""
+    return text if text.isascii() or _KANA.search(text) else simplified(text)
+
+
 _QUERY, _PASSAGE = "query: ", "passage: "  # the two sides of E5
 _QUERY_PIECES, _PASSAGE_PIECES = 3, 2  # that the tokenizer makes of them
 
@@ -260,20 +269,20 @@ class BundledEmbedding(BatchEmbedding):
         return True
 
     def read_queries(self, queries: Sequence[str]) -> list[QuestionReading]:
-        read = (self._queries.read(_QUERY + query, _QUERY_PIECES) for query in queries)
+        read = (self._queries.read(_QUERY + as_read(query), _QUERY_PIECES) for query in queries)
         return [QuestionReading(vector, self._means.question_tokens(tokens)) for vector, tokens in read]
 
     def read_passages(self, texts: Sequence[str]) -> list[PassageReading]:
         engine = self._passage_engine()
-        read = (engine.read(_PASSAGE + text, _PASSAGE_PIECES) for text in texts)
+        read = (engine.read(_PASSAGE + as_read(text), _PASSAGE_PIECES) for text in texts)
         return [PassageReading(vector, self._means.signs(tokens)) for vector, tokens in read]
 
     def get_query_embeddings(self, queries: Sequence[str]) -> list[list[float]]:
-        return [self._queries.embed(_QUERY + query) for query in queries]
+        return [self._queries.embed(_QUERY + as_read(query)) for query in queries]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         engine = self._passage_engine()
-        return [engine.embed(_PASSAGE + text) for text in texts]
+        return [engine.embed(_PASSAGE + as_read(text)) for text in texts]
 
     def _passage_engine(self) -> E5Engine:
         with self._opening:

