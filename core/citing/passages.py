@@ -14,7 +14,7 @@ from functools import reduce
 from operator import or_
 
 from core.knowledge import Candidate
-from core.relevance.query import Query
+from core.relevance.query import Query, numbered_parts
 from core.relevance.sparse import WeightedTerm, folded, is_cjk, question_terms, word_stems
 
 MAX_PASSAGE_CHARS = 300
@@ -272,6 +272,7 @@ COST_OF_SENTENCE = 0.05
 COST_OF_LENGTH = 0.05  # for a passage as long as may be
 OPENING = 0.1  # what a text begins with says what it is about
 ASKED_FOR = 0.35  # a number where one is asked for, a time, or a cause
+NAMED = 9.0  # an article that the question names: more than all words
 BESIDE = 0.3  # of what only a neighbouring sentence has
 CLAIMED = 1.5  # what the answer says from this source, against what the question asks
 
@@ -313,6 +314,7 @@ class KeyPassages:
     def __init__(self, query: Query) -> None:
         self._terms = _terms_of(query)
         self._asked_for = AskedFor.of(query.question[-MAX_WORDING_CHARS:])
+        self._parts = numbered_parts(query.question)
         self._texts: list[_Text] = []
         self._weights: list[float] = []
 
@@ -355,10 +357,13 @@ class KeyPassages:
         spans = text.spans
         fits = [not is_answerless(text.text, span) for span in spans]
         asked_for = [self._asked_for.is_in(text.text[span.start : span.end]) for span in spans]
+        begun = [any(part.heads.match(text.text, span.start) for part in self._parts) for span in spans]
         best, best_value = (0, 0), -math.inf
         for first, last in _windows(spans, fits, _start(text, fits)):
             value = sum(worth.of(first, last) for worth in worths)
-            value += ASKED_FOR * any(asked_for[first : last + 1]) + OPENING / (1 + first)
+            value += (
+                ASKED_FOR * any(asked_for[first : last + 1]) + OPENING / (1 + first) + NAMED * begun[first]
+            )
             value -= COST_OF_SENTENCE * (last - first)
             value -= COST_OF_LENGTH * (spans[last].end - spans[first].start) / MAX_PASSAGE_CHARS
             if value > best_value + 1e-9:

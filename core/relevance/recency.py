@@ -127,11 +127,13 @@ def _asked(query: Query) -> dict[int, set[int]]:
 
 
 def _is_of(chunk: Chunk, family: int, numbers: set[int]) -> bool | None:
-    """None where it does not say."""
+    """Whether it stands under that period; None where it does under none, or names this one in its text."""
     above = chunk.heading or chunk.title
-    if _numbers(f"{above}\n{chunk.text}", family) & numbers:
-        return True
     labels = "\n".join(map("".join, _LABEL.findall(chunk.text)))
+    if _numbers(f"{above}\n{labels}", family) & numbers:
+        return True
+    if _numbers(chunk.text, family) & numbers:
+        return None
     return False if _numbers(f"{_EDITION.sub('', above)}\n{labels}", family) else None
 
 

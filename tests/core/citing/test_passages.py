@@ -301,3 +301,14 @@ def test_hostile_texts_take_no_longer_than_their_length_asks_for(unit: str) -> N
     passages.read(unit * (1_000_000 // len(unit)))
     passages.span(0, "费用 a")
     assert time.process_time() - started < 3.0
+
+
+def test_the_key_passage_of_an_article_that_is_named_is_where_it_begins() -> None:
+    """Discriminates: a sentence with the number's words that only mentions it."""
+    text = """第三十八条 报酬未付的，可以解除。
+
+第三十九条 严重失职的，可以解除。
+
+（五）因第三十八条第一款的情形，第38条的规定。"""
+    assert passage(query("第38条怎么规定的"), text).startswith("第三十八条 报酬未付的")
+    assert passage(query("第39条怎么规定的"), text).startswith("第三十九条 严重失职的")

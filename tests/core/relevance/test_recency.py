@@ -194,3 +194,10 @@ def test_what_stands_under_another_month_falls_behind_that_of_the_question() -> 
     july = candidate("july", "", 0.2, heading="销售月报 2025年7月", text="新签客户 18 家。")
     ranked = by_dates(Query("七月份新签了多少客户", ()), [august, july])
     assert ranked[0].probability < ranked[1].probability == 0.2
+
+
+def test_what_only_mentions_the_month_is_not_put_before_what_stands_under_another() -> None:
+    august = candidate("august", "", 0.4, heading="销售月报 2025年8月", text="销售额为 287 万元。")
+    budget = candidate("budget", "", 0.3, heading="差旅预算", text="超出的在9月30日前报财务。")
+    ranked = by_dates(Query("9月的销售额是多少", ()), [august, budget])
+    assert [one.probability for one in ranked] == [0.4, 0.3]
