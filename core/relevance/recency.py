@@ -78,12 +78,13 @@ _PERIODS = tuple(
         (
             (0, r"(?<![a-z])q([1-4])(?!\d)|(?<!\d)([1-4])q\b|([1-4一二三四])季度"
                 r"|\b(first|second|third|fourth|[1-4])(?:st|nd|rd|th)?\s{1,3}quarter"),
-            (4, r"([上下])半年|(?<![a-z])h([12])(?!\d)|\b(first|second)\s{1,3}half"),
+            (4, r"([上下])半年|(?<![a-z])h([12])(?![a-z\d])|\b(first|second)\s{1,3}half"),
             (6, r"(?<!\d)(1[0-2]|0?[1-9])月|\b20\d\d[-/](0[1-9]|1[0-2])(?!\d)"
                 r"|(?<![一二三四五六七八九十])(十[一二]?|[一二三四五六七八九])月"
-                rf"|\b(?:({'|'.join(MONTH_NAMES[:4])})|((?-i:May))|({'|'.join(MONTH_NAMES[5:])}))\b"),
+                rf"|\b(?:({'|'.join(MONTH_NAMES[:4])})|(?:(?!\A)(?<![.?!]\s)|(?=May\s*(?:\d|\n|\Z)))((?-i:May))|({'|'.join(MONTH_NAMES[5:])}))\b"),
         ),
-        ((0, r"(?:周|週|星期|礼拜|禮拜)([一二三四五六日天])|\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b"
+        ((0, r"(?:周|週|星期|礼拜|禮拜)([一二三四五六日天])(?!次|个|個|回|遍|轮|輪|天(?!气|氣)|小时|小時)"
+             r"|\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b"
              r"|\b((?-i:Mon|Tues?|Wed|Thu|Fri|Sat|Sun))\b"),),
         ((0, r"(?<!\d)(199\d|20[0-4]\d)(?!\d)"),),
     )

@@ -177,6 +177,11 @@ def test_what_a_title_calls_void_falls_behind_unless_it_is_asked_for(
         ("2022年有多少人", "员工手册 2023版", "员工总数为 214 人。", True),
         ("7月和8月哪个多", "销售月报 2025年8月", "退货率 1.9%。", True),
         ("退货率是多少", "销售月报 2025年8月", "退货率 1.9%。", True),
+        ("May I bring my dog?", "Dogs of the month", "| Month | Dog |\n| --- | --- |\n| March | Rex |", True),
+        ("I have one. May I bring it?", "March 2026", "Dogs may be brought.", True),
+        ("一周五天都要到公司吗", "到岗", "| 星期 | 到岗 |\n| --- | --- |\n| 周一 | 是 |", True),
+        ("两周一次的例会谁主持", "例会", "周三：产品例会，王芳主持。", True),
+        ("H1N1疫苗能报销吗", "2026年下半年体检", "疫苗可以报销。", True),
     ],
 )
 def test_what_stands_under_another_period_than_the_question_names_is_not_sure(
