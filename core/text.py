@@ -18,7 +18,8 @@ _MANY_NEWLINES = re.compile(r"\n{3,}")
 _IDEOGRAPHS = re.compile("[\u3400-\u9fff]+")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_'.-]*")
 _DIGIT = re.compile("[0-9]")
-_OTHER_LETTER = re.compile("[^\\W\\d_A-Za-z\u3400-\u9fff]")
+# ², ½, ①, Ⅲ and VPN in full width are of no language
+_OTHER_LETTER = re.compile("[^\\W\\d_A-Za-zＡ-Ｚａ-ｚ\u3400-\u9fff\xb2-\xbe\u2150-\u24ff]")
 # They say nothing of their own, and they show that a text is English.
 _ENGLISH = """
 a an the and or but if then else of to in on at by for from with without about into onto over under as is

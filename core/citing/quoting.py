@@ -13,7 +13,7 @@ import numpy as np
 from core.citing.passages import AskedFor, explanation_of, key_spans, presence
 from core.citing.units import ITEM, Unit, UnitKind, cells_of, quotable_units
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
-from core.relevance.query import Query, asks_for_step, identifiers, numbered_parts, short_codes
+from core.relevance.query import NumberedPart, Query, asks_for_step, identifiers, numbered_parts, short_codes
 from core.relevance.sparse import WeightedTerm, question_terms
 from core.text import holds_chinese, open_fence
 
@@ -117,7 +117,7 @@ class Quotables:
         """
         own = query.question if query.meant else asked
         names, known = {*identifiers(own)}, self._asked(asked, query.question, short_codes(own))
-        entries = self._entries(own) or self._begun(own)
+        entries = self._entries(own) or self._begun(numbered_parts(own, query.last_answer))
         if not entries and max(known.held @ known.rare, default=0.0) < LITTLE:
             return [Quote(0, beginning(text, LONGEST_BEGINNING)) for _, text in self._passages[:1]]
         chosen = self._of_those_named(entries or self._chosen(known, AskedFor.of(asked)), names)
@@ -143,9 +143,8 @@ class Quotables:
         each = (at for at, one in enumerate(self._candidates) if explains and explains.search(one.says))
         return [*islice(each, MOST_QUOTES)]
 
-    def _begun(self, question: str) -> list[int]:
+    def _begun(self, parts: Sequence[NumberedPart]) -> list[int]:
         """Those that begin an article or the like which is named: a chapter is more than its first lines."""
-        parts = numbered_parts(question)
         each = (
             at for at, one in enumerate(self._candidates) if any(part.heads.match(one.says) for part in parts)
         )
@@ -178,11 +177,11 @@ class Quotables:
             return True
         return one.passage == 0 and not self._is_part_known and known.covers_latest(at) < HALF
 
-    def unmentioned(self, question: str) -> list[str]:
+    def unmentioned(self, question: str, answer: str = "") -> list[str]:
         """The codes of the question, where no passage has any of them and rows of a table begin with such as
         these: E9 beside E2 and F7. Likewise the articles: 第601条 beside 第四百条."""
         texts = "\n".join(f"{heading}\n{text}" for heading, text in self._passages)
-        parts = [part for part in numbered_parts(question) if part.alike.search(texts)]
+        parts = [part for part in numbered_parts(question, answer) if part.alike.search(texts)]
         missing = [part.name for part in parts if not part.called.search(texts)]
         return missing or self._unmentioned_codes(question, texts.lower())
 
@@ -273,7 +272,7 @@ class Quotables:
                 return "\n".join([*lines, *([f"- … +{len(rows) - MOST_ROWS}"] if rows[MOST_ROWS:] else [])])
             case UnitKind.CODE:
                 return beginning(whole, LONGEST_CODE)
-            case UnitKind.ARTICLE if numbered_parts(query.question):
+            case UnitKind.ARTICLE if query.numbered_parts:
                 return beginning(text[one.unit.start : self._end_of_article(at)], LONGEST_BEGINNING)
             case _ if len(whole) <= LONGEST_PROSE:
                 return f"{whole.strip()}{_answer_below(query, text, one.unit)}"

@@ -336,13 +336,14 @@ class TurnRequest:
     def fingerprint(self) -> str:
         """Tells a retry from another request under the same turn id; ids are compared apart from it."""
         images = [each.image for each in self.images]
-        return _fingerprint(self.question, self.model_id, self.how, self.filters, images)
+        return _fingerprint(self.question, self.model_id, self.how, self.filters, images, self.attached)
 
 
 def repeats(request: TurnRequest, stored: Turn) -> bool:
     """Whether the request is made of what can be read of the stored turn: all that a client may know of it,
-    where the question was filtered, a document it was limited to was erased, or the turn was imported."""
-    if stored.request is None:
+    where the question was filtered, a document it was limited to was erased, or the turn was imported. What
+    was attached can not be read there."""
+    if stored.request is None or request.attached:
         return False
     filters = NO_LIMITS if stored.command else request.filters
     images = [each.image for each in request.images]
@@ -354,7 +355,12 @@ def repeats(request: TurnRequest, stored: Turn) -> bool:
 
 
 def _fingerprint(
-    question: str, model_id: str, how: AskedWith, filters: KnowledgeFilter, images: Sequence[Image]
+    question: str,
+    model_id: str,
+    how: AskedWith,
+    filters: KnowledgeFilter,
+    images: Sequence[Image],
+    attached: str = "",
 ) -> str:
     asked: list[object] = [
         question,
@@ -379,6 +385,8 @@ def _fingerprint(
         asked.append([how.temperature, how.max_tokens])
     if images:
         asked.append(["images", *(each.sent_sha256 for each in images)])
+    if attached:
+        asked.append(["attached", attached])
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]
 
 

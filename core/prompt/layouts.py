@@ -201,10 +201,10 @@ def _flat(messages: Sequence[Message], texts: PromptTexts) -> str:
 
 
 def _names(messages: Sequence[Message]) -> dict[Role, str]:
-    questions = [
-        each.content for each in messages if each.role is Role.USER and each.part is not Part.KNOWLEDGE
+    shown = (Part.KNOWLEDGE, Part.ATTACHED)
+    *before, question = [
+        each.content for each in messages if each.role is Role.USER and each.part not in shown
     ]
-    *before, question = questions
     return _NAMES_ZH if language_in(question, before) == "zh" else _NAMES_EN
 
 

@@ -172,8 +172,11 @@ NEAREST = 5
 FEW_WORDS = 1.0  # of a question's own: one with fewer says nothing without the one before
 USUAL_OVERLAP, USUAL_COVERED, USUAL_RARE = 0.4, 0.5, 0.6  # of questions that have an answer
 LANGUAGE_CHARS = 600  # of a text under its heading, enough to detect its language
+# A question with something behind it that asks nothing: a table of contents has questions alone.
 _ASKS = re.compile(
-    r"^[ \t*_#>-]*(?:(?:Q|问|問|Question|问题)[ ]?\d{0,3}[ ]?[:：.、．])?([^\n?？]{2,150}[?？])", re.MULTILINE
+    r"^[ \t*_#>-]*(?:(?:Q|问|問|Question|问题)[ ]?\d{0,3}[ ]?[:：.、．])?([^\n?？]{2,150}[?？])"
+    r"(?!\]\()(?=[\s*_>#-]*[^\s*_>#?？-][^\n?？]*$)",
+    re.MULTILINE,
 )
 _INTERROGATIVE = re.compile(
     r"\b(?:who|when|where|why|which|how(?: (?:many|much|long|far|often|old|big|soon))?)\b"
@@ -350,8 +353,8 @@ class Features:
 
     @property
     def asks_itself(self) -> npt.NDArray[np.bool_]:
-        """Which texts ask the question, as lists of questions and answers do: in a line with all its words
-        and no other, those that say nothing aside but for why, when and the like."""
+        """Which texts ask the question, as lists of questions and answers do: before what asks nothing, in a
+        line with all its words and no other, those that say nothing aside but for why, when and the like."""
         asked = _words_of(self.query.question[-MAX_QUESTION_CHARS:])
         has_all = (self.coverage > 0.99) & (len(asked) > 1)
         texts = [

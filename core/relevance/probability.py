@@ -32,7 +32,7 @@ from core.relevance.features import (
     Levels,
     Matrix,
 )
-from core.relevance.query import Query, clauses, identifiers, numbered_parts, parts_of, shares
+from core.relevance.query import Query, clauses, identifiers, parts_of, shares
 from core.relevance.translation import with_twins
 
 ANY_EMBEDDING = "any"
@@ -211,7 +211,7 @@ def _chances(features: Features, coefficients: Coefficients) -> Matrix:
     chances = _by_translation(features.translated, chances)
     if features.foreign.any():
         chances = with_twins(features.candidates, chances, features.foreign, features.query.tokens)
-    return _by_identifiers(features.query.question, features.candidates, chances)
+    return _by_identifiers(features.query, features.candidates, chances)
 
 
 def probabilities(
@@ -298,7 +298,7 @@ def least_shown(chances: Iterable[float], threshold: float, question: str) -> fl
     return threshold * share if max(chances, default=0.0) >= threshold else threshold
 
 
-def _by_identifiers(question: str, candidates: Sequence[Candidate], chances: Matrix) -> Matrix:
+def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matrix) -> Matrix:
     """Of candidates that are alike but for a part number, or an article's, the one that has the question's is
     meant.
 
@@ -306,7 +306,7 @@ def _by_identifiers(question: str, candidates: Sequence[Candidate], chances: Mat
     The best of at most FEW_NAMED that have all of them is shown at least as the closest passage. Where other
     articles begin but not the one that is named, none is sure.
     """
-    names, parts = (*identifiers(question), *clauses(question)), numbered_parts(question)
+    names, parts = (*identifiers(query.question), *clauses(query.question)), query.numbered_parts
     if not names and not parts:
         return chances
     texts = [candidate.chunk.indexed_text for candidate in candidates]

@@ -53,13 +53,14 @@ def wording(name: str) -> re.Pattern[str]:
 
 # Words that ask in Cantonese or in Taiwan, in both scripts, and what they are in standard Chinese; characters
 # that belong to other words (一点解决, 周边度假, 关系咪) are none.
-_NUMBERED = "(?<![一二两兩三四五六七八九十半早晚有这這那几幾])"
+_NUMBERED = r"(?<![\d一二两兩三四五六七八九十零半早晚有这這那几幾站网網节節端痛热熱起终終])"
 _SPOKEN = {
     "(?<!好)[幾几]多(?!年)": "多少",
-    f"{_NUMBERED}[點点]解(?![决決释釋除答析读讀说說密压壓雇散])": "为什么",
-    f"{_NUMBERED}[點点][樣样](?!本|板)": "怎么",
-    "(?<![周旁身两兩这這那一半])[邊边]度(?![假过過])": "哪里",
-    "(?<![周旁身两兩这這那一左右上下前后後里裡裏外])[邊边][個个位]": "哪个",
+    f"{_NUMBERED}[點点]解(?![决決释釋除答析读讀说說密压壓雇散锁鎖冻凍法禁约約])": "为什么",
+    f"{_NUMBERED}[點点][樣样](?![本板式例])": "怎么",
+    "(?<![周旁身两兩这這那一半湖海江河路街])[邊边]度(?![假过過])": "哪里",
+    "(?<![周旁身两兩这這那一左右上下前后後里裡裏外湖海江河路街手床窗])[邊边]"
+    "(?:[個个](?![体體案性])|位(?!置))": "哪个",
     "(?<![这這那一十])[幾几](?:時|时)(?!間|间)": "什么时候",
     "有冇": "有没有",
     "(?<![关關联聯体體])[係系](?:咪|唔[係系])": "是不是",
@@ -104,10 +105,10 @@ def _say(text: str, asked: list[str], answer: str) -> None:
     named = {name.rstrip("23"): each.strip() for name, each in match.groupdict().items() if each}
     whole_word = r"\b" if named["denied"].isascii() else ""
     denied = re.compile(f"{whole_word}{re.escape(named['denied'])}{whole_word}", re.IGNORECASE)
-    if denied.search(asked[-1]):
+    if denied.search(asked[-1]) and not wording("interrogative_zh").search(named["meant"]):
         asked[-1] = denied.sub(lambda _: named["meant"], asked[-1])
     else:
-        asked.append(named["meant"] if denied.search(answer) else text)
+        asked.append(named["meant"] if denied.search(f"{asked[-1]}\n{answer}") else text)
 
 
 def embedded_part(text: str) -> str:
@@ -217,6 +218,10 @@ class Query:
     def is_chinese(self) -> bool:
         """Whether its reader reads Chinese: VPN after Chinese questions is one."""
         return language_in(self.question, self.previous) == "zh"
+
+    @property
+    def numbered_parts(self) -> tuple[NumberedPart, ...]:
+        return numbered_parts(self.question, self.last_answer)
 
     @property
     def meant(self) -> int:
@@ -339,6 +344,7 @@ class NumberedPart:
     """An article, chapter, figure or the like that is named by its number; `alike` are all of its kind."""
 
     name: str
+    number: str
     called: re.Pattern[str]
     heads: re.Pattern[str]
     alike: re.Pattern[str]
@@ -349,21 +355,30 @@ class NumberedPart:
             return 1.0
         return MENTIONED if self.called.search(text) else 0.0
 
+    def is_item_of(self, answer: str) -> bool:
+        """Whether it is a point of a list there: 第二条, where a list was quoted and no article."""
+        if self.name[-1] not in "条條":
+            return False
+        quoted = answer.replace("> ", "")
+        item = re.search(rf"^ *(?:{self.number})[.、．)]", quoted, re.MULTILINE)
+        return item is not None and not self.alike.search(quoted)
+
 
 MENTIONED = 0.5
 _IN_BOTH_SCRIPTS = {"条": "[条條]", "节": "[节節]", "课": "[课課]", "讲": "[讲講]", "编": "[编編]"}
 _TO_ONE_SCRIPT = str.maketrans("條節課講編〇两兩", "条节课讲编零二二")
-_BEGINS = r"(?:^|> )[ \t\u3000#*>_【|-]*"  # a line, or a heading of a path
+_BEGINS = r"(?:^|> )[ \t\u3000#*>_【|-]*+"  # a line, or a heading of a path
 
 
-def numbered_parts(question: str) -> tuple[NumberedPart, ...]:
+def numbered_parts(question: str, answer: str = "") -> tuple[NumberedPart, ...]:
     """Those that a question names, each once: 第37条, Chapter 3, 附件二. 第37条 is found as 第三十七条, and
-    section 5 as the heading "5. Safety"."""
+    section 5 as the heading "5. Safety". None that is a point of the last `answer`."""
     if len(question) > MAX_FORM_CHARS:
         return ()
     each = ((name, match) for name in _AS_WRITTEN for match in wording(name).finditer(question))
-    parts = {match.group(): _numbered_part(_AS_WRITTEN[name], match) for name, match in each}
-    return tuple(parts.values())[:MOST_CODES]
+    once = {match.group(): (_AS_WRITTEN[name], match) for name, match in each}
+    parts = [_numbered_part(*one) for one in list(once.values())[:MOST_CODES]]
+    return tuple(part for part in parts if not part.is_item_of(answer))
 
 
 # By wording, how such a part is called in texts.
@@ -385,7 +400,7 @@ def _numbered_part(written: str, match: re.Match[str]) -> NumberedPart:
     called, alike = (written.format(kind=kind, number=each) for each in (number, _ANY_NUMBER))
     of_line = re.IGNORECASE | re.MULTILINE
     heads, others = (re.compile(f"{_BEGINS}(?:{each})", of_line) for each in (called, alike))
-    return NumberedPart(match.group(), re.compile(called, re.IGNORECASE), heads, others)
+    return NumberedPart(match.group(), number, re.compile(called, re.IGNORECASE), heads, others)
 
 
 @lru_cache(maxsize=1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -78,24 +78,35 @@ _PERIODS = tuple(
         (
             (0, r"(?<![a-z])q([1-4])(?!\d)|(?<!\d)([1-4])q\b|([1-4一二三四])季度"
                 r"|\b(first|second|third|fourth|[1-4])(?:st|nd|rd|th)?\s{1,3}quarter"),
-            (4, r"([上下])半年|(?<![a-z])h([12])(?!\d)|\b(first|second)\s{1,3}half"),
+            (4, r"([上下])半年|(?<![a-z])h([12])(?![a-z\d])|\b(first|second)\s{1,3}half"),
             (6, r"(?<!\d)(1[0-2]|0?[1-9])月|\b20\d\d[-/](0[1-9]|1[0-2])(?!\d)"
                 r"|(?<![一二三四五六七八九十])(十[一二]?|[一二三四五六七八九])月"
-                rf"|\b(?:({'|'.join(MONTH_NAMES[:4])})|((?-i:May))|({'|'.join(MONTH_NAMES[5:])}))\b"),
+                rf"|\b(?:({'|'.join(MONTH_NAMES[:4])})|(?:(?!\A)(?<![.?!]\s)|(?=May\s*(?:\d|\n|\Z)))((?-i:May))|({'|'.join(MONTH_NAMES[5:])}))\b"),
         ),
-        ((0, r"(?:周|週|星期|礼拜|禮拜)([一二三四五六日天])|\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b"
+        ((0, r"(?:周|週|星期|礼拜|禮拜)([一二三四五六日天])(?!次|个|個|回|遍|轮|輪|天(?!气|氣)|小时|小時)"
+             r"|\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b"
              r"|\b((?-i:Mon|Tues?|Wed|Thu|Fri|Sat|Sun))\b"),),
         ((0, r"(?<!\d)(199\d|20[0-4]\d)(?!\d)"),),
     )
 )  # fmt: skip
-_UP_TO = re.compile(r"\s*(?:[-–—~～至到]|to|through|until)\s*(?:20\d\d[-/年]?)?")
+_UP_TO = re.compile(
+    r"\s*(?:\d{1,2}(?:日|号|號|st|nd|rd|th)?,?\s*)?(?:[-–—~～至到]|to|through|until)"
+    r"\s*(?:20\d\d[-/年]?|次年|翌年|\d{1,2}(?:st|nd|rd|th)?\s)?"
+)
+_MONTHS, _WEEKDAYS = range(7, 19), range(1, 8)
+# What else may say of a weekday; "within three working days" does not.
+_SOME_DAYS = (
+    (range(1, 6), re.compile(r"(?<![个個\d])工作日|平日|\bweekdays?\b", re.IGNORECASE)),
+    (range(6, 8), re.compile(r"[周週](?:末|六[和、]?[日天])|双休日|雙休日|\bweekends?\b", re.IGNORECASE)),
+    (_WEEKDAYS, re.compile(r"每天|每日|\bdaily\b|\bevery day\b", re.IGNORECASE)),
+)
 # a table's header, the first cell of a row, or what stands before a colon
 _LABEL = re.compile(
     r"^(\|[^\n]*)(?=\n[ \t]*\|[ :|-]+$)|^[ \t>*#|-]*([^|:：\n]{1,24})(?=[|:：])", re.MULTILINE
 )
 # In brackets, or of an edition: when a text was written, not what it is about.
 _EDITION = re.compile(
-    r"[（(【\[][^）)】\]]*[）)】\]]|\S*(?:版|修订|修訂|发布|發佈|生效|起|edition|version|revision)\S*"
+    r"[（(【\[][^）)】\]]*[）)】\]]|\S*(?:版|手册|手冊|制度|修订|修訂|发布|發佈|生效|起|edition|version|revision)\S*"
     r"|\b(?:updated|revised|edition|version|revision|effective|since|as of)\b.*",
     re.IGNORECASE,
 )
@@ -129,10 +140,11 @@ def _asked(query: Query) -> dict[int, set[int]]:
 def _is_of(chunk: Chunk, family: int, numbers: set[int]) -> bool | None:
     """Whether it stands under that period; None where it does under none, or names this one in its text."""
     above = chunk.heading or chunk.title
-    labels = "\n".join(map("".join, _LABEL.findall(chunk.text)))
+    labels, whole = "\n".join(map("".join, _LABEL.findall(chunk.text))), f"{above}\n{chunk.text}"
     if _numbers(f"{above}\n{labels}", family) & numbers:
         return True
-    if _numbers(chunk.text, family) & numbers:
+    of_some_days = family == 1 and any(numbers & {*days} and some.search(whole) for days, some in _SOME_DAYS)
+    if of_some_days or _numbers(chunk.text, family) & numbers:
         return None
     return False if _numbers(f"{_EDITION.sub('', above)}\n{labels}", family) else None
 
@@ -144,10 +156,16 @@ def _numbers(text: str, family: int) -> set[int]:
     for offset, match in sorted(each, key=lambda one: one[1].start()):
         number = offset + _number(next(filter(None, match.groups())).lower())
         if last and _UP_TO.fullmatch(text, end, match.start()):
-            found.update(range(last, number))
+            found.update(_between(last, number, _WEEKDAYS if family == 1 else _MONTHS))
         found.add(number)
         end, last = match.end(), number
     return found
+
+
+def _between(first: int, last: int, around: range) -> Iterable[int]:
+    """From November to February, too."""
+    is_over = first > last and first in around and last in around
+    return (*range(first, around.stop), *range(around.start, last)) if is_over else range(first, last)
 
 
 def _number(word: str) -> int:

@@ -18,6 +18,7 @@ from core.prompt.messages import Message, Role
 from core.relevance.probability import SURE
 from core.relevance.query import (
     CERTAIN_FOLLOW_UP,
+    NumberedPart,
     Query,
     QueryForm,
     carried,
@@ -135,18 +136,19 @@ def answer(
             return say(_NOTHING_YET) + _headings(nearest, say)
         return _nothing(scope, nearest, say)
     asked, before = meant(asked, prompt.previous, prompt.last_answer)
-    passages = _own_first(_in_languages(_in_parts(asked, passages), chinese), chinese)
+    parts = numbered_parts(asked, prompt.last_answer)
+    passages = _own_first(_in_languages(_in_parts(parts, passages), chinese), chinese)
     if before and (names := carried(asked, before[-1], prompt.last_answer)):
         before[-1] = f"{before[-1]} {names}"
     wordings = [(asked, 1.0), *joined_wordings(asked, before)]
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
-    query = Query(asked, forms)
+    query = Query(asked, forms, last_answer=prompt.last_answer)
     is_sure = max(passage.relevance for passage in passages) >= SURE and not _is_elsewhere(query, passages)
     sure, closest = (_INTRO_YET, _CLOSEST_YET) if still_reading else (_INTRO, _CLOSEST)
     intro = say(sure if is_sure else closest)
     by_number = dict(enumerate(nearest_parts, 1))
-    parts = [by_number.get(passage.index, "") for passage in passages]
-    return "\n\n".join([intro, *_answered(query, passages, parts, say, chinese=chinese)])
+    near = [by_number.get(passage.index, "") for passage in passages]
+    return "\n\n".join([intro, *_answered(query, passages, near, say, chinese=chinese)])
 
 
 def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passage]:
@@ -163,9 +165,8 @@ def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passag
     return [each for each in passages if each in own or each in beside]
 
 
-def _in_parts(asked: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+def _in_parts(parts: Sequence[NumberedPart], passages: Sequence[Passage]) -> Sequence[Passage]:
     """Of an article or a chapter that is named, the passages that hold it, where there are any."""
-    parts = numbered_parts(asked)
     each = ((passage, f"{passage.heading}\n{passage.text}") for passage in passages)
     return [passage for passage, text in each if any(part.heads.search(text) for part in parts)] or passages
 
@@ -237,7 +238,8 @@ def _answered(
     shown_of = {block.passage for block in blocks}
     last |= set() if is_clear else second.difference(first, quoted, weak, shown_of)
     missing = [part for part in blank if not points_back(part) and all(readable)]
-    missing = [say(_MISSING).format(each) for each in missing or quotables.unmentioned(query.question)]
+    missing = missing or quotables.unmentioned(query.question, query.last_answer)
+    missing = [say(_MISSING).format(each) for each in missing]
     shown = [*_beginnings(first, passages), *blocks, *_beginnings(sorted(last), passages)]
     return [*_under_headings(shown, passages), *missing]
 

@@ -108,6 +108,9 @@ def test_a_question_may_have_no_words_of_a_language() -> None:
         "vpn?",
         "IT?",
         "MacBook Pro",
+        "①",
+        "Ⅲ",
+        "ＶＰＮ",
         "report.pdf",
         "k8s",
     ):

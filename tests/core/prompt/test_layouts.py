@@ -118,6 +118,12 @@ def test_flat_names_the_roles_in_the_language_of_the_question() -> None:
     assert message.content.endswith("用户: 什么是父子链?\n助手: ")
 
 
+def test_the_language_of_what_is_attached_names_no_roles() -> None:
+    texts = replace(TEXTS, attached="员工每年有十五天年假。")
+    (message,) = lay_out(assemble(texts, HISTORY, [], "VPN").messages, Layout.FLAT, texts)
+    assert message.content.endswith("User: VPN\nAssistant: ")
+
+
 def test_auto_is_laid_out_as_one_system() -> None:
     assert laid(Layout.AUTO) == laid(Layout.ONE_SYSTEM)
 

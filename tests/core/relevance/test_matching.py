@@ -1,3 +1,4 @@
+import time
 from dataclasses import replace
 from itertools import combinations
 
@@ -251,10 +252,37 @@ def test_an_article_is_found_where_it_begins_however_its_number_is_written(
 
 @pytest.mark.parametrize(
     "question",
-    ["Is there an article a child can read?", "第一次迟到", "chapter 3.2", "表3个", "a table for 4"],
-)
+    [
+        "Is there an article a child can read?", "第一次迟到", "chapter 3.2", "表3个", "a table for 4",
+        "邮件附件20MB能发吗", "附件3份够吗", "附件一般多大", "附件三方协议", "第二课堂学分", "第二编辑部",
+        "第二条件",
+    ],
+)  # fmt: skip
 def test_what_only_looks_like_an_article_is_none(question: str) -> None:
     assert numbered_parts(question) == ()
+
+
+def test_a_hostile_text_costs_an_article_no_time() -> None:
+    """Discriminates: each "> " of a deeply quoted mail tried with all shorter beginnings."""
+    (part,) = numbered_parts("第37条")
+    started = time.perf_counter()
+    assert part.share("> " * 2_000) == 0.0
+    assert time.perf_counter() - started < 0.1
+
+
+def test_a_point_of_the_list_that_was_quoted_is_no_article() -> None:
+    """Discriminates: the second article of any document; every 第二条 taken for a point."""
+    rules = "> **会议室**\n> 1. 提前预订。\n> 2. 用完关灯。 [1]"
+    assert numbered_parts("第二条具体怎么做", rules) == ()
+    for question, answer in (("第五条呢", rules), ("第二条呢", "> 第一条 本办法……\n> 2. 关灯。 [1]")):
+        assert len(numbered_parts(question, answer)) == 1
+
+
+def test_a_heading_with_a_bare_number_is_a_section_but_no_unit() -> None:
+    """Discriminates: 'the keys of unit 12' only the closest, where chapters of a handbook have numbers."""
+    for question, begins in (("section 3", True), ("the keys of unit 3", False), ("part 3", False)):
+        (part,) = numbered_parts(question)
+        assert bool(part.alike.search("Handbook > 4. Keys\nAnn has them.")) is begins
 
 
 def test_a_code_is_found_as_a_whole_word_whatever_its_case() -> None:

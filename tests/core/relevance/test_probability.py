@@ -312,6 +312,12 @@ def test_a_text_that_asks_the_question_itself_is_sure(question: str, is_sure: bo
         asks = candidate(text, 9, 0.6)
         chance = judge(ask(question), [far, asks], E5)[1].probability
         assert (chance == SURE) is (is_sure and ("最低" in text) == ("最低" in question))
+    contents = (
+        "- **Is there a minimum order?**\n- **When do you ship?**",
+        "- [有没有最低起订量？](#order)\n- [何时发货？](#ship)",
+    )
+    for text in contents:  # questions alone
+        assert judge(ask(question), [far, candidate(text, 9, 0.6)], E5)[1].probability != SURE
 
 
 STANDS = candidate("The second gate is far apart from the first: ten days on foot.", 1, 0.87)

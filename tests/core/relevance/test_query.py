@@ -172,6 +172,7 @@ def test_question_words_of_cantonese_and_of_taiwan_are_the_standard_ones(spoken:
     "text",
     [
         "一點解決方案", "周邊度假村", "關係咪", "好幾多年", "這幾時間", "三點樣板", "旁邊個人", "点解释",
+        "手边个人电脑", "路边个体户", "窗边位置", "湖边度周末", "站点样式", "痛点解法", "晚上9点解锁",
         "系统是不是", "真系统", "什么时候", "How many?",
     ],
 )  # fmt: skip
@@ -196,6 +197,8 @@ ANNUAL, HOW = "年假怎么请？", "How do I apply for annual leave?"
         ("No, not the annual leave but the sick leave.", HOW, "How do I apply for sick leave?"),
         ("I meant sick leave, not annual leave", HOW, "How do I apply for sick leave?"),
         ("I don't mean annual leave, I mean sick leave", HOW, "How do I apply for sick leave?"),
+        ("It's sick leave, not annual leave", HOW, "How do I apply for sick leave?"),
+        ("我是实习生，不是正式员工", "正式员工怎么请假？", "实习生怎么请假？"),
     ],
 )
 def test_after_a_correction_the_question_before_is_asked_of_what_is_meant(
@@ -208,6 +211,7 @@ def test_after_a_correction_the_question_before_is_asked_of_what_is_meant(
 
 def test_a_correction_of_the_answer_alone_asks_for_what_is_meant() -> None:
     assert meant("不是年假，是事假", ["怎么请假"], "> 年假每年十五天") == ("事假", ["怎么请假"])
+    assert meant("不是年假，是事假几天", [ANNUAL]) == ("事假几天", [ANNUAL])
     assert meant("not annual leave, sick leave", ["time off?"], "Annual leave is …") == (
         "sick leave",
         ["time off?"],
@@ -219,11 +223,15 @@ def test_a_correction_of_the_answer_alone_asks_for_what_is_meant() -> None:
     [
         "不是年假，是事假吗？", "不是正式员工是不是不能请年假", "年假是工作日，不是自然日吗", "是不是年假",
         "不是年假吗", "why is it not annual leave", "is it annual leave, not sick leave?", "我问的是事假",
+        "我不是年假", "如果不是年假呢", "那不是年假", "为什么不是年假", "这个不是年假", "嗯，不是年假",
+        "不是年假是怎么请", "不是说年假是十五天", "那我呢，不是年假", "not annual, what else is there?",
+        "Not annual leave, but can I apply later?",
     ],
 )  # fmt: skip
 def test_what_only_looks_like_a_correction_is_searched_as_it_is(text: str) -> None:
     """Discriminates: looking for a denial anywhere in a question."""
-    assert meant(text, [ANNUAL, HOW]) == (text, [ANNUAL, HOW])
+    for before in ([ANNUAL, HOW], [HOW, ANNUAL]):
+        assert meant(text, before, "> 年假每年十五天") == (text, before)
     assert meant("不是年假，是事假", []) == ("不是年假，是事假", [])
 
 

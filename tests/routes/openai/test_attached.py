@@ -104,6 +104,17 @@ async def test_what_was_attached_is_in_the_record_of_the_prompt(at: Door) -> Non
     ]  # fmt: skip
 
 
+async def test_a_key_names_what_was_attached_too(at: Door) -> None:
+    """Discriminates: the answer from the first file, replayed for another one."""
+    statuses = []
+    for text in (OTHER, OTHER, "Otto is nobody's."):
+        body = {"model": "wenmai", "messages": [user(around(QUESTION, text))]}
+        headers = {"Idempotency-Key": "attached"}
+        reply = await at.http.post("/v1/chat/completions", json=body, headers=headers)
+        statuses.append(reply.status_code)
+    assert statuses == [200, 200, 409]
+
+
 async def test_a_model_asked_plain_gets_the_whole_text(at: Door) -> None:
     whole = around(QUESTION, OTHER)
     await at.ask([user(whole)], model="plain/default")
