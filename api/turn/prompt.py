@@ -14,7 +14,7 @@ import structlog
 from api.messages import PromptLibrary, PromptRole
 from config.settings import ConversationSettings
 from core.conversation.sessions import Session
-from core.conversation.summaries import CHARS_PER_TOKEN, AppliedSummary, cut_at_sentence
+from core.conversation.summaries import AppliedSummary, cut_at_sentence
 from core.conversation.turns import ManifestPart, PromptManifest, Turn, TurnRequest
 from core.dates import moment_at
 from core.errors import BadRequestError, QuestionTooLongError
@@ -25,6 +25,7 @@ from core.prompt.budget import (
     OVER_BUDGET,
     PERSONA_SHARE,
     Budget,
+    Count,
     Dropped,
     Fitted,
     attached_room,
@@ -75,6 +76,7 @@ _WHY = {
     Part.ATTACHED: "attached",
     Part.QUESTION: "always",
 }
+BLOCK_CHARS = 8_000
 _CODE = "{code}"  # stands in the introductions
 _STORED_NOWHERE_ELSE = (Part.PERSONA, Part.SYSTEM, Part.ATTACHED)
 
@@ -299,9 +301,7 @@ class PromptBuilder:
         if not request.attached or not model.generative:
             return {}
         room = attached_room(budget, texts, request.question)
-        text = cut_at_sentence(
-            request.attached[: room * CHARS_PER_TOKEN], room, lambda text: budget.count(neutral(text))
-        )
+        text = beginning_within(request.attached, room, budget.count)
         intro = self._library.text("attached_intro", language)
         return {"attached": text, "attached_intro": intro.replace(_CODE, texts.code) if text else ""}
 
@@ -437,6 +437,22 @@ def _dropped(one: Dropped) -> ManifestPart:
         turn_id=None if is_chunk else one.item_id or None,
         chunk_id=one.item_id if is_chunk else None,
     )
+
+
+def beginning_within(text: str, room: int, count: Count) -> str:
+    """As much of it as `room` tokens hold. Counted a block at a time, for a text may have millions of
+    characters, and everybody's answers wait for it."""
+
+    def counted(part: str) -> int:
+        return count(neutral(part))
+
+    for at in range(0, len(text), BLOCK_CHARS):
+        block = text[at : at + BLOCK_CHARS]
+        tokens = counted(block)
+        if tokens > room:
+            return text[:at] + cut_at_sentence(block, room, counted)
+        room -= tokens
+    return text
 
 
 def _cut_off(request: TurnRequest, attached: dict[str, str]) -> Iterator[Dropped]:

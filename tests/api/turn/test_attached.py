@@ -1,0 +1,34 @@
+"""How much of what a client attached is shown."""
+
+from __future__ import annotations
+
+from api.turn.prompt import BLOCK_CHARS, beginning_within
+from core.prompt.budget import estimate_tokens
+from core.prompt.fence import neutral
+
+PROSE = "Otto ate one more walnut. 奥托又吃了一个核桃。"
+
+
+def test_what_fits_is_whole_and_of_more_all_sentences_that_fit() -> None:
+    """Discriminates: a block too many, or a cut within a sentence."""
+    assert beginning_within(PROSE, 1_000, estimate_tokens) == PROSE
+    for room in (300, 5_000):
+        shown = beginning_within(PROSE * 2_000, room, estimate_tokens)
+        assert (PROSE * 2_000).startswith(shown)
+        assert shown.endswith((".", "。"))
+        assert room * 0.95 <= estimate_tokens(shown) <= room
+
+
+def test_millions_of_characters_keep_nobody_waiting() -> None:
+    """Discriminates: the whole text counted again for each place at which it might be cut."""
+    counted = 0
+
+    def count(text: str) -> int:
+        nonlocal counted
+        counted += len(text)
+        return estimate_tokens(text)
+
+    for text in ("<" * 3_000_000, PROSE * 100_000):
+        counted = 0
+        shown = beginning_within(text, 50_000, count)
+        assert counted < len(neutral(shown)) + 20 * 2 * BLOCK_CHARS
