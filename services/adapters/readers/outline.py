@@ -167,6 +167,10 @@ class Grid:
         self._depths = [-rules[0].at for rules in tops]
         self._size = len(tops) - 1, len(rights) - 1
         self._owners = _owners(rights, tops)
+        self.widths = {
+            owner: self.edges[column + 1] - self.edges[owner[1]]
+            for (_, column), owner in self._owners.items()
+        }
 
     def place(self, text: Placed) -> Cell | None:
         """Row and column of the text; None outside."""
@@ -176,11 +180,11 @@ class Grid:
 
     def cells(self, texts: Iterable[tuple[Placed, Cell]]) -> dict[Cell, list[Placed]]:
         """The texts of each cell, by its owner; none where one does not fit: a whole row is one text."""
-        right = {owner: self.edges[column + 1] for (_, column), owner in self._owners.items()}
         cells: dict[Cell, list[Placed]] = defaultdict(list)
         for text, place in texts:
             owner = self._owners[place]
-            if text.is_turned or text.x + _FITS * text.width > right[owner]:
+            right = self.edges[owner[1]] + self.widths[owner]
+            if text.is_turned or text.x + _FITS * text.width > right:
                 return {}
             cells[owner].append(text)
         return cells

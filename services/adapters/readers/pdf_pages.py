@@ -150,7 +150,7 @@ class _Page:
         for grid in self._drawing.grids() if self._texts else ():
             places = {at: cell for at, text in enumerate(self._texts) if (cell := grid.place(text))}
             cells = grid.cells((self._texts[at], cell) for at, cell in places.items())
-            said = {cell: text for cell, texts in cells.items() if (text := _cell(texts))}
+            said = {cell: text for cell, texts in cells.items() if (text := _cell(texts, grid.widths[cell]))}
             if said and (rows := grid.rows(said)):
                 tables |= dict.fromkeys(places, Table.of(*rows, grid.edges))
         return tables
@@ -170,17 +170,21 @@ def _come_to(lines: list[_Raw], text: Placed, before: Placed) -> None:
         line.columns.add(round(text.x / SAME_PLACE))
 
 
-def _cell(texts: Sequence[Placed]) -> str:
-    said = ""
+def _cell(texts: Sequence[Placed], cell_width: float) -> str:
+    """Ideographs go on in the next line without a blank, unless there was room for more of them."""
+    said, filled = "", 0.0
     for before, text in zip([None, *texts], texts, strict=False):
         words = " ".join(_as_typed(text.text).split())
         if not words or before is None or not said:
             said += words
         elif text.y < before.y - _LINE_STEP / 2 * text.size:
-            said = continued(said, words) + words
+            has_room = filled + _LEAST_ROOM * text.size + _PADDING < cell_width
+            said = f"{said} " if has_room and _IDEOGRAPH.match(said[-1]) else continued(said, words)
+            said, filled = said + words, 0.0
         else:
             is_apart = before.text[-1:].isspace() or text.text[:1].isspace()
             said += f" {words}" if is_apart else words
+        filled += text.width
     return said
 
 
@@ -222,6 +226,7 @@ ARTICLE = re.compile(r"第[\d一二三四五六七八九十百]{1,5}条[\s：:]"
 _DASHES = "-–—"
 _LINE_STEP = 0.9  # of the letters' size, from one line down to the next
 SAME_PLACE = 3.0  # points
+_LEAST_ROOM, _PADDING = 1.5, 12.0  # of the letters' size, at a line's end; points, in a cell
 _SAME_CELL = 3.0  # of the letters' size: as much further left may a line of a centred cell begin
 _WIDE_GAP, _WIDEST = 1.5, 0.9  # of the letters' size; of what a text seems to be wide
 _MAX_HEADER_ROWS = 3

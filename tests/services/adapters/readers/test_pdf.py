@@ -277,6 +277,19 @@ def test_a_table_with_rules_is_a_table() -> None:
     assert over_pages(pdf_of_tables([FAULTS], EDGES)) == [(1, FAULTS_TEXT)]
 
 
+def test_lines_of_a_cell_that_leave_room_are_not_glued() -> None:
+    """Discriminates: two names, or points of a list, in a cell as one word of Chinese; a sentence torn."""
+    rules = " ".join(f"72 {700 - 40 * at} 200 0.5 re f {72 + 100 * at} 620 0.5 80 re f" for at in range(3))
+    cells = {"姓名": (80, 686), "步骤": (180, 686), "张三": (80, 646), "李四": (80, 632)}
+    cells |= {"因身体不适需要": (180, 646), "住院治疗": (180, 632)}
+    texts = " ".join(
+        f"BT /F2 12 Tf 1 0 0 1 {x} {y} Tm <{text.encode('utf-16-be').hex()}> Tj ET"
+        for text, (x, y) in cells.items()
+    )
+    drawn = f"F1 12 Tf ET {rules} {texts} BT /F1 12"
+    assert "| 张三 李四 | 因身体不适需要住院治疗 |" in over([["end"]], {"end": drawn})[0][1]
+
+
 def test_a_table_that_goes_on_over_the_page_has_its_header_there_too() -> None:
     """Discriminates: its first row there taken for the header; the header said twice where it is repeated."""
     more = ["E103", "Valve open", "Close it"]
