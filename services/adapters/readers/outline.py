@@ -125,7 +125,9 @@ def _record(header: Sequence[str], row: Sequence[str]) -> str:
 
 _TOUCH, _FURTHEST = 3.0, 100_000.0
 _MOST_RULES, _MOST_CELLS = 4_000, 5_000  # of a page, of a table
+_MOST_MEETINGS = 250_000  # pairs of rules that may meet
 _LEAST_FILLED, _MOST_CHARS = 0.4, 600  # of its cells, in a cell; else it is a drawing, or a page's layout
+_MOST_HEADER_BYTES = 120  # in a cell; what is longer is no header, and would be said again for every row
 _FITS = 0.6  # of the width that a text seems to have; letters of some fonts are narrow
 
 
@@ -165,6 +167,10 @@ class Grid:
         self._depths = [-rules[0].at for rules in tops]
         self._size = len(tops) - 1, len(rights) - 1
         self._owners = _owners(rights, tops)
+        self.widths = {
+            owner: self.edges[column + 1] - self.edges[owner[1]]
+            for (_, column), owner in self._owners.items()
+        }
 
     def place(self, text: Placed) -> Cell | None:
         """Row and column of the text; None outside."""
@@ -174,11 +180,11 @@ class Grid:
 
     def cells(self, texts: Iterable[tuple[Placed, Cell]]) -> dict[Cell, list[Placed]]:
         """The texts of each cell, by its owner; none where one does not fit: a whole row is one text."""
-        right = {owner: self.edges[column + 1] for (_, column), owner in self._owners.items()}
         cells: dict[Cell, list[Placed]] = defaultdict(list)
         for text, place in texts:
             owner = self._owners[place]
-            if text.is_turned or text.x + _FITS * text.width > right[owner]:
+            right = self.edges[owner[1]] + self.widths[owner]
+            if text.is_turned or text.x + _FITS * text.width > right:
                 return {}
             cells[owner].append(text)
         return cells
@@ -195,7 +201,10 @@ class Grid:
         columns = [at for at in range(width) if any(row[at] for row in rows)]
         filled = [at for at in range(height) if any(rows[at])]
         is_drawing = len(texts) < _LEAST_FILLED * len({*self._owners.values()})
-        if is_drawing or min(len(columns), len(filled)) < 2 or max(map(len, texts.values())) > _MOST_CHARS:
+        is_drawing = is_drawing or max(map(len, texts.values())) > _MOST_CHARS
+        header = next((at for at in filled if len({*own[at]}) > 1), 0)
+        is_headed = all(len(cell.encode()) <= _MOST_HEADER_BYTES for cell in rows[header])
+        if is_drawing or not is_headed or min(len(columns), len(filled)) < 2:
             return None
         spans = [[own[at][column:].count(own[at][column]) for column in columns] for at in filled]
         return [[rows[at][column] for column in columns] for at in filled], spans
@@ -272,6 +281,8 @@ def grids(across: Sequence[Rule], down: Sequence[Rule]) -> Iterator[Grid]:
     if not across or not down or len(across) + len(down) > _MOST_RULES:
         return
     across, down = _merged(across), _merged(down)
+    if len(across) * len(down) > _MOST_MEETINGS:
+        return
     left = {*range(len(across))}
     touching = [
         [at for at, rule in enumerate(across) if rule.spans(other.at) and other.spans(rule.at)]

@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from itertools import dropwhile, groupby, pairwise, zip_longest
 
@@ -22,13 +23,15 @@ from pypdf.errors import DependencyError, PyPdfError
 from pypdf.generic import Destination
 
 from core.errors import UnreadableDocumentError
-from core.text import scrub
+from core.text import close_gaps, is_parted, scrub
 from services.adapters.readers.outline import Outline
 from services.adapters.readers.pdf_pages import (
     ARTICLE,
     FIGURE,
     LEAST_COLUMNS,
     PARAGRAPH_END,
+    SAME_PLACE,
+    Extracted,
     Look,
     Row,
     Table,
@@ -39,8 +42,6 @@ from services.adapters.readers.pdf_pages import (
     is_row,
     read_page,
     width,
-    with_headers,
-    without_gaps,
     without_margins,
 )
 
@@ -210,14 +211,41 @@ class PdfReader(BaseReader):
             pdf = pypdf.PdfReader(BytesIO(content))
             _unlock(pdf)
             with fonts_read_once():
-                extracted = without_gaps([*map(read_page, pdf.pages)])
-            pages = with_headers(without_margins([lines for lines, _ in extracted]))
+                extracted = _without_gaps([*map(read_page, pdf.pages)])
             looks = [shown for _, shown in extracted]
+            lines = [page for page, _ in extracted]
+            pages = _with_headers(without_margins(lines, _titles(looks, _text_size(lines, looks))))
             return _sections(pages, looks, bookmarks(pdf) or _headings(pages, looks))
         except (PyPdfError, DependencyError) as error:
             raise UnreadableDocumentError(
                 "The file is not a valid PDF document: print it to a PDF again and add that."
             ) from error
+
+
+def _without_gaps(pages: list[Extracted]) -> list[Extracted]:
+    """Recognised text, that of some pages alone as well, without the blanks between its characters."""
+    texts = ["\n".join(lines) for lines, _ in pages]
+    whole = is_parted("\n".join(texts))
+    closed: list[Extracted] = []
+    for text, (lines, looks) in zip(texts, pages, strict=True):
+        close = partial(close_gaps, parted=whole or is_parted(text))
+        typed = [line.closed(close) if isinstance(line, Row) else close(line) for line in lines]
+        closed.append((typed, {close(line): look for line, look in looks.items()}))
+    return closed
+
+
+def _with_headers(pages: Sequence[list[str]]) -> Sequence[list[str]]:
+    """A table that goes on at the top of the next page has its header there as well."""
+    for before, page in pairwise(pages):
+        above, table = next(reversed([*filter(None, before)]), ""), next(filter(None, page), "")
+        if not (isinstance(above, Table) and isinstance(table, Table)):
+            continue
+        places = zip(above.edges, table.edges, strict=False)
+        same = len(above.rows[0]) == len(table.rows[0]) and all(abs(a - b) < SAME_PLACE for a, b in places)
+        if same and not above.is_form and above.rows[0] != table.rows[0]:
+            rows, spans = [above.rows[0], *table.rows], [above.spans[0], *table.spans]
+            page[page.index(table)] = Table.of(rows, spans, table.edges)
+    return pages
 
 
 def _unlock(pdf: pypdf.PdfReader) -> None:
@@ -320,6 +348,13 @@ def _text_size(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, Look]])
         for line in (line for line in lines if not isinstance(line, Table)):
             sizes[shown.get(line, Look()).size] += len(line)
     return sizes.most_common(1)[0][0] if sizes else 0.0
+
+
+def _titles(looks: Sequence[dict[str, Look]], text_size: float) -> list[set[str]]:
+    """Of each page what is larger than the text, or in bold as large."""
+    title = {look for shown in looks for look in shown.values() if look.size > _LARGER * text_size}
+    title.add(Look(text_size, is_bold=True))
+    return [{line for line, look in shown.items() if look in title} for shown in looks]
 
 
 def _first_note(lines: Sequence[str], shown: dict[str, Look], text_size: float) -> int:

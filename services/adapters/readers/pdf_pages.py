@@ -9,18 +9,17 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby, pairwise
 
 import pypdf
 from pypdf.generic import DictionaryObject
 from pypdf.generic._font import Font
 
-from core.text import ITEM, close_gaps, is_parted, scrub
+from core.text import ITEM, scrub
 from services.adapters.readers.outline import Drawing, Placed, placed, spanned_table
 
 _LARGEST_LETTERS = 10_000
@@ -78,7 +77,7 @@ class Table(Row):
     @classmethod
     def of(cls, rows: list[list[str]], spans: list[list[int]], edges: list[float]) -> Table:
         """Most rows of a form have a cell over several columns, and its first one is no header."""
-        is_form = 2 * sum(max(row) > 1 for row in spans[1:]) > len(spans) - 1
+        is_form = 2 * sum(max(row) > 1 for row in spans) > len(spans)
         form = "\n".join(" ".join(filter(None, row)) for row in rows)
         table = cls((form if is_form else spanned_table(rows, spans, _MAX_HEADER_ROWS)) + "\n")
         table.rows, table.spans, table.edges, table.is_form = rows, spans, edges, is_form
@@ -130,7 +129,7 @@ class _Page:
         before: Placed | None = None
         for at, (text, look) in enumerate(zip(self._texts, self._looks, strict=True)):
             last, table = lines[-1], tables.get(at)
-            if table is not None:
+            if table is not None and (before is None or text.text.strip()):  # else a break of the text before
                 if id(table) not in done:
                     lines[-1:] = [*([last] if last.text else []), _Raw(table), _Raw()]
                 done.add(id(table))
@@ -151,7 +150,7 @@ class _Page:
         for grid in self._drawing.grids() if self._texts else ():
             places = {at: cell for at, text in enumerate(self._texts) if (cell := grid.place(text))}
             cells = grid.cells((self._texts[at], cell) for at, cell in places.items())
-            said = {cell: text for cell, texts in cells.items() if (text := _cell(texts))}
+            said = {cell: text for cell, texts in cells.items() if (text := _cell(texts, grid.widths[cell]))}
             if said and (rows := grid.rows(said)):
                 tables |= dict.fromkeys(places, Table.of(*rows, grid.edges))
         return tables
@@ -168,20 +167,24 @@ def _come_to(lines: list[_Raw], text: Placed, before: Placed) -> None:
         else:
             line.text = continued(line.text, text.text)
     elif text.x > before.x + _WIDEST * before.width + _WIDE_GAP * text.size:
-        line.columns.add(round(text.x / _SAME_PLACE))
+        line.columns.add(round(text.x / SAME_PLACE))
 
 
-def _cell(texts: Sequence[Placed]) -> str:
-    said = ""
+def _cell(texts: Sequence[Placed], cell_width: float) -> str:
+    """Ideographs go on in the next line without a blank, unless there was room for more of them."""
+    said, filled = "", 0.0
     for before, text in zip([None, *texts], texts, strict=False):
         words = " ".join(_as_typed(text.text).split())
         if not words or before is None or not said:
             said += words
         elif text.y < before.y - _LINE_STEP / 2 * text.size:
-            said = continued(said, words) + words
+            has_room = filled + _LEAST_ROOM * text.size + _PADDING < cell_width
+            said = f"{said} " if has_room and _IDEOGRAPH.match(said[-1]) else continued(said, words)
+            said, filled = said + words, 0.0
         else:
             is_apart = before.text[-1:].isspace() or text.text[:1].isspace()
             said += f" {words}" if is_apart else words
+        filled += text.width
     return said
 
 
@@ -205,32 +208,6 @@ def read_page(page: pypdf.PageObject) -> Extracted:
     return drawn.extracted()
 
 
-def without_gaps(pages: list[Extracted]) -> list[Extracted]:
-    """Recognised text, that of some pages alone as well, without the blanks between its characters."""
-    texts = ["\n".join(lines) for lines, _ in pages]
-    whole = is_parted("\n".join(texts))
-    closed: list[Extracted] = []
-    for text, (lines, looks) in zip(texts, pages, strict=True):
-        close = partial(close_gaps, parted=whole or is_parted(text))
-        typed = [line.closed(close) if isinstance(line, Row) else close(line) for line in lines]
-        closed.append((typed, {close(line): look for line, look in looks.items()}))
-    return closed
-
-
-def with_headers(pages: Sequence[list[str]]) -> Sequence[list[str]]:
-    """A table that goes on at the top of the next page has its header there as well."""
-    for before, page in pairwise(pages):
-        above, table = next(reversed([*filter(None, before)]), ""), next(filter(None, page), "")
-        if not (isinstance(above, Table) and isinstance(table, Table)):
-            continue
-        places = zip(above.edges, table.edges, strict=False)
-        same = len(above.rows[0]) == len(table.rows[0]) and all(abs(a - b) < _SAME_PLACE for a, b in places)
-        if same and not above.is_form and above.rows[0] != table.rows[0]:
-            rows, spans = [above.rows[0], *table.rows], [above.spans[0], *table.spans]
-            page[page.index(table)] = Table.of(rows, spans, table.edges)
-    return pages
-
-
 PARAGRAPH_END = re.compile(r"[。！？；：.!?;:”」』）)]\s*$")
 _CJK = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
 _IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
@@ -248,7 +225,8 @@ LEAST_COLUMNS, _LEAST_ROWS = 3, 3
 ARTICLE = re.compile(r"第[\d一二三四五六七八九十百]{1,5}条[\s：:]")
 _DASHES = "-–—"
 _LINE_STEP = 0.9  # of the letters' size, from one line down to the next
-_SAME_PLACE = 3.0  # points
+SAME_PLACE = 3.0  # points
+_LEAST_ROOM, _PADDING = 1.5, 12.0  # of the letters' size, at a line's end; points, in a cell
 _SAME_CELL = 3.0  # of the letters' size: as much further left may a line of a centred cell begin
 _WIDE_GAP, _WIDEST = 1.5, 0.9  # of the letters' size; of what a text seems to be wide
 _MAX_HEADER_ROWS = 3
@@ -373,26 +351,58 @@ _MAX_NUMBERS = 4  # in a line that counts the pages: chapter 2.1, page 7 of 90
 _NUMBER = re.compile(r"(?<!\d)\d{1,4}(?!\d)")
 
 
-def without_margins(pages: Sequence[list[str]]) -> list[list[str]]:
+def without_margins(pages: Sequence[list[str]], titles: Sequence[set[str]]) -> list[list[str]]:
     """Left out are lines that most pages begin or end with, and those in which a number counts the pages and
-    that are the same on several pages but for their numbers. Of few pages only what is on each of them, and
-    once it stays; and lines that are nothing but the page's number."""
+    that are the same on several pages but for their numbers, unless they are titles ("Lesson 3") or all that
+    a page has; a table stays once. Of few pages only what is on each of them, and once it stays; and lines
+    that are nothing but the page's number."""
     edges = [_edges(page) for page in pages]
-    if len(pages) < _LEAST_PAGES:
-        numbers = (place for place in _numbered(pages, edges) if _ALONE.fullmatch(pages[place[0]][place[1]]))
-        margins = {*_on_each(pages, edges), *numbers}
-    else:
-        margins = {*_repeated(pages, edges), *_numbered(pages, edges)}
+    has_few = len(pages) < _LEAST_PAGES
+    margins = {*(_on_each if has_few else _repeated)(pages, edges)}
+    counting = {*_repeated_tables(pages)}
+    for number, index in _numbered(pages, edges):
+        line = pages[number][index]
+        if _ALONE.fullmatch(line):
+            margins.add((number, index))
+        elif not has_few and line not in titles[number]:
+            counting.add((number, index))
     return [
-        [line for index, line in enumerate(page) if (number, index) not in margins]
+        _without(page, number, margins | counting) or _without(page, number, margins)
         for number, page in enumerate(pages)
     ]
+
+
+def _without(page: Sequence[str], number: int, margins: set[tuple[int, int]]) -> list[str]:
+    lines = [line for index, line in enumerate(page) if (number, index) not in margins]
+    return lines if any(lines) else []
+
+
+def _repeated_tables(pages: Sequence[list[str]]) -> Iterator[tuple[int, int]]:
+    """Page and line of tables that most pages begin or end with, but for the page's number; once it stays."""
+    places: dict[tuple[str, bool], list[tuple[int, int]]] = defaultdict(list)
+    for number, page in enumerate(pages):
+        filled = [index for index, line in enumerate(page) if line]
+        for index in {*filled[:1], *filled[-1:]}:
+            if isinstance(table := page[index], Table):
+                counts = (each for each in _NUMBER.finditer(table) if int(each[0]) == number + 1)
+                forms = {str(table), *(f"{table[: each.start()]}#{table[each.end() :]}" for each in counts)}
+                for form in forms:
+                    places[form, index == filled[0]].append((number, index))
+    for same in places.values():
+        if len(same) > 1 and len(same) >= _REPEATED_SHARE * len(pages):
+            yield from same[1:]
 
 
 def _edges(page: Sequence[str]) -> set[int]:
     filled = [index for index, line in enumerate(page) if line]
     edges = (*filled[:_EDGE_LINES], *filled[-_EDGE_LINES:])
-    return {index for index in edges if len(page[index]) <= _LINE_CHARS}
+    return {
+        index
+        for index in edges
+        if len(page[index]) <= _LINE_CHARS
+        and not isinstance(page[index], Table)
+        and page.count(page[index]) == 1  # else it is one of many answers, or of a table's rows
+    }
 
 
 def _on_each(pages: Sequence[list[str]], edges: Sequence[set[int]]) -> Iterator[tuple[int, int]]:

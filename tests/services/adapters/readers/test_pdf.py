@@ -8,6 +8,8 @@ import time
 import pytest
 
 from services.adapters.readers.documents import parse_document
+from services.adapters.readers.outline import Rule, grids
+from services.adapters.readers.pdf_pages import Table, without_margins
 from services.knowledge.chunking.splitter import StructureSplitter, cut
 from tests.support.stores.make_files import pdf, pdf_of_tables, pdf_with_maps
 
@@ -222,6 +224,42 @@ def test_text_that_a_program_recognised_in_a_picture_is_read_as_typed(file_name:
         assert section.text == f"公司年假规定\n{body}\n行。"
 
 
+@pytest.mark.parametrize(
+    ("title", "look"), [("Lesson {}", "F1 18"), ("Day {}: Oslo", "F3 12"), ("Seat {}", "")]
+)
+def test_a_title_that_counts_the_pages_is_no_margin(title: str, look: str) -> None:
+    """Discriminates: the title of every page taken for a running head; a page of a title alone left empty."""
+    titles = [title.format(number) for number in range(1, 9)]
+    looks = dict.fromkeys(titles, look) if look else {}
+    texts = [[f"{letter} {line}" for line in PROSE] if look else [] for letter in "ABCDEFGH"]
+    pages = [[title, *text] for title, text in zip(titles, texts, strict=True)]
+    results = parse_document("a.pdf", pdf(pages, looks))
+    assert [section.heading or (section.text,) for section in results.sections] == [
+        (each,) for each in titles
+    ]
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_an_answer_that_ends_pages_by_chance_is_no_margin(count: int) -> None:
+    """Discriminates: what a page has in its middle, too, left out at its foot."""
+    pages = [
+        [line for at in range(4) for line in (f"{page}.{at} Who pays?", "A. Boats B. Clerks")]
+        for page in range(count)
+    ]
+    assert " ".join(text for _, text in over(pages)).count("A. Boats B. Clerks") == 4 * count
+
+
+def test_a_head_that_is_a_table_stands_once() -> None:
+    """Discriminates: the head of every page between sentences; tables of the text taken for heads."""
+    pages: list[list[str]] = []
+    for number in range(1, 7):
+        head = [["SOP-017", "Cleaning", "Rev. 3"], ["Moor", "2024-03-01", f"Page {number} of 6"]]
+        rows = [["Step", "What", "Who"], [f"{number}", "Wash", f"{number**2}"]]
+        tables = [Table.of(each, [[1, 1, 1]] * 2, [72.0, 300.0, 500.0]) for each in (head, rows)]
+        pages.append([tables[0], "text of " + "abcdef"[number - 1], tables[1]])
+    assert without_margins(pages, [set()] * 6) == [pages[0], *(page[1:] for page in pages[1:])]
+
+
 FAULTS = [
     ["Code", "Fault", "Remedy"],
     ["E101", "Filter\nclogged", "Close the valve and wait, then\nrestart the pump"],
@@ -237,6 +275,19 @@ FAULTS_TEXT = """| Code | Fault | Remedy |
 def test_a_table_with_rules_is_a_table() -> None:
     """Discriminates: its rows as one paragraph; the lines of a cell glued, "thenrestart"."""
     assert over_pages(pdf_of_tables([FAULTS], EDGES)) == [(1, FAULTS_TEXT)]
+
+
+def test_lines_of_a_cell_that_leave_room_are_not_glued() -> None:
+    """Discriminates: two names, or points of a list, in a cell as one word of Chinese; a sentence torn."""
+    rules = " ".join(f"72 {700 - 40 * at} 200 0.5 re f {72 + 100 * at} 620 0.5 80 re f" for at in range(3))
+    cells = {"姓名": (80, 686), "步骤": (180, 686), "张三": (80, 646), "李四": (80, 632)}
+    cells |= {"因身体不适需要": (180, 646), "住院治疗": (180, 632)}
+    texts = " ".join(
+        f"BT /F2 12 Tf 1 0 0 1 {x} {y} Tm <{text.encode('utf-16-be').hex()}> Tj ET"
+        for text, (x, y) in cells.items()
+    )
+    drawn = f"F1 12 Tf ET {rules} {texts} BT /F1 12"
+    assert "| 张三 李四 | 因身体不适需要住院治疗 |" in over([["end"]], {"end": drawn})[0][1]
 
 
 def test_a_table_that_goes_on_over_the_page_has_its_header_there_too() -> None:
@@ -265,6 +316,24 @@ def test_boxes_around_text_are_no_table() -> None:
     assert "|" not in over_pages(pdf_of_tables([[["a", "", ""], ["", "", ""], ["", "", "b"]]], EDGES))[0][1]
 
 
+def test_a_first_row_of_long_cells_is_no_header() -> None:
+    """Discriminates: cards, or a data sheet, whose first row is said again for every other."""
+    long = "\n".join(["Whoever wants a copy of a record pays for it."] * 9)
+    text = over_pages(
+        pdf_of_tables([[["Purpose", long], ["Owner", "Moor"], ["Scope", long]]], (72, 200, 500))
+    )
+    assert text[0][1].count("Whoever") == 18
+    assert text[0][1].count("Purpose") == 1
+
+
+def test_graph_paper_takes_little_time() -> None:
+    """Discriminates: each of 2,000 rules compared with each of 2,000."""
+    rules = [Rule(4.0 * at, 0, 8000) for at in range(1_990)]
+    began = time.process_time()
+    assert [*grids(rules, rules)] == []
+    assert time.process_time() - began < 0.5
+
+
 def test_rows_without_rules_stay_rows_and_a_cells_lines_are_not_glued() -> None:
     """Discriminates: rows as wide as each other joined to a paragraph; "clogged" glued to "Filter"."""
     rows = [
@@ -286,6 +355,29 @@ def test_the_rows_of_a_form_are_lines() -> None:
     ]
     text = "Name Ana Horn Office Lier\nLeave ten days in May • paid\nReason a move"
     assert over_pages(pdf_of_tables([rows], (72, 120, 200, 260, 400))) == [(1, text)]
+
+
+def test_a_form_whose_first_row_has_a_wide_cell_is_no_table_and_an_invoice_is_one() -> None:
+    """Discriminates: its second row joined to the header, the wide cell said twice; sums taken for a form."""
+    form = [["Name: Ana Horn", "<", "Born: 1980"], ["Town: Lier", "Box 5", "Phone: 12"], ["Notes:", "<", "<"]]
+    text = "Name: Ana Horn Born: 1980\nTown: Lier Box 5 Phone: 12\nNotes:"
+    assert over_pages(pdf_of_tables([form], EDGES)) == [(1, text)]
+    invoice = [["Article", "Pieces", "Price"], ["Boat", "1", "90.00"], ["Oar", "2", "5.00"]]
+    sums = [["Sum", "<", "100.00"], ["VAT", "<", "19.00"], ["Total", "<", "119.00"]]
+    text = over_pages(pdf_of_tables([[*invoice, *sums]], EDGES))[0][1]
+    assert text.splitlines()[2] == "| Boat | 1 | 90.00 |"
+    assert text.splitlines()[-1] == "| Total |  | 119.00 |"
+
+
+def test_a_break_that_is_drawn_in_a_table_parts_the_text_behind_it() -> None:
+    """Discriminates: labels of a browser's print glued, "Read filesWrite files". pypdf gives a break at the
+    place where its letters' matrix began, which here is in the table."""
+    rules = " ".join(f"0 {20 * at} 200 0.5 re f {100 * at} 0 0.5 40 re f" for at in range(3))
+    words = {"Role": (8, 26), "May": (108, 26), "Clerk": (8, 6), "x": (108, 6)}
+    words |= {"Read.": (72, 500), "Write.": (72, 480)}
+    texts = " ".join(f"BT /F1 12 Tf 1 0 0 1 {x} {y} Tm ({word}) Tj ET" for word, (x, y) in words.items())
+    drawn = f"F1 12 Tf ET {rules} {texts} BT /F1 12"
+    assert over([["end"]], {"end": drawn})[0][1].splitlines()[-3:] == ["Read.", "Write.", "end"]
 
 
 def test_a_word_of_turned_text_stays_one() -> None:

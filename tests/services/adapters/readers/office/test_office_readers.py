@@ -283,5 +283,5 @@ def test_lines_that_count_the_pages_are_left_out_and_other_numbers_stay() -> Non
     body = [[f"line {page**2}a", f"middle {page**3}", "100"] for page in range(8)]
     heads = [["Green Field Ltd.", f"Chapter {page // 3} Pipes {page + 9}"] for page in range(8)]
     pages = [[*head, *lines] for head, lines in zip(heads, body, strict=True)]
-    assert without_margins(pages) == body
-    assert without_margins(body) == body
+    assert without_margins(pages, [set()] * 8) == body
+    assert without_margins(body, [set()] * 8) == body
