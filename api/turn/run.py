@@ -46,8 +46,7 @@ from core.errors import (
 from core.failpoints import failpoint
 from core.prompt.exchange import Exchange
 from core.prompt.messages import Part
-from core.relevance.sparse import in_script_of
-from core.text import Language
+from core.text import Language, in_script_of
 from services.conversation.turns import TurnVectors
 from services.llm_service import ModelEntry
 from services.store.dialect import StoreRequestError

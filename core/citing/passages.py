@@ -14,7 +14,7 @@ from functools import reduce
 from operator import or_
 
 from core.knowledge import Candidate
-from core.relevance.query import Query, numbered_parts
+from core.relevance.query import Query
 from core.relevance.sparse import WeightedTerm, folded, is_cjk, question_terms, word_stems
 
 MAX_PASSAGE_CHARS = 300
@@ -314,7 +314,7 @@ class KeyPassages:
     def __init__(self, query: Query) -> None:
         self._terms = _terms_of(query)
         self._asked_for = AskedFor.of(query.question[-MAX_WORDING_CHARS:])
-        self._parts = numbered_parts(query.question)
+        self._parts = query.numbered_parts
         self._texts: list[_Text] = []
         self._weights: list[float] = []
 
@@ -361,9 +361,8 @@ class KeyPassages:
         best, best_value = (0, 0), -math.inf
         for first, last in _windows(spans, fits, _start(text, fits)):
             value = sum(worth.of(first, last) for worth in worths)
-            value += (
-                ASKED_FOR * any(asked_for[first : last + 1]) + OPENING / (1 + first) + NAMED * begun[first]
-            )
+            value += ASKED_FOR * any(asked_for[first : last + 1]) + OPENING / (1 + first)
+            value += NAMED * begun[first]
             value -= COST_OF_SENTENCE * (last - first)
             value -= COST_OF_LENGTH * (spans[last].end - spans[first].start) / MAX_PASSAGE_CHARS
             if value > best_value + 1e-9:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.knowledge import Candidate, FormMatch
-from core.relevance.query import Query
+from core.relevance.query import Query, wording
 from core.relevance.sparse import folded, is_cjk, question_terms, word_pieces, words_of
 from core.relevance.tokens import Floats, nearest_tokens, nearness, parts_in, unpacked
 from core.relevance.translation import TextWords, coverage, translated
@@ -177,10 +177,6 @@ _ASKS = re.compile(
     r"^[ \t*_#>-]*(?:(?:Q|问|問|Question|问题)[ ]?\d{0,3}[ ]?[:：.、．])?([^\n?？]{2,150}[?？])"
     r"(?!\]\()(?=[\s*_>#-]*[^\s*_>#?？-][^\n?？]*$)",
     re.MULTILINE,
-)
-_INTERROGATIVE = re.compile(
-    r"\b(?:who|when|where|why|which|how(?: (?:many|much|long|far|often|old|big|soon))?)\b"
-    r"|多少|多久|多长|几|怎|为什么|为何|如何|哪|谁|何时"
 )
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 
@@ -453,7 +449,7 @@ def _covered(weight: Matrix, here: Matrix) -> Matrix:
 
 
 def _words_of(text: str) -> set[str]:
-    return {term.text for term in question_terms(text)}.union(_INTERROGATIVE.findall(text.lower()))
+    return {term.text for term in question_terms(text)}.union(wording("asks_what").findall(text.lower()))
 
 
 def _ahead(ranks: Sequence[int | None]) -> Matrix:

@@ -370,6 +370,7 @@ _TO_ONE_SCRIPT = str.maketrans("條節課講編〇两兩", "条节课讲编零�
 _BEGINS = r"(?:^|> )[ \t\u3000#*>_【|-]*+"  # a line, or a heading of a path
 
 
+@lru_cache(maxsize=32)  # asked for by the judging, the quoting and the citing of a turn
 def numbered_parts(question: str, answer: str = "") -> tuple[NumberedPart, ...]:
     """Those that a question names, each once: 第37条, Chapter 3, 附件二. 第37条 is found as 第三十七条, and
     section 5 as the heading "5. Safety". None that is a point of the last `answer`."""

@@ -93,6 +93,7 @@ _UP_TO = re.compile(
     r"\s*(?:\d{1,2}(?:日|号|號|st|nd|rd|th)?,?\s*)?(?:[-–—~～至到]|to|through|until)"
     r"\s*(?:20\d\d[-/年]?|次年|翌年|\d{1,2}(?:st|nd|rd|th)?\s)?"
 )
+_OF_YEAR, _OF_WEEK, _YEAR_ITSELF = range(len(_PERIODS))
 _MONTHS, _WEEKDAYS = range(7, 19), range(1, 8)
 # What else may say of a weekday; "within three working days" does not.
 _SOME_DAYS = (
@@ -133,7 +134,7 @@ def _asked(query: Query) -> dict[int, set[int]]:
     """By family. A number is a year only where it was read as one."""
     question = query.question if len(query.question) <= MAX_FORM_CHARS else ""
     named = {family: _numbers(question, family) for family in range(len(_PERIODS))}
-    named[len(_PERIODS) - 1] &= {int(date[:4]) for date in query.dates}
+    named[_YEAR_ITSELF] &= {int(date[:4]) for date in query.dates}
     return named
 
 
@@ -143,7 +144,9 @@ def _is_of(chunk: Chunk, family: int, numbers: set[int]) -> bool | None:
     labels, whole = "\n".join(map("".join, _LABEL.findall(chunk.text))), f"{above}\n{chunk.text}"
     if _numbers(f"{above}\n{labels}", family) & numbers:
         return True
-    of_some_days = family == 1 and any(numbers & {*days} and some.search(whole) for days, some in _SOME_DAYS)
+    of_some_days = family == _OF_WEEK and any(
+        numbers & {*days} and some.search(whole) for days, some in _SOME_DAYS
+    )
     if of_some_days or _numbers(chunk.text, family) & numbers:
         return None
     return False if _numbers(f"{_EDITION.sub('', above)}\n{labels}", family) else None
@@ -156,7 +159,7 @@ def _numbers(text: str, family: int) -> set[int]:
     for offset, match in sorted(each, key=lambda one: one[1].start()):
         number = offset + _number(next(filter(None, match.groups())).lower())
         if last and _UP_TO.fullmatch(text, end, match.start()):
-            found.update(_between(last, number, _WEEKDAYS if family == 1 else _MONTHS))
+            found.update(_between(last, number, _WEEKDAYS if family == _OF_WEEK else _MONTHS))
         found.add(number)
         end, last = match.end(), number
     return found

@@ -11,12 +11,12 @@ import re
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
-from core.text import ENGLISH_STOP_WORDS, fold_width, holds_chinese
+from core.text import ENGLISH_STOP_WORDS, fold_width, simplified
 
 # Words that carry no meaning of their own in a question, Chinese (both scripts) and English.
 STOP_CHARACTERS = frozenset(
@@ -169,49 +169,6 @@ def folded(text: str) -> str:
         return text
     wide = fold_width(text) if _NEEDS_FOLDING.search(text) else text
     return simplified(wide)
-
-
-def simplified(text: str) -> str:
-    # few texts have any, and to look for one takes a tenth of the time
-    return text.translate(_simplified()) if _traditional().search(text) else text
-
-
-@lru_cache(maxsize=1)
-def _simplified() -> dict[int, str]:
-    """About 3,500 characters. OpenCC is asked for each alone: in a row they could be read as phrases."""
-    import opencc
-
-    characters = [chr(code) for code in range(0x3400, 0xA000)]
-    converted = opencc.OpenCC("t2s").convert("\n".join(characters)).split("\n")
-    pairs = zip(characters, converted, strict=True)
-    return {
-        ord(traditional): simple
-        for traditional, simple in pairs
-        if traditional != simple and len(simple) == 1
-    }
-
-
-@lru_cache(maxsize=1)
-def _traditional() -> re.Pattern[str]:
-    return re.compile(f"[{''.join(map(chr, _simplified()))}]")
-
-
-@lru_cache(maxsize=1)
-def _to_traditional() -> Callable[[str], str]:
-    import opencc
-
-    return opencc.OpenCC("s2tw").convert
-
-
-def in_script_of(sentence: str, question: str, before: Sequence[str] = ()) -> str:
-    """A sentence of our own, in traditional characters where the question is, or, if that has no Chinese, the
-    latest before it."""
-    asked = next(filter(holds_chinese, (question, *reversed(before))), "")
-    traditional = len(_traditional().findall(asked))
-    if not traditional or sentence.isascii():
-        return sentence
-    simple = sum(one != other for one, other in zip(asked, _to_traditional()(asked), strict=False))
-    return _to_traditional()(sentence) if traditional > simple else sentence
 
 
 def is_cjk(term: str) -> bool:

@@ -29,8 +29,8 @@ from core.relevance.query import (
     parts_of,
     points_back,
 )
-from core.relevance.sparse import SparseTerms, in_script_of, question_terms
-from core.text import Language, holds_chinese, is_mostly_chinese, language_in
+from core.relevance.sparse import SparseTerms, question_terms
+from core.text import Language, holds_chinese, in_script_of, is_mostly_chinese, language_in
 from services.models.lean import LeanLLM
 
 MODEL_NAME = "extractive"

@@ -18,8 +18,8 @@ import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
 from pydantic import PrivateAttr
 
-from core.relevance.sparse import simplified
 from core.relevance.tokens import TokenMeans, TokenStates, load_means
+from core.text import simplified
 from services.adapters.e5.graph import INPUT, E5Weights, Floats, Vocabulary, e5_model
 from services.models.embedding import BatchEmbedding, PassageReading, QuestionReading, Vector
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import opencc
 import pytest
 
+from api import messages
+from core.text import in_script_of
+from services.models import extractive
 from tests.support.models.scripted_llm import RECORDED
 from tests.support.servers.app import App, make_settings, open_app, scripted
 
@@ -95,3 +99,22 @@ async def test_the_servers_own_sentences_are_in_the_readers_characters(app: App)
     assert "向主管申请" in doubt.answer
     assert "沒有找到" in (await app.ask("火箭發動機的推力")).answer
     assert (await app.ask("年假有几天？")).answer.startswith(("资料中的相关内容：", "最接近的内容："))
+
+
+def test_our_sentences_in_traditional_characters_are_those_of_opencc() -> None:
+    """But for what is not said in a turn."""
+    convert = opencc.OpenCC("s2tw").convert
+    sentences = [chinese for key, (chinese, _) in messages._TEXTS.items() if not key.startswith("why_")]
+    sentences += [each[True] for each in vars(extractive).values() if isinstance(each, dict) and True in each]
+    assert len(sentences) > 60
+    for sentence in sentences:
+        assert in_script_of(sentence, "這是什麼？") == convert(sentence)
+
+
+@pytest.mark.parametrize(
+    ("question", "is_traditional"),
+    [("高鐵怎麼走", True), ("皇后在裡面嗎", True), ("高铁怎么走", False), ("著名作家是谁", False),
+     ("乾隆年间", False), ("台灣的签证怎么办理", False), ("how?", False), ("年假", False)],
+)  # fmt: skip
+def test_the_script_of_a_question_is_that_of_most_characters(question: str, is_traditional: bool) -> None:
+    assert (in_script_of("请", question) == "請") is is_traditional
