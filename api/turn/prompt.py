@@ -14,7 +14,7 @@ import structlog
 from api.messages import PromptLibrary, PromptRole
 from config.settings import ConversationSettings
 from core.conversation.sessions import Session
-from core.conversation.summaries import AppliedSummary, cut_at_sentence
+from core.conversation.summaries import AppliedSummary
 from core.conversation.turns import ManifestPart, PromptManifest, Turn, TurnRequest
 from core.dates import moment_at
 from core.errors import BadRequestError, QuestionTooLongError
@@ -25,10 +25,10 @@ from core.prompt.budget import (
     OVER_BUDGET,
     PERSONA_SHARE,
     Budget,
-    Count,
     Dropped,
     Fitted,
     attached_room,
+    beginning_within,
     estimate_tokens,
     fit,
     fits_alone,
@@ -39,7 +39,6 @@ from core.prompt.fence import (
     ANY_CODE,
     STILL_READING,
     nearest_text,
-    neutral,
     new_code,
     nothing_within,
     scope_line,
@@ -76,7 +75,6 @@ _WHY = {
     Part.ATTACHED: "attached",
     Part.QUESTION: "always",
 }
-BLOCK_CHARS = 8_000
 _CODE = "{code}"  # stands in the introductions
 _STORED_NOWHERE_ELSE = (Part.PERSONA, Part.SYSTEM, Part.ATTACHED)
 
@@ -437,22 +435,6 @@ def _dropped(one: Dropped) -> ManifestPart:
         turn_id=None if is_chunk else one.item_id or None,
         chunk_id=one.item_id if is_chunk else None,
     )
-
-
-def beginning_within(text: str, room: int, count: Count) -> str:
-    """As much of it as `room` tokens hold. Counted a block at a time, for a text may have millions of
-    characters, and everybody's answers wait for it."""
-
-    def counted(part: str) -> int:
-        return count(neutral(part))
-
-    for at in range(0, len(text), BLOCK_CHARS):
-        block = text[at : at + BLOCK_CHARS]
-        tokens = counted(block)
-        if tokens > room:
-            return text[:at] + cut_at_sentence(block, room, counted)
-        room -= tokens
-    return text
 
 
 def _cut_off(request: TurnRequest, attached: dict[str, str]) -> Iterator[Dropped]:

@@ -21,6 +21,7 @@ import numpy as np
 from cachetools import LRUCache
 from numpy.typing import NDArray
 
+from core.conversation.summaries import cut_at_sentence
 from core.conversation.turns import Turn
 from core.knowledge import Candidate
 from core.prompt.fence import ANY_CODE, Kind, fenced, neutral, render_block
@@ -282,6 +283,25 @@ def attached_room(budget: Budget, texts: PromptTexts, question: str) -> int:
     """Tokens for what a client attached: as large a share of what never goes leaves as passages have."""
     standing = _standing_tokens(budget.count, texts, question)
     return int(max(0, budget.prompt_tokens - standing) * budget.shares.knowledge)
+
+
+BLOCK_CHARS = 8_000
+
+
+def beginning_within(text: str, room: int, count: Count) -> str:
+    """As much of it as `room` tokens hold. Counted a block at a time, for a text may have millions of
+    characters, and everybody's answers wait for it."""
+
+    def counted(part: str) -> int:
+        return count(neutral(part))
+
+    for at in range(0, len(text), BLOCK_CHARS):
+        block = text[at : at + BLOCK_CHARS]
+        tokens = counted(block)
+        if tokens > room:
+            return text[:at] + cut_at_sentence(block, room, counted)
+        room -= tokens
+    return text
 
 
 def turn_tokens(count: Count, turn: Turn) -> int:

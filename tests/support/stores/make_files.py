@@ -17,8 +17,7 @@ def pdf(pages: Sequence[Sequence[str]], looks: Mapping[str, str] = MappingProxyT
     `looks`: font and size of a line, "F3 18" (F1 Latin, F2 Chinese, F3 Latin in bold), where it is not the
     page's in 12.
     """
-    objects = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
-    kids = []
+    drawn: list[tuple[str, str]] = []
     for lines in pages:
         is_latin = all(map(str.isascii, lines))
         usual = f"{'F1' if is_latin else 'F2'} 12"
@@ -27,33 +26,26 @@ def pdf(pages: Sequence[Sequence[str]], looks: Mapping[str, str] = MappingProxyT
             f"BT /{looks.get(line, usual)} Tf 72 {720 - 14 * at} Td {text} Tj ET"
             for at, (line, text) in enumerate(zip(lines, shown, strict=True))
         )
-        kids.append(len(objects) + 1)
-        objects.append(
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects) + 2} 0 R"
-            f" /Resources << /Font << {_LATIN_FONT} {_WIDE_FONT} {_BOLD_FONT} >> >> >>"
-        )
-        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
-    references = " ".join(f"{kid} 0 R" for kid in kids)
-    objects[1] = f"<< /Type /Pages /Kids [{references}] /Count {len(kids)} >>"
-    return _assembled(objects)
+        drawn.append((stream, f"{_LATIN_FONT} {_WIDE_FONT} {_BOLD_FONT}"))
+    return _assembled(drawn)
 
 
 def pdf_with_maps(pages: Sequence[Sequence[str]], alphabets: Sequence[str]) -> bytes:
     """A PDF as programs write it that embed their fonts: each alphabet is a font whose codes count its
     characters. The first page is set in the first, the second in the next, and so on in turn, all as /F1."""
-    objects = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
+    fonts: list[str] = []
     for alphabet in alphabets:
-        at = len(objects)
+        at = len(fonts) + 2  # behind the catalogue and the list of pages
         codes = "".join(f"<{code:04x}> <{ord(char):04x}>\n" for code, char in enumerate(alphabet, start=1))
         codes = f"{len(alphabet)} beginbfchar\n{codes}endbfchar"
         widths = " ".join(f"{code} [1000]" for code in range(1, len(alphabet) + 1))
-        objects += [
-            f"<< /Length {len(codes)} >>\nstream\n{codes}\nendstream",
+        fonts += [
+            _stream(codes),
             f"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /Song /DW 1000 /W [{widths}] >>",
             f"<< /Type /Font /Subtype /Type0 /BaseFont /Song /Encoding /Identity-H /ToUnicode {at + 1} 0 R"
             f" /DescendantFonts [{at + 2} 0 R] >>",
         ]
-    kids = []
+    drawn: list[tuple[str, str]] = []
     for number, lines in enumerate(pages):
         font = number % len(alphabets)
         stream = " ".join(
@@ -61,15 +53,8 @@ def pdf_with_maps(pages: Sequence[Sequence[str]], alphabets: Sequence[str]) -> b
             f" <{''.join(f'{alphabets[font].index(char) + 1:04x}' for char in line)}> Tj ET"
             for at, line in enumerate(lines)
         )
-        kids.append(len(objects) + 1)
-        objects.append(
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects) + 2} 0 R"
-            f" /Resources << /Font << /F1 {5 + 3 * font} 0 R >> >> >>"
-        )
-        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
-    references = " ".join(f"{kid} 0 R" for kid in kids)
-    objects[1] = f"<< /Type /Pages /Kids [{references}] /Count {len(kids)} >>"
-    return _assembled(objects)
+        drawn.append((stream, f"/F1 {5 + 3 * font} 0 R"))
+    return _assembled(drawn, fonts)
 
 
 def pdf_of_tables(
@@ -78,8 +63,7 @@ def pdf_of_tables(
     """A PDF with a table on each page, drawn as a print: a cell's lines are parted by "\n", and fewer
     than the row has stand in its middle. `edges`: where its columns begin, and the last one ends. A cell that
     is "<" belongs to the one before it."""
-    objects = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
-    kids = []
+    streams: list[tuple[str, str]] = []
     for rows in pages:
         drawn: list[str] = []
         top = 740
@@ -98,16 +82,8 @@ def pdf_of_tables(
                 ]
             drawn += [f"{edges[-1]} {low} m {edges[-1]} {top} l S"] if ruled else []
             top = low
-        stream = " ".join(drawn)
-        kids.append(len(objects) + 1)
-        objects.append(
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects) + 2} 0 R"
-            f" /Resources << /Font << {_LATIN_FONT} >> >> >>"
-        )
-        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
-    references = " ".join(f"{kid} 0 R" for kid in kids)
-    objects[1] = f"<< /Type /Pages /Kids [{references}] /Count {len(kids)} >>"
-    return _assembled(objects)
+        streams.append((" ".join(drawn), _LATIN_FONT))
+    return _assembled(streams)
 
 
 def _escaped(line: str) -> str:
@@ -126,7 +102,23 @@ def _wide(line: str) -> str:
     return f"<{line.encode('utf-16-be').hex()}>"
 
 
-def _assembled(objects: Sequence[str]) -> bytes:
+def _stream(text: str) -> str:
+    return f"<< /Length {len(text)} >>\nstream\n{text}\nendstream"
+
+
+def _assembled(pages: Sequence[tuple[str, str]], fonts: Sequence[str] = ()) -> bytes:
+    """`pages`: what is drawn on each, and its fonts, which may name `fonts`, objects from the third on."""
+    first = 3 + len(fonts)
+    kids = range(first, first + 2 * len(pages), 2)
+    references = " ".join(f"{kid} 0 R" for kid in kids)
+    listed = f"<< /Type /Pages /Kids [{references}] /Count {len(kids)} >>"
+    objects = ["<< /Type /Catalog /Pages 2 0 R >>", listed, *fonts]
+    for kid, (stream, named) in zip(kids, pages, strict=True):
+        objects += [
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {kid + 1} 0 R"
+            f" /Resources << /Font << {named} >> >> >>",
+            _stream(stream),
+        ]
     body, offsets = b"%PDF-1.4\n", []
     for number, text in enumerate(objects, start=1):
         offsets.append(len(body))

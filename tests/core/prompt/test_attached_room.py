@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from api.turn.prompt import BLOCK_CHARS, beginning_within
-from core.prompt.budget import estimate_tokens
+from core.prompt.budget import BLOCK_CHARS, beginning_within, estimate_tokens
 from core.prompt.fence import neutral
 
 PROSE = "Otto ate one more walnut. 奥托又吃了一个核桃。"
