@@ -69,7 +69,8 @@ class QuestionWords:
         weighted = [_weights(text[-MAX_QUESTION_CHARS:]) for text in texts] + [
             _weights(query.last_answer[:MAX_ANSWER_CHARS])
         ]
-        terms = list(dict.fromkeys(term for form in weighted for term in form))[:MAX_TERMS]
+        # in an order of their own, so that the same words joined with others find the same hits
+        terms = sorted([*dict.fromkeys(term for form in weighted for term in form)][:MAX_TERMS])
         rows = np.array([[form.get(term, 0.0) for term in terms] for form in weighted]).reshape(4, -1)
         numbers = {term: number for number, term in enumerate(terms)}
         cjk = {term: number for term, number in numbers.items() if is_cjk(term)}
@@ -77,12 +78,19 @@ class QuestionWords:
 
     def hits(self, text: str) -> Hits:
         lowered, places = _read(text[:MAX_TEXT_CHARS])
-        hits = [(at, number) for term, number in self._latin.items() for at in places.get(term, ())]
+        here = self._latin.keys() & places.keys()
+        hits = [(at, self._latin[term]) for term in here for at in places[term]]
         for term, number in self._cjk.items():
             if term in lowered:
                 hits += [(at, number) for at in _places(lowered, term)]
         hits.sort()
         return Hits([at for at, _ in hits], [number for _, number in hits])
+
+
+@lru_cache(maxsize=READ_TEXTS)
+def _languages(beginning: str) -> tuple[bool, bool]:
+    """Whether it is Chinese, and whether it has letters at all."""
+    return holds_chinese(beginning), any(map(str.isalpha, beginning))
 
 
 @lru_cache(maxsize=READ_TEXTS)
@@ -200,13 +208,14 @@ class Texts(NamedTuple):
     terms in it or above it; `tokens`: None where the question's or any candidate's are not known, for what
     lacks them could not be compared; `gains`: how much nearer its nearest part is, None likewise;
     `translated`: the share of the question's words that one in the other language has by a dictionary, NaN
-    where nothing is known of it."""
+    where nothing is known of it; `numbers_missing`: the share of the question's numbers that it has not."""
 
     foreign: Matrix
     translated: Matrix
     hits: npt.NDArray[np.object_]
     here: Matrix
     near: Matrix
+    numbers_missing: Matrix
     tokens: Floats | None
     gains: Matrix | None
 
@@ -229,21 +238,21 @@ class Features:
         query: Query,
         candidates: Sequence[Candidate],
         levels: Levels = NO_LEVELS,
-        tokens: Floats | None = None,
+        other: Features | None = None,
     ) -> None:
-        """`tokens`: as `Texts` has them, where they are known already."""
+        """`other`: those of another form of the question with the same candidates; tokens are the same, and
+        where it has the same words so is where they stand: they are not read again."""
         self._chinese, self._words = query.is_chinese, QuestionWords.of(query)
         asked, previous, *_ = self._words.rows
         self._asked = int(asked.sum() < FEW_WORDS and len(query.forms) > 1)
         self._weight = asked + self._asked * previous
         self.query, self._levels = query, levels
-        self._compare(candidates, self._read(candidates, tokens))
+        self._compare(candidates, self._read(candidates, other))
 
     def joined(self) -> Features:
-        """With the form that is joined with the question before in the place of the question's own. Tokens
-        are the same, and not read again."""
+        """With the form that is joined with the question before in the place of the question's own."""
         each = [replace(one, matches=(*one.matches[1:2], *one.matches[1:])) for one in self.candidates]
-        return Features(self.query.joined(), each, self._levels, self._texts.tokens)
+        return Features(self.query.joined(), each, self._levels, self)
 
     def among(self, at: Sequence[int]) -> Features:
         """Of some candidates, compared with each other alone; no text is read again."""
@@ -261,17 +270,25 @@ class Features:
         self._mean, self._deviation = level_between(self._levels, self._chinese, self.abroad)
         self._dense, self._columns = self._forms()
 
-    def _read(self, candidates: Sequence[Candidate], tokens: Floats | None) -> Texts:
+    def _read(self, candidates: Sequence[Candidate], other: Features | None) -> Texts:
+        tokens = other._texts.tokens if other else self._nearest_tokens(candidates)
+        if other and other._words.terms == self._words.terms:
+            hits, here = other._texts.hits, other._texts.here
+        else:
+            hits, here = self._term_hits(candidates)
+        foreign = np.array([self._is_foreign(candidate) for candidate in candidates], dtype=float)
+        return Texts(
+            foreign, self._translated(candidates, foreign), hits, here, self._nearby(self._weight, hits),
+            self._numbers_missing(candidates), tokens, None if tokens is None else self._gains(candidates),
+        )  # fmt: skip
+
+    def _term_hits(self, candidates: Sequence[Candidate]) -> tuple[npt.NDArray[np.object_], Matrix]:
+        """Where each text has the question's terms, and which of them it has, or what stands above it."""
         hits = [self._words.hits(candidate.chunk.text) for candidate in candidates]
         above, count = [candidate.chunk.above for candidate in candidates], len(self._words.terms)
         heads = {text: self._words.hits(text).here(count) for text in dict.fromkeys(above)}
         here = [np.maximum(each.here(count), heads[text]) for each, text in zip(hits, above, strict=True)]
-        foreign = np.array([self._is_foreign(candidate) for candidate in candidates], dtype=float)
-        tokens = self._nearest_tokens(candidates) if tokens is None else tokens
-        near, words = self._nearby(self._weight, hits), np.array(here).reshape(len(hits), count)
-        gains = None if tokens is None else self._gains(candidates)
-        shares = self._translated(candidates, foreign)
-        return Texts(foreign, shares, np.array(hits), words, near, tokens, gains)
+        return np.array(hits), np.array(here).reshape(len(hits), count)
 
     def _nearest_tokens(self, candidates: Sequence[Candidate]) -> Floats | None:
         asked = self.query.tokens
@@ -313,8 +330,9 @@ class Features:
 
     def _is_foreign(self, candidate: Candidate) -> bool:
         """A text without a letter is of no language, and no other than the question's."""
-        text = f"{candidate.chunk.heading} {candidate.chunk.text}"[:LANGUAGE_CHARS]
-        return holds_chinese(text) != self._chinese and any(map(str.isalpha, text))
+        chunk = candidate.chunk
+        chinese, has_letters = _languages(f"{chunk.heading} {chunk.text[:LANGUAGE_CHARS]}"[:LANGUAGE_CHARS])
+        return chinese != self._chinese and has_letters
 
     def _forms(self) -> tuple[Matrix, Sequence[Matrix]]:
         """The cosines of the first form, and the columns of all."""
@@ -364,18 +382,18 @@ class Features:
         texts, (_, previous, conversation, _) = self._texts, self._words.rows
         earlier = (_covered(weight, texts.here) for weight in (previous, conversation))
         rarest = self._nearby(self._weight * self._rare, texts.hits)
-        return (texts.near, rarest, self.coverage, *earlier, self.answered, self._numbers_missing())
+        return (texts.near, rarest, self.coverage, *earlier, self.answered, texts.numbers_missing)
 
     def _nearby(self, weight: Matrix, hits: Iterable[Hits]) -> Matrix:
         width = NEAR_CHARS_CJK if self._chinese else NEAR_CHARS
         shares = weight / weight.sum() if weight.sum() > 0 else weight
         return np.array([covered_nearby(shares, each, width) for each in hits])
 
-    def _numbers_missing(self) -> Matrix:
+    def _numbers_missing(self, candidates: Sequence[Candidate]) -> Matrix:
         numbers = set(_NUMBER.findall(folded(self.query.forms[0].text)))
         if not numbers:
-            return np.zeros(len(self.candidates))
-        texts = [folded(candidate.chunk.indexed_text) for candidate in self.candidates]
+            return np.zeros(len(candidates))
+        texts = [folded(candidate.chunk.indexed_text) for candidate in candidates]
         return np.array([sum(number not in text for number in numbers) / len(numbers) for text in texts])
 
     def _others(self) -> Sequence[Matrix]:

@@ -73,19 +73,27 @@ class Feature:
     scale: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Linear:
     """intercept + Σ coefficient (x − mean) / scale, over standardised features."""
 
     intercept: float
     features: tuple[Feature, ...]
 
-    def of(self, rows: Matrix, names: Sequence[str]) -> Matrix:
-        total = np.full(len(rows), self.intercept)
-        for feature in self.features:
-            column = rows[:, names.index(feature.name)]
-            total += feature.coefficient * (column - feature.mean) / feature.scale
-        return total
+    def of(self, rows: Matrix, names: tuple[str, ...]) -> Matrix:
+        """`names` are those of the columns."""
+        start, slopes = _slopes(self, names)
+        return np.asarray(start + rows @ slopes)
+
+
+@lru_cache(maxsize=32)  # every model twice: of all features, and of those without absolute cosines
+def _slopes(model: Linear, names: tuple[str, ...]) -> tuple[float, Matrix]:
+    """The value of a row of zeros, and what one of each column adds to it."""
+    slopes, start = np.zeros(len(names)), model.intercept
+    for each in model.features:
+        slopes[names.index(each.name)] += each.coefficient / each.scale
+        start -= each.coefficient * each.mean / each.scale
+    return start, slopes
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
+from cachetools import LRUCache, cached
+
 from core.text import ENGLISH_STOP_WORDS, fold_width, simplified
 
 # Words that carry no meaning of their own in a question, Chinese (both scripts) and English.
@@ -45,6 +47,7 @@ CHARACTERS_PER_WORD = 1.6  # Chinese
 LONGEST_INDEXED = 200_000  # characters; far beyond any chunk
 LONGEST_STEMMED = 100_000  # characters; a stem costs 30 µs, so a hostile text would cost seconds
 MAX_QUESTION_REPEATS = 2.0
+KEPT_TERMS = 20_000  # of questions: some 3 MB
 
 _CJK = (
     "\u2e80-\u2fdf\u3005-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -116,7 +119,8 @@ def terms(text: str) -> list[str]:
     return [piece for pieces, _ in _runs(text, is_stemmed(text)) for piece, _ in pieces]
 
 
-@lru_cache(maxsize=32)  # a turn asks for the same few texts again and again; one can have 8,000 terms
+# A turn asks for the same few texts again and again, and beside it fifty others do; one can have 8,000 terms.
+@cached(LRUCache(KEPT_TERMS, getsizeof=lambda terms: 1 + len(terms)), lock=threading.Lock())
 def question_terms(text: str) -> tuple[WeightedTerm, ...]:
     """The question's distinct terms with their weights, first seen first."""
     weights: dict[str, float] = {}

@@ -8,7 +8,6 @@ as the numbers themselves (docs/decisions/0042).
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pybase64
 
 Floats = npt.NDArray[np.float32]
 
@@ -25,6 +25,7 @@ FREQUENT = 7.0  # rarity below which a piece is a function word or a mark: a qua
 LEAST_RARITY = 4.0  # of a question's piece that says anything by itself
 LEAST_WEIGHT, MOST_WEIGHT = 0.3, 12.0
 MOST_QUESTION_TOKENS = 32  # the rarest; a longer question would cost its judgement milliseconds
+BLOCK = 128  # tokens multiplied at once: as numbers they stay in a core's own cache, in half the time
 
 
 class TokenStates(NamedTuple):
@@ -54,7 +55,7 @@ class TokenMeans:
         rare = tokens.rarity > FREQUENT
         states = tokens.states[rare] if rare.any() else tokens.states
         bits = np.packbits(_unit(states) > self.passage, axis=1)
-        return base64.b64encode(bits.tobytes()).decode("ascii")
+        return pybase64.b64encode_as_string(bits.tobytes())
 
     def question_tokens(self, tokens: TokenStates) -> QuestionTokens | None:
         """None of a text without tokens."""
@@ -78,7 +79,7 @@ def unpacked(signs: str, dimensions: int) -> bytes:
     """One bit a dimension; b"" of a text without signs, and of a damaged payload's, which must not fail the
     question."""
     try:
-        packed = base64.b64decode(signs.partition(" ")[0], validate=True)
+        packed = pybase64.b64decode(signs.partition(" ")[0], validate=True)
     except ValueError:
         return b""
     return packed if 8 * len(packed) % dimensions == 0 else b""
@@ -86,14 +87,14 @@ def unpacked(signs: str, dimensions: int) -> bytes:
 
 def with_parts(signs: str, vectors: Sequence[Sequence[float]]) -> str:
     """Behind the signs of a text's tokens, and a space, the vectors of its parts in half precision."""
-    return f"{signs} {base64.b64encode(np.asarray(vectors, np.float16).tobytes()).decode('ascii')}"
+    return f"{signs} {pybase64.b64encode_as_string(np.asarray(vectors, np.float16).tobytes())}"
 
 
 def parts_in(signs: str, dimensions: int) -> Floats | None:
     """[parts, dimensions]; None where they are not known, as of chunks of earlier releases."""
     try:
         packed = signs[signs.index(" ") + 1 :]
-        halves = np.frombuffer(base64.b64decode(packed, validate=True), np.float16)
+        halves = np.frombuffer(pybase64.b64decode(packed, validate=True), np.float16)
         return np.asarray(halves.reshape(-1, dimensions), np.float32)
     except ValueError:
         return None
@@ -104,7 +105,10 @@ def nearest_tokens(question: QuestionTokens, packed: Sequence[bytes]) -> Floats:
     signs, none of them empty."""
     dimensions = question.states.shape[1]
     bits, starts = _bits(packed, dimensions)
-    products = bits.astype(np.float32) @ question.states.T
+    products = np.empty((len(bits), len(question.states)), np.float32)
+    for first in range(0, len(bits), BLOCK):
+        rows = slice(first, first + BLOCK)
+        np.matmul(bits[rows].astype(np.float32), question.states.T, out=products[rows])
     nearest = np.maximum.reduceat(products, starts, axis=0)
     # a sign of ±1 is twice the bit, less one
     return np.asarray((2 * nearest - question.states.sum(axis=1)) / np.sqrt(np.float32(dimensions)))

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-import numpy as np
-
 from config.settings import RetrievalSettings
 from core.knowledge import (
     COPIED,
@@ -24,7 +22,7 @@ from core.knowledge import (
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
 from services.knowledge.chunks import CHUNK_FIELDS, SIGNS, is_chinese, read_chunk
 from services.store.dialect import Condition, Filter, QueryRequest, Record, ScoredPoint, VectorStore
-from services.store.points import any_of, equals, in_range, of_sample, sparse_vector
+from services.store.points import any_of, equals, has_id, in_range, of_sample, sparse_vector
 
 DENSE = "dense"
 SPARSE = "sparse"
@@ -101,6 +99,14 @@ class _Entry:
             FormMatch(*self.dense.get(number, (cosine, None)), *self.sparse.get(number, (0.0, None)))
             for number, cosine in enumerate(cosines)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A chunk with what goes on of it, and its cosine to every form of the question."""
+
+    point: ScoredPoint
+    cosines: Sequence[float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +221,10 @@ class Retriever:
             self._fusion.k,
         )
         order = self._seated([key for key, _ in fused], [str(point.id) for point in abroad.points])
-        records, copies = await self._firsts(order, signs=query.tokens is not None)
-        short = copies > 0 and len(records) < self._settings.reranker_input_top_n
+        firsts, copies = await self._firsts(order, query)
+        short = copies > 0 and len(firsts) < self._settings.reranker_input_top_n
         crowded = short and any(len(ranking.points) >= depth for ranking in rankings)
-        return _candidates(query, rankings, dict(fused), records), crowded
+        return _candidates(rankings, dict(fused), firsts), crowded
 
     def _seated(self, order: Sequence[str], abroad: Sequence[str]) -> list[str]:
         """The fused order, those abroad that would not go on being its last that do."""
@@ -227,60 +233,58 @@ class Retriever:
         at = min(len(order), most - len(missing))
         return [*order[:at], *missing, *(each for each in order[at:] if each not in missing)]
 
-    async def _firsts(self, ids: Sequence[str], *, signs: bool) -> tuple[list[Record], int]:
+    async def _firsts(self, ids: Sequence[str], query: Query) -> tuple[list[_Read], int]:
         """Of these, best first, as many as go on, and how many copies of them were left out on the way."""
-        most, fields = self._settings.reranker_input_top_n, [*CHUNK_FIELDS, *([SIGNS] if signs else [])]
-        firsts: dict[tuple[str, ...], Record] = {}
+        most = self._settings.reranker_input_top_n
+        firsts: dict[tuple[str, ...], _Read] = {}
         copies = read = dropped = 0
         while len(firsts) < most and read < len(ids):
             page = ids[read : read + most - len(firsts) + dropped]
-            records = await self._store.retrieve(
-                self._collection, page, with_payload=fields, with_vectors=[DENSE]
-            )
-            by_id = {str(record.id): record for record in records}
-            for record in (by_id[each] for each in page if each in by_id):
-                if not _says_anything(record):
+            by_id = await self._read(page, query)
+            for each in (by_id[each] for each in page if each in by_id):
+                if not _says_anything(each.point):
                     continue
-                copies += _words_of(record) in firsts
+                copies += _words_of(each.point) in firsts
                 if len(firsts) < most:
-                    firsts.setdefault(_words_of(record), record)
+                    firsts.setdefault(_words_of(each.point), each)
             read += len(page)
             dropped = read - len(firsts)
         return list(firsts.values()), copies
 
+    async def _read(self, ids: Sequence[str], query: Query) -> dict[str, _Read]:
+        """Those that there are, by id. The store compares them with every form itself: to fetch their vectors
+        and do so here takes half as long again."""
+        these = Filter(must=[has_id(ids)])
+        fields = [*CHUNK_FIELDS, *([SIGNS] if query.tokens else [])]
+        first, *others = [_request(form, DENSE, these, len(ids)) for form in query.forms]
+        first = first.model_copy(update={"with_payload": fields})
+        answers = await self._store.query_batch_points(self._collection, [first, *others])
+        cosines = [{str(each.id): each.score for each in answer.points} for answer in answers]
+        return {
+            (key := str(point.id)): _Read(point, [of_form.get(key) for of_form in cosines])
+            for point in answers[0].points
+        }
 
-def _says_anything(record: Record) -> bool:
+
+def _says_anything(point: ScoredPoint) -> bool:
     """!!! ??? is near to any question that is near to nothing."""
-    return any(map(str.isalnum, str((record.payload or {}).get("text", ""))))
+    return any(map(str.isalnum, str((point.payload or {}).get("text", ""))))
 
 
-def _words_of(record: Record) -> tuple[str, ...]:
-    payload = record.payload or {}
+def _words_of(point: ScoredPoint) -> tuple[str, ...]:
+    payload = point.payload or {}
     return tuple(str(payload.get(field, "")) for field in COPIED)
 
 
 def _candidates(
-    query: Query, rankings: Sequence[_Ranking], fused: Mapping[str, float], records: Sequence[Record]
+    rankings: Sequence[_Ranking], fused: Mapping[str, float], firsts: Sequence[_Read]
 ) -> list[Candidate]:
-    entries = {str(record.id): _Entry() for record in records}
+    entries = {str(each.point.id): _Entry() for each in firsts}
     for ranking in rankings:
         for rank, point in enumerate(ranking.points, start=1):
             if entry := entries.get(str(point.id)):
                 entry.note(ranking, point.score, rank)
-    return [
-        _candidate(record, entries[str(record.id)], cosines, fused.get(str(record.id), 0.0))
-        for record, cosines in zip(records, _cosines(query, records), strict=True)
-    ]
-
-
-def _cosines(query: Query, records: Sequence[Record]) -> list[list[float | None]]:
-    """By record, of its vector (unit length) to every form; None where it has none. All in one product: each
-    lets go of the interpreter's lock, which others would take."""
-    forms = np.asarray([form.dense for form in query.forms], dtype=float)
-    vectors = [_dense_of(record) for record in records]
-    nothing = [math.nan] * forms.shape[1]
-    rows = np.array([nothing if vector is None else vector for vector in vectors]).reshape(-1, forms.shape[1])
-    return [[None if math.isnan(cosine) else cosine for cosine in row] for row in (rows @ forms.T).tolist()]
+    return [_candidate(each, entries[key := str(each.point.id)], fused.get(key, 0.0)) for each in firsts]
 
 
 def _dense_of(record: Record | ScoredPoint) -> Sequence[float] | None:
@@ -288,18 +292,18 @@ def _dense_of(record: Record | ScoredPoint) -> Sequence[float] | None:
     return cast(Sequence[float] | None, vectors.get(DENSE)) if isinstance(vectors, dict) else None
 
 
-def _candidate(record: Record, entry: _Entry, cosines: Sequence[float | None], fused: float) -> Candidate:
+def _candidate(read: _Read, entry: _Entry, fused: float) -> Candidate:
     """`dense` is the question's as it was asked; of the rest the best of all forms."""
-    matches = entry.matches(cosines)
+    matches, payload = entry.matches(read.cosines), read.point.payload or {}
     return Candidate(
-        chunk=read_chunk(record.payload),
+        chunk=read_chunk(payload),
         dense=matches[0].dense,
         sparse=max((score for score, _ in entry.sparse.values()), default=None),
         dense_rank=min((rank for _, rank in entry.dense.values()), default=None),
         sparse_rank=min((rank for _, rank in entry.sparse.values()), default=None),
         fused=fused,
         matches=matches,
-        signs=str((record.payload or {}).get(SIGNS, "")),
+        signs=str(payload.get(SIGNS, "")),
     )
 
 

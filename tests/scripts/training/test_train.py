@@ -67,7 +67,7 @@ def test_what_is_written_is_what_is_read_again(tmp_path: Path) -> None:
     assert content["trained_on"] == ["drcd", "mtrag"]
     assert Together(**content["together"]) == coefficients.together
     read = content["candidate"]
-    assert Linear(read["intercept"], tuple(Feature(**each) for each in read["features"])) == model
+    assert (read["intercept"], [Feature(**each) for each in read["features"]]) == (0.25, [*model.features])
     assert set(content["figures_held_out"]) == {"drcd", "mtrag"}
     assert content["figures_held_out"]["mtrag"]["questions"] == 2
     assert (

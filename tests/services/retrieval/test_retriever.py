@@ -46,7 +46,11 @@ class CountingStore:
         self.read: list[int] = []
 
     async def query_batch_points(self, name: str, requests: Sequence[Any]) -> Sequence[Ranking]:
-        self.batches.append(len(requests))
+        condition, *_ = requests[0].filter.must
+        if isinstance(condition, models.HasIdCondition):  # of what was found
+            self.read.append(len(condition.has_id))
+        else:
+            self.batches.append(len(requests))
         return await self._store.query_batch_points(name, requests)
 
     async def retrieve(self, name: str, ids: Sequence[str], **contents: Any) -> list[models.Record]:
