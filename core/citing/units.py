@@ -10,7 +10,7 @@ from enum import Enum
 
 import numpy as np
 
-from core.citing.passages import MAX_PASSAGE_CHARS, Span, is_answerless, sentences
+from core.citing.passages import MAX_PASSAGE_CHARS, Span, is_answerless, is_remedy, sentences
 from core.knowledge import Candidate, Chunk
 from core.relevance.query import Query
 from core.relevance.tokens import parts_in
@@ -294,15 +294,26 @@ def _together(text: str, one: Unit, following: Unit) -> UnitKind | None:
 
 def _quoted_together(text: str, one: Unit, following: Unit) -> UnitKind | None:
     """An article's title takes what stands below it, and a sentence goes on after a number that begins a line
-    (a maximum of / 47.8 °C). Parts are embedded without this: those of stored chunks have to stay."""
+    (a maximum of / 47.8 °C); what forbids takes what to do instead. Parts are embedded without this: those of
+    stored chunks have to stay."""
     says = text[one.start : one.end].strip()
     is_line = "\n" not in says and len(says) <= LONGEST_TITLE
     if one.kind is UnitKind.ARTICLE and is_line and (says.endswith(COLONS) or not _ENDED.search(says)):
         heads = following.kind is UnitKind.TEXT and not _is_heading(text, following)
         return UnitKind.ARTICLE if heads else None
+    if one.kind is following.kind is UnitKind.TEXT:
+        return UnitKind.TEXT if _comes_with_remedy(text, one, following) else None
     adjoins = text[one.end : following.start] == "\n" and not _ENDED.search(says)
     is_amount = following.kind is UnitKind.ARTICLE and _AMOUNT.match(text, following.start)
     return one.kind if adjoins and is_amount and one.kind in (UnitKind.TEXT, UnitKind.ARTICLE) else None
+
+
+def _comes_with_remedy(text: str, one: Unit, following: Unit) -> bool:
+    if following.end - one.start > MAX_PASSAGE_CHARS or _is_heading(text, following):
+        return False
+    says, below = text[one.start : one.end], text[following.start : following.end]
+    last, first = sentences(says)[-1], sentences(below)[0]
+    return is_remedy(says[last.start : last.end], below[first.start : first.end])
 
 
 def _table(text: str, block: Block) -> Unit:
