@@ -316,6 +316,45 @@ def _comes_with_remedy(text: str, one: Unit, following: Unit) -> bool:
     return is_remedy(says[last.start : last.end], below[first.start : first.end])
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The items of a list, or the rows of a table but for sums; `above` says what they are, `beside` what the
+    table's other columns are called."""
+
+    above: str
+    items: tuple[str, ...]
+    beside: str = ""
+
+
+_SUM = re.compile(r"\W*(?:[合总總小][ \u3000]*[计計]|(?:sub)?total|sum)", re.IGNORECASE)
+_NUMBERING = re.compile(r"(?:[序编編][号號]|no|nr|#|)\W*$", re.IGNORECASE)
+
+
+def listing_of(text: str, unit: Unit) -> Listing | None:
+    """None where the unit is none, or may go on before or behind it."""
+    around = (text[: unit.start].rstrip().rpartition("\n")[2], text[unit.end :].lstrip())
+    if unit.rows:
+        return None if any(each.startswith("|") for each in around) else _listing_of_rows(text, unit)
+    lines = text[unit.start : unit.end].splitlines()
+    items = [(match, line) for line in lines if (match := LIST_ITEM.match(line))]
+    if unit.kind is not UnitKind.TEXT or not items or any(map(LIST_ITEM.match, around)):
+        return None
+    least, lead = min(match.end(1) for match, _ in items), lines[: lines.index(items[0][1])]
+    outermost = (line[match.end() :] for match, line in items if match.end(1) == least)
+    return Listing("\n".join((unit.head, *lead)), tuple(outermost))
+
+
+def _listing_of_rows(text: str, unit: Unit) -> Listing | None:
+    """They are named in the first column but for that which counts them; None where several have one name."""
+    named = 1 + bool(_NUMBERING.match(unit.columns[0]))
+    rows = [cells_of(text[row.start : row.end]) for row in unit.rows]
+    rows = [cells for cells in rows if not any(map(_SUM.match, cells[:named]))]
+    if len({"".join(cells[:named][-1:]) for cells in rows}) < len(rows):
+        return None
+    above, beside = (unit.head, *unit.columns[:named]), unit.columns[named:]
+    return Listing("\n".join(above), tuple(map(" | ".join, rows)), "\n".join(beside))
+
+
 def _table(text: str, block: Block) -> Unit:
     head, _, *rows = lines_of(text, block.start, block.end)
     return Unit(
