@@ -140,11 +140,12 @@ class Quotables:
         written: dict[tuple[int, int], Quote] = {}
         for at in chosen:
             passage, unit = self._candidates[at].passage, self._candidates[at].unit
-            items = self._items(asked, at)
+            listing = self._counted(asked, at)
+            items = len(listing.items) if listing and self._is_whole(listing, at) else 0
             if passage in whole:
                 text, start = beginning(self._passages[passage][1], LONGEST_UNIT), 0
             else:
-                quoted = self._whole_list(at) if items else self._written(query, known, at, chosen, names)
+                quoted = self._whole_list(at) if listing else self._written(query, known, at, chosen, names)
                 text = under(unit.head, quoted)
                 start = unit.start
             table = start if unit.rows and passage not in whole else -1
@@ -194,19 +195,24 @@ class Quotables:
             return True
         return one.passage == 0 and not self._is_part_known and known.covers_latest(at) < HALF
 
-    def _items(self, asked: str, at: int) -> int:
-        """How many the whole list or table has, where `asked` is how many there are of what stands above it:
-        not how many days a row of it gives, nor of a part of a section."""
+    def _counted(self, asked: str, at: int) -> Listing | None:
+        """The list or table, where `asked` is how many there are of what stands above it: not how many days a
+        row of it gives."""
         unit, (heading, text) = self._candidates[at].unit, self._passages[self._candidates[at].passage]
         counts = wording("counts").match(asked[-MAX_QUESTION_CHARS:])
-        is_whole = not heading or [each for each, _ in self._passages].count(heading) == 1
-        listing = listing_of(text, unit) if counts and is_whole else None
-        if counts is None or listing is None or len(listing.items) < SEVERAL:
-            return 0
+        listing = listing_of(text, unit) if counts else None
+        if counts is None or listing is None:
+            return None
         counted = wording("in_all").sub(" ", f"{counts['before']} {counts['rest']}")
         terms = [term for term in question_terms(counted) if term.weight >= A_WORD]
         is_listed = terms and all(presence(terms, f"{heading}\n{listing.above}"))
-        return 0 if not is_listed or _is_amount(terms, counts["measure"], listing) else len(listing.items)
+        return listing if is_listed and not _is_amount(terms, counts["measure"], listing) else None
+
+    def _is_whole(self, listing: Listing, at: int) -> bool:
+        """It has several items, and no other part of its section is there, in which it may go on."""
+        heading = self._passages[self._candidates[at].passage][0]
+        parts = [each for each, _ in self._passages].count(heading) if heading else 1
+        return len(listing.items) >= SEVERAL and parts == 1
 
     def unmentioned(self, question: str, answer: str = "") -> list[str]:
         """The codes of the question, where no passage has any of them and rows of a table begin with such as

@@ -335,13 +335,14 @@ def listing_of(text: str, unit: Unit) -> Listing | None:
     around = (text[: unit.start].rstrip().rpartition("\n")[2], text[unit.end :].lstrip())
     if unit.rows:
         return None if any(each.startswith("|") for each in around) else _listing_of_rows(text, unit)
-    lines = text[unit.start : unit.end].splitlines()
+    lines = text[unit.start : unit.end].strip().splitlines()
     items = [(match, line) for line in lines if (match := LIST_ITEM.match(line))]
-    if unit.kind is not UnitKind.TEXT or not items or any(map(LIST_ITEM.match, around)):
+    is_text = unit.kind in (UnitKind.TEXT, UnitKind.ARTICLE)
+    if not is_text or not items or any(map(LIST_ITEM.match, around)):
         return None
-    least, lead = min(match.end(1) for match, _ in items), lines[: lines.index(items[0][1])]
+    first, least = lines.index(items[0][1]), min(match.end(1) for match, _ in items)
     outermost = (line[match.end() :] for match, line in items if match.end(1) == least)
-    return Listing("\n".join((unit.head, *lead)), tuple(outermost))
+    return Listing("\n".join((unit.head, *lines[:first])), tuple(outermost))
 
 
 def _listing_of_rows(text: str, unit: Unit) -> Listing | None:

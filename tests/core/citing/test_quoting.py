@@ -462,6 +462,7 @@ def test_what_explains_a_term_is_quoted_alone() -> None:
 
 
 BOATS = "The club owns these boats:\n- Heron, a single\n- Otter, a single\n  - two oars\n- Pike, a four"
+KINDS = "There are these kinds of members:\n\n- plot holders\n- supporters"
 FEES = "| No. | Fee | Euros |\n| --- | --- | --- |\n{}| | Total | 90 |\n"
 FEES = FEES.format("".join(f"| {number} | Fee of kind {number} | 1{number} |\n" for number in range(7)))
 
@@ -473,6 +474,8 @@ FEES = FEES.format("".join(f"| {number} | Fee of kind {number} | 1{number} |\n" 
         ("How many boats are there altogether?", BOATS, 3),
         ("停车证一共有几种？", "停车证分为：\n1. 固定证\n2. 临时证", 2),
         ("How many fees are there?", FEES, 7),
+        ("How many kinds of members are there?", f"2.1 Apply.\n\n2.2 {KINDS}\n\n2.3 Leave.", 2),
+        ("How many kinds of members are there?", f"2.2 {KINDS}\n\nMembers:\n\n- Ann\n- Bob\n- Cy", 2),
         ("How many single boats are there?", BOATS, 0),  # some of the list
         ("Which boats does the club own?", BOATS, 0),
         ("How many euros are the fees?", FEES, 0),
@@ -503,8 +506,11 @@ def test_a_list_that_is_counted_is_quoted_whole() -> None:
     assert quoted("How many boats does the club own?", long) == [long]
 
 
-def test_a_list_that_goes_on_in_another_passage_is_not_counted() -> None:
-    question = "How many boats does the club own?"
+def test_a_list_that_goes_on_in_another_passage_is_quoted_whole_and_not_counted() -> None:
+    """Discriminates: the number of items of a part of it; five rows of that part."""
+    question = "How many fees are there?"
     query = Query(question, (QueryForm(question, [], SparseTerms([], [])),))
-    quotes = Quotables([("Boats", BOATS), ("Boats", "- Perch, an eight")]).quotes(query, question)
-    assert [quote.items for quote in quotes] == [0]
+    more = "| No. | Fee | Euros |\n| --- | --- | --- |\n| 7 | Late fee | 17 |"
+    quotes = Quotables([("Fees", FEES), ("Fees", more)]).quotes(query, question)
+    assert not any(quote.items for quote in quotes)
+    assert quotes[0].text.count("Fee: Fee of kind") == 7
