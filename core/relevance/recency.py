@@ -149,9 +149,10 @@ def _of_asker(question: str) -> str:
 
 
 def _words(question: str) -> list[str]:
-    """Those that it asks with beside the period and the interrogatives."""
-    question = wording("asks_what").sub(" ", _without_periods(question))
-    return [term.text for term in question_terms(question) if term.weight >= A_WORD]
+    """Those that it asks with beside the period, the interrogatives and verbs that say little."""
+    for each in ("asks_what", "light_verbs"):
+        question = wording(each).sub(" ", question)
+    return [term.text for term in question_terms(_without_periods(question)) if term.weight >= A_WORD]
 
 
 def _without_periods(text: str) -> str:

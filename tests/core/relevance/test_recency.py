@@ -243,6 +243,8 @@ TABLE = "| 月份 | 营业额 | 客流 |\n| --- | --- | --- |\n| 2月 | 38 | 61 
     [
         ("What was the revenue in March?", "Q1 2025", MONTHS, True),
         ("How many new customers in January 2025?", "Q1 2025", MONTHS, True),
+        ("How much revenue did we make in March?", "Q1 2025", MONTHS, True),
+        ("How much revenue did Leeds make in March?", "Q1 2025", MONTHS, False),
         ("三月份营业额多少？", "2025年第一季度", TABLE, True),
         ("2月客流多少", "2025年第一季度", TABLE, True),
         ("How many new customers in March?", "Q1 2025", MONTHS, False),  # that line has none
