@@ -14,7 +14,7 @@ from functools import reduce
 from operator import or_
 
 from core.knowledge import Candidate
-from core.relevance.query import Query
+from core.relevance.query import Query, wording
 from core.relevance.sparse import WeightedTerm, folded, is_cjk, question_terms, word_stems
 
 MAX_PASSAGE_CHARS = 300
@@ -121,6 +121,28 @@ def with_frame(text: str, spans: Sequence[Span], first: int, last: int) -> tuple
                 before -= 1
             head = _head(text, spans, before, last, part)
             return first if head is None else head, last
+    return first, last
+
+
+_CLAUSES = re.compile(r"[,，;；:：]")
+
+
+def is_remedy(forbidding: str, beside: str) -> bool:
+    """Whether a sentence that forbids, and no more, stands beside one that says what to do instead."""
+    forbids, instructs = wording("forbids"), wording("instructs")
+    if not forbids.search(forbidding) or forbids.search(beside) or not instructs.match(beside):
+        return False
+    return not any(instructs.match(clause) for clause in _CLAUSES.split(forbidding))
+
+
+def with_remedy(text: str, spans: Sequence[Span], first: int, last: int) -> tuple[int, int]:
+    """With the sentence behind, or else before, that says what to do instead of what these end or begin by
+    forbidding."""
+    texts = {at: text[spans[at].start : spans[at].end] for at in range(first - 1, last + 2) if spans[at:][:1]}
+    if last + 1 in texts and is_remedy(texts[last], texts[last + 1]) and _fits(spans, first, last + 1):
+        return first, last + 1
+    if first and is_remedy(texts[first], texts[first - 1]) and _fits(spans, first - 1, last):
+        return first - 1, last
     return first, last
 
 
@@ -340,6 +362,7 @@ class KeyPassages:
             worths.append(_Worth([term.weight for term in claimed], held, CLAIMED))
         first, last = self._best(text, worths)
         first, last = with_frame(text.text, text.spans, first, last)
+        first, last = with_remedy(text.text, text.spans, first, last)
         span = Span(text.spans[first].start, text.spans[last].end)
         return cut_to_length(text.text, span, [*self._terms, *claimed])
 

@@ -3,6 +3,7 @@ and quoted with what its columns are called."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,23 @@ from itertools import islice
 import numpy as np
 
 from core.citing.passages import AskedFor, explanation_of, key_spans, presence
-from core.citing.units import ITEM, Unit, UnitKind, cells_of, quotable_units
+from core.citing.units import ITEM, Listing, Unit, UnitKind, cells_of, listing_of, quotable_units
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
-from core.relevance.query import NumberedPart, Query, asks_for_step, identifiers, numbered_parts, short_codes
+from core.relevance.query import (
+    NumberedPart,
+    Query,
+    asks_for_step,
+    identifiers,
+    numbered_parts,
+    short_codes,
+    wording,
+)
 from core.relevance.sparse import WeightedTerm, question_terms
 from core.text import holds_chinese, open_fence
 
 MOST_ROWS = 5
+SEVERAL = 2  # items from which a list's are counted
+MOST_COUNTED = 20  # rows of a table that are quoted where they are counted
 LONGEST_CODE = 1_500  # characters that are quoted of a block
 LONGEST_UNIT = 600
 LONGEST_PROSE = 750  # of a paragraph; what is longer is cut to a stretch of less than half of that
@@ -44,13 +55,15 @@ ALIKE = 2  # characters that two part numbers begin with
 @dataclass(frozen=True, slots=True)
 class Quote:
     """`passage` counts from 0; `text` is Markdown; `words` are those of the question it has, and `covers`
-    how much that is of all; `table` is where the table of its rows begins, -1 where it has none."""
+    how much that is of all; `table` is where the table of its rows begins, -1 where it has none; `items` is
+    how many its list or table has, where the question asks for that."""
 
     passage: int
     text: str
     covers: float = 0.0
     words: frozenset[str] = frozenset()
     table: int = -1
+    items: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +140,20 @@ class Quotables:
         written: dict[tuple[int, int], Quote] = {}
         for at in chosen:
             passage, unit = self._candidates[at].passage, self._candidates[at].unit
+            listing = self._counted(asked, at)
+            items = len(listing.items) if listing and self._is_whole(listing, at) else 0
             if passage in whole:
                 text, start = beginning(self._passages[passage][1], LONGEST_UNIT), 0
             else:
-                text = under(unit.head, self._written(query, known, at, chosen, names))
+                quoted = self._whole_list(at) if listing else self._written(query, known, at, chosen, names)
+                text = under(unit.head, quoted)
                 start = unit.start
             table = start if unit.rows and passage not in whole else -1
             covers = 1.0 if entries else known.covers(at)
             if text:
-                written.setdefault((passage, start), Quote(passage, text, covers, known.words(at), table))
+                written.setdefault(
+                    (passage, start), Quote(passage, text, covers, known.words(at), table, items)
+                )
         return [*{quote.text: quote for quote in written.values()}.values()]
 
     def _entries(self, question: str) -> list[int]:
@@ -176,6 +194,25 @@ class Quotables:
         if not asked_for.is_in(one.says) and asked_for.is_in(self._passages[one.passage][1]):
             return True
         return one.passage == 0 and not self._is_part_known and known.covers_latest(at) < HALF
+
+    def _counted(self, asked: str, at: int) -> Listing | None:
+        """The list or table, where `asked` is how many there are of what stands above it: not how many days a
+        row of it gives."""
+        unit, (heading, text) = self._candidates[at].unit, self._passages[self._candidates[at].passage]
+        counts = wording("counts").match(asked[-MAX_QUESTION_CHARS:])
+        listing = listing_of(text, unit) if counts else None
+        if counts is None or listing is None:
+            return None
+        counted = wording("in_all").sub(" ", f"{counts['before']} {counts['rest']}")
+        terms = [term for term in question_terms(counted) if term.weight >= A_WORD]
+        is_listed = terms and all(presence(terms, f"{heading}\n{listing.above}"))
+        return listing if is_listed and not _is_amount(terms, counts["measure"], listing) else None
+
+    def _is_whole(self, listing: Listing, at: int) -> bool:
+        """It has several items, and no other part of its section is there, in which it may go on."""
+        heading = self._passages[self._candidates[at].passage][0]
+        parts = [each for each, _ in self._passages].count(heading) if heading else 1
+        return len(listing.items) >= SEVERAL and parts == 1
 
     def unmentioned(self, question: str, answer: str = "") -> list[str]:
         """The codes of the question, where no passage has any of them and rows of a table begin with such as
@@ -268,8 +305,7 @@ class Quotables:
             case UnitKind.TABLE:
                 rows = self._of_those_named(self._rows(query, known, at, chosen), names)
                 rows = self._of_those_called(rows, known.codes)
-                lines = [f"- {self._candidates[row].says}" for row in sorted(rows[:MOST_ROWS])]
-                return "\n".join([*lines, *([f"- … +{len(rows) - MOST_ROWS}"] if rows[MOST_ROWS:] else [])])
+                return self._listed(sorted(rows[:MOST_ROWS]), len(rows))
             case UnitKind.CODE:
                 return beginning(whole, LONGEST_CODE)
             case UnitKind.ARTICLE if query.numbered_parts:
@@ -280,14 +316,29 @@ class Quotables:
                 span = key_spans(query, [whole])[0]
                 return whole[span.start : span.end] if span else ""
 
+    def _whole_list(self, at: int) -> str:
+        one = self._candidates[at]
+        if not one.unit.rows:
+            text = self._passages[one.passage][1]
+            return beginning(text[one.unit.start : one.unit.end], LONGEST_BEGINNING)
+        rows = self._rows_of(at)
+        return self._listed(rows[:MOST_COUNTED], len(rows))
+
+    def _listed(self, rows: Sequence[int], of_all: int) -> str:
+        lines = [f"- {self._candidates[row].says}" for row in rows]
+        return "\n".join([*lines, *([f"- … +{of_all - len(rows)}"] if of_all > len(rows) else [])])
+
+    def _rows_of(self, at: int) -> list[int]:
+        table = (self._candidates[at].passage, self._candidates[at].unit)
+        return [row for row, one in enumerate(self._candidates) if (one.passage, one.unit) == table]
+
     def _rows(self, query: Query, known: _Asked, at: int, chosen: Sequence[int]) -> list[int]:
         """The rows of its table that have as much of what tells rows from each other as this one, and those
         that were chosen: if this one has some of it itself, only those that have any. Where a step is asked
         for, those beside it go before. A question that leans on the one before may mean another row than
         those which have its words: of a short table all are quoted rather than most."""
         steps = STEPS if query.meant and asks_for_step(query.question) else 0
-        table = (self._candidates[at].passage, self._candidates[at].unit)
-        rows = [row for row, one in enumerate(self._candidates) if (one.passage, one.unit) == table]
+        rows = self._rows_of(at)
         shares, own = (self._telling(each, known.weights, rows) for each in (known.held, known.own))
         if not (steps or shares[at] or any(own[rows])) and _names_column(known, self._candidates[at].unit):
             return rows
@@ -306,6 +357,17 @@ class Quotables:
         counts = held[rows].sum(axis=0)
         amounts: Matrix = held @ (weights * ((counts > 0) & (counts < len(rows))))
         return amounts
+
+
+_AMOUNT = re.compile(r"\d[\d.,]* ?(\w+(?: \w+)?)")
+
+
+def _is_amount(terms: Sequence[WeightedTerm], measure: str | None, listing: Listing) -> bool:
+    """Whether the items say how many of it, or another column is called so: 25 days, 20 人."""
+    amounts = [match[1] for item in listing.items for match in _AMOUNT.finditer(item)]
+    if measure and any(amount.startswith(measure) for amount in amounts):
+        return True
+    return any(presence(terms, "\n".join((listing.beside, *([] if measure else amounts)))))
 
 
 def _names_column(known: _Asked, table: Unit) -> bool:

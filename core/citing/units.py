@@ -10,7 +10,7 @@ from enum import Enum
 
 import numpy as np
 
-from core.citing.passages import MAX_PASSAGE_CHARS, Span, is_answerless, sentences
+from core.citing.passages import MAX_PASSAGE_CHARS, Span, is_answerless, is_remedy, sentences
 from core.knowledge import Candidate, Chunk
 from core.relevance.query import Query
 from core.relevance.tokens import parts_in
@@ -294,15 +294,66 @@ def _together(text: str, one: Unit, following: Unit) -> UnitKind | None:
 
 def _quoted_together(text: str, one: Unit, following: Unit) -> UnitKind | None:
     """An article's title takes what stands below it, and a sentence goes on after a number that begins a line
-    (a maximum of / 47.8 °C). Parts are embedded without this: those of stored chunks have to stay."""
+    (a maximum of / 47.8 °C); what forbids takes what to do instead. Parts are embedded without this: those of
+    stored chunks have to stay."""
     says = text[one.start : one.end].strip()
     is_line = "\n" not in says and len(says) <= LONGEST_TITLE
     if one.kind is UnitKind.ARTICLE and is_line and (says.endswith(COLONS) or not _ENDED.search(says)):
         heads = following.kind is UnitKind.TEXT and not _is_heading(text, following)
         return UnitKind.ARTICLE if heads else None
+    if one.kind is following.kind is UnitKind.TEXT:
+        return UnitKind.TEXT if _comes_with_remedy(text, one, following) else None
     adjoins = text[one.end : following.start] == "\n" and not _ENDED.search(says)
     is_amount = following.kind is UnitKind.ARTICLE and _AMOUNT.match(text, following.start)
     return one.kind if adjoins and is_amount and one.kind in (UnitKind.TEXT, UnitKind.ARTICLE) else None
+
+
+def _comes_with_remedy(text: str, one: Unit, following: Unit) -> bool:
+    if following.end - one.start > MAX_PASSAGE_CHARS or _is_heading(text, following):
+        return False
+    says, below = text[one.start : one.end], text[following.start : following.end]
+    last, first = sentences(says)[-1], sentences(below)[0]
+    return is_remedy(says[last.start : last.end], below[first.start : first.end])
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The items of a list, or the rows of a table but for sums; `above` says what they are, `beside` what the
+    table's other columns are called."""
+
+    above: str
+    items: tuple[str, ...]
+    beside: str = ""
+
+
+_SUM = re.compile(r"\W*(?:[合总總小][ \u3000]*[计計]|(?:sub)?total|sum)", re.IGNORECASE)
+_NUMBERING = re.compile(r"(?:[序编編][号號]|no|nr|#|)\W*$", re.IGNORECASE)
+
+
+def listing_of(text: str, unit: Unit) -> Listing | None:
+    """None where the unit is none, or may go on before or behind it."""
+    around = (text[: unit.start].rstrip().rpartition("\n")[2], text[unit.end :].lstrip())
+    if unit.rows:
+        return None if any(each.startswith("|") for each in around) else _listing_of_rows(text, unit)
+    lines = text[unit.start : unit.end].strip().splitlines()
+    items = [(match, line) for line in lines if (match := LIST_ITEM.match(line))]
+    is_text = unit.kind in (UnitKind.TEXT, UnitKind.ARTICLE)
+    if not is_text or not items or any(map(LIST_ITEM.match, around)):
+        return None
+    first, least = lines.index(items[0][1]), min(match.end(1) for match, _ in items)
+    outermost = (line[match.end() :] for match, line in items if match.end(1) == least)
+    return Listing("\n".join((unit.head, *lines[:first])), tuple(outermost))
+
+
+def _listing_of_rows(text: str, unit: Unit) -> Listing | None:
+    """They are named in the first column but for that which counts them; None where several have one name."""
+    named = 1 + bool(_NUMBERING.match(unit.columns[0]))
+    rows = [cells_of(text[row.start : row.end]) for row in unit.rows]
+    rows = [cells for cells in rows if not any(map(_SUM.match, cells[:named]))]
+    if len({"".join(cells[:named][-1:]) for cells in rows}) < len(rows):
+        return None
+    above, beside = (unit.head, *unit.columns[:named]), unit.columns[named:]
+    return Listing("\n".join(above), tuple(map(" | ".join, rows)), "\n".join(beside))
 
 
 def _table(text: str, block: Block) -> Unit:

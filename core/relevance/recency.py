@@ -3,7 +3,8 @@ one thing the one that held when it was asked, and what does not say of itself t
 
 A preference, never a filter: the odds of the others are divided, so that one which answers much better still
 goes first. A candidate whose document has no date keeps its probability, but what stands under another
-quarter, month, weekday or year than the question names is at most the closest.
+quarter, month, weekday or year than the question names is at most the closest, and what has a line for that
+period with all words of the question is sure.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from numpy.typing import NDArray
 
 from core.dates import MONTH_NAMES, first_day, last_day
 from core.knowledge import Candidate, Chunk
-from core.relevance.probability import NOT_SURE
+from core.relevance.probability import NOT_SURE, SURE
 from core.relevance.query import MAX_FORM_CHARS, Query, wording
+from core.relevance.sparse import folded, is_cjk, question_terms, word_stems
 from core.text import fold_width
 
 # What a candidate of another time loses. Chosen, not fitted: half of a wrong part number's IDENTIFIER_LOGIT.
 DATE_LOGIT = 1.5
 SHARED_WORDS = 0.6  # of the shorter text's pairs of characters; passages on one subject share up to .3
 SAME_WORDS = 0.8  # from here on versions say the same but for numbers, and answer alike
+A_WORD = 0.5  # a term that weighs less is half a word, or says little
 PAIRS = 16_384  # numbers that pairs are hashed to: of a chunk's some 400, five meet another's by chance
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _NO_NAME = re.compile(r"[\W\d_年月日]+")
@@ -95,6 +98,8 @@ _UP_TO = re.compile(
 )
 _OF_YEAR, _OF_WEEK, _YEAR_ITSELF = range(len(_PERIODS))
 _MONTHS, _WEEKDAYS = range(7, 19), range(1, 8)
+# What else may say of a month, in a table of some.
+_OTHER_MONTHS = re.compile(r"其[他它余餘]的?月|\b(?:an)?other months?\b", re.IGNORECASE)
 # What else may say of a weekday; "within three working days" does not.
 _SOME_DAYS = (
     (range(1, 6), re.compile(r"(?<![个個\d])工作日|平日|\bweekdays?\b", re.IGNORECASE)),
@@ -115,19 +120,69 @@ _EDITION = re.compile(
 
 def _by_periods(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     """What stands under another quarter, month, weekday or year than the one that the question names is not
-    sure, and falls behind what has that one."""
+    sure, and falls behind what has that one; a line of that one with all its words is sure."""
     named = [(family, numbers) for family, numbers in _asked(query).items() if len(numbers) == 1]
     if not named:
         return list(candidates)
-    fits = [[_is_of(each.chunk, family, numbers) for family, numbers in named] for each in candidates]
+    asker, words = _of_asker(query.question), _words(query.question)
+    fits = [[_fits(each.chunk, family, numbers, asker) for family, numbers in named] for each in candidates]
     judged = []
     for candidate, of_each in zip(candidates, fits, strict=True):
         chance = candidate.probability
         if False in of_each:
             behind = any(other[at] for other in fits for at, fit in enumerate(of_each) if fit is False)
             chance = min(NOT_SURE, _divided(chance, DATE_LOGIT * behind))
+        elif all(of_each) and _has_line(candidate.chunk, *named[0], words):
+            chance = max(chance, min(SURE, _divided(chance, -DATE_LOGIT)))
         judged.append(replace(candidate, probability=chance))
     return judged
+
+
+_CLAUSE = re.compile(r"[,，;；。]|\.\s|\b(?:if|when|as)\b|如果|要是", re.IGNORECASE)
+
+
+def _of_asker(question: str) -> str:
+    """What it says of who asks, beside what it asks: I started in September."""
+    clauses = _CLAUSE.split(question.rstrip("?？ "))
+    told = [each for each in clauses if wording("of_asker").match(each) and not wording("asks").search(each)]
+    return "\n".join(told) if len(told) < len(clauses) else ""
+
+
+def _words(question: str) -> list[str]:
+    """Those that it asks with beside the period, the interrogatives and verbs that say little."""
+    for each in ("asks_what", "light_verbs"):
+        question = wording(each).sub(" ", question)
+    return [term.text for term in question_terms(_without_periods(question)) if term.weight >= A_WORD]
+
+
+def _without_periods(text: str) -> str:
+    for _, period in (each for family in _PERIODS for each in family):
+        text = period.sub(" ", text)
+    return text
+
+
+def _has_line(chunk: Chunk, family: int, numbers: set[int], words: Sequence[str]) -> bool:
+    """Whether a line or a row of that period, and of no other, has with what stands above it all words."""
+    labels = [*_LABEL.finditer(chunk.text)]
+    above = "\n".join((chunk.heading or chunk.title, *(each[1] for each in labels if each[1])))
+    of_it = (each for each in labels if each[2] and _numbers(each[2], family) == numbers)
+    lines = (chunk.text[each.start() :].lstrip("\n").partition("\n")[0] for each in of_it)
+    return bool(words) and any(_holds(f"{above}\n{line}", words) for line in lines)
+
+
+def _holds(text: str, words: Sequence[str]) -> bool:
+    lowered, stems = folded(text).lower(), word_stems(text)
+    return all(word in lowered if is_cjk(word) else word in stems for word in words)
+
+
+def _fits(chunk: Chunk, family: int, numbers: set[int], asker: str) -> bool | None:
+    """As `_is_of`; where the period only says something of who asks, of which the text does not speak above
+    its lines, it stands under none."""
+    is_of = _is_of(chunk, family, numbers)
+    words = _words(asker) if is_of is False and _numbers(asker, family) & numbers else []
+    labels = "\n".join(map("".join, _LABEL.findall(chunk.text)))
+    speaks_of_it = any(_holds(f"{chunk.heading or chunk.title}\n{labels}", [word]) for word in words)
+    return None if words and not speaks_of_it else is_of
 
 
 def _asked(query: Query) -> dict[int, set[int]]:
@@ -147,6 +202,7 @@ def _is_of(chunk: Chunk, family: int, numbers: set[int]) -> bool | None:
     of_some_days = family == _OF_WEEK and any(
         numbers & {*days} and some.search(whole) for days, some in _SOME_DAYS
     )
+    of_some_days |= bool(family == _OF_YEAR and numbers & {*_MONTHS} and _OTHER_MONTHS.search(chunk.text))
     if of_some_days or _numbers(chunk.text, family) & numbers:
         return None
     return False if _numbers(f"{_EDITION.sub('', above)}\n{labels}", family) else None

@@ -55,6 +55,7 @@ _CLOSEST_YET = {
     True: "文档还在读入，请稍后再问一次。目前最接近的内容：",
     False: "Documents are still being read in; ask again soon. The closest passage so far:",
 }
+_LISTED = {True: "这段资料列出 {} 项。[{}]", False: "This passage lists {} items. [{}]"}
 _MISSING = {True: "没有找到提到这一点的内容：{}", False: "Found nothing that mentions this: {}"}
 _NOTHING = {
     True: "资料中没有找到能回答这个问题的内容。",
@@ -241,7 +242,7 @@ def _answered(
     missing = missing or quotables.unmentioned(query.question, query.last_answer)
     missing = [say(_MISSING).format(each) for each in missing]
     shown = [*_beginnings(first, passages), *blocks, *_beginnings(sorted(last), passages)]
-    return [*_under_headings(shown, passages), *missing]
+    return [*_under_headings(shown, passages, say), *missing]
 
 
 def _covered(best: Sequence[Quote]) -> float:
@@ -271,7 +272,7 @@ def _each_once(quotes: Iterable[Quote]) -> list[Quote]:
         rows = {row for each in before if each.table == quote.table >= 0 for row in each.text.splitlines()}
         if rows:
             others = [row for row in quote.text.splitlines() if row.startswith("- ") and row not in rows]
-            quote = replace(quote, text="\n".join(others))
+            quote = replace(quote, text="\n".join(others), items=0)
         if quote.text and not any(_stands_in(quote.text, each.text) for each in before):
             blocks.append(quote)
     return blocks
@@ -285,13 +286,15 @@ def _beginnings(numbers: Iterable[int], passages: Sequence[Passage]) -> list[Quo
     return [Quote(at, beginning(passages[at].text, LONGEST_BEGINNING)) for at in numbers]
 
 
-def _under_headings(shown: Sequence[Quote], passages: Sequence[Passage]) -> list[str]:
-    """Each with its heading, unless it follows another one of the same section."""
+def _under_headings(shown: Sequence[Quote], passages: Sequence[Passage], say: Say) -> list[str]:
+    """Each with its heading, unless it follows another one of the same section; and how many items it has."""
     sections = [(passages[quote.passage].file_name, passages[quote.passage].heading) for quote in shown]
-    return [
-        _block(quote.text, passages[quote.passage], titled=section != before)
-        for quote, section, before in zip(shown, sections, [("", ""), *sections], strict=False)
-    ]
+    blocks = []
+    for quote, section, before in zip(shown, sections, [("", ""), *sections], strict=False):
+        passage = passages[quote.passage]
+        blocks.append(_block(quote.text, passage, titled=section != before))
+        blocks += [say(_LISTED).format(quote.items, passage.index)] * bool(quote.items)
+    return blocks
 
 
 def _parts(query: Query) -> list[str]:

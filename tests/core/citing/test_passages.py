@@ -229,6 +229,34 @@ def test_neighbouring_sentences_that_add_words_of_the_question_are_taken_along()
     assert passage(query("专业版计费和按年打折"), text) == "问脉的专业版按月计费。按年付费可以打折。"
 
 
+@pytest.mark.parametrize(
+    ("question", "text", "expected"),
+    [
+        (
+            "How do I clean the lampshade?",
+            "It is old. Never use water on the lampshade. Use a dry cloth. The lamp is old, too.",
+            "Never use water on the lampshade. Use a dry cloth.",
+        ),
+        (
+            "Is alcohol good for the touch screen?",
+            "Cloths are in the box. Wipe with those. Alcohol must not be used on the touch screen. So.",
+            "Wipe with those. Alcohol must not be used on the touch screen.",
+        ),
+        (
+            "灯罩怎么清洁？",
+            "灯罩很旧。严禁用水清洁灯罩。应使用干布。客厅也旧。",
+            "严禁用水清洁灯罩。应使用干布。",
+        ),
+        ("Are dogs allowed?", "Dogs are not allowed. The desk opens at nine.", "Dogs are not allowed."),
+        ("May I use vinegar?", "Never use vinegar, use soap. Call us.", "Never use vinegar, use soap."),
+        ("能用白醋吗？", "不要用白醋，应使用柠檬酸。请每月做一次。", "不要用白醋，应使用柠檬酸。"),
+        ("What of water?", "It is a well. Water is forbidden. Do not use oil.", "Water is forbidden."),
+    ],
+)
+def test_what_only_forbids_comes_with_what_to_do_instead(question: str, text: str, expected: str) -> None:
+    assert passage(query(question), text) == expected
+
+
 def test_a_table_row_comes_with_its_header_and_a_list_with_what_leads_in_to_it() -> None:
     table = "价目如下表。\n\n| 版本 | 价格 |\n| --- | --- |\n| 基础版 | 9 元 |\n| 旗舰版 | 999 元 |\n\n结尾。"
     assert passage(query("旗舰版"), table).startswith("| 版本 | 价格 |")

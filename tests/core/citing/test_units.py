@@ -121,3 +121,24 @@ def test_greetings_and_closing_formulas_say_nothing(greeting: str, closing: str)
 def test_a_closing_formula_with_a_number_to_call_is_kept() -> None:
     closing = "Kind regards\nTom Keller\n0574-5550 6621"
     assert units(f"{LETTER}\n\n{closing}")[-1] == ("", closing)
+
+
+BAN = "Never use water on it."
+
+
+@pytest.mark.parametrize(
+    ("ban", "below", "together"),
+    [
+        (BAN, "Use a dry cloth.", True),
+        ("严禁用水擦拭。", "应使用干的软布。", True),
+        (BAN, f"Use a dry cloth. {'It may be of wool. ' * 20}".strip(), False),
+        (BAN, "The shop opens at nine.", False),
+        (BAN, "Do not use oil.", False),
+    ],
+)
+def test_a_paragraph_that_only_forbids_comes_with_what_to_do_instead(
+    ban: str, below: str, together: bool
+) -> None:
+    """Discriminates: the ban quoted without the remedy; a ban that takes along whatever follows it."""
+    paragraphs = [f"{ban}\n\n{below}"] if together else [ban, below]
+    assert units(f"It is old.\n\n{ban}\n\n{below}") == [("", each) for each in ("It is old.", *paragraphs)]

@@ -155,6 +155,9 @@ def test_what_a_title_calls_void_falls_behind_unless_it_is_asked_for(
     assert max(judged, key=lambda one: one.probability).chunk.chunk_id == first
 
 
+CLOSED = "All get 25 days.\n\n| Month | Closed on |\n| --- | --- |\n| August | 1st |"
+
+
 @pytest.mark.parametrize(
     ("question", "heading", "text", "is_sure"),
     [
@@ -193,6 +196,18 @@ def test_what_a_title_calls_void_falls_behind_unless_it_is_asked_for(
         ("the fee in April", "Fees", "1 March to 31 May: 90 dollars", True),
         ("2025年入职的员工年假几天", "2024年员工手册", "年假十天。", True),
         ("H1N1疫苗能报销吗", "2026年下半年体检", "疫苗可以报销。", True),
+        ("I started in September, how much leave do I get?", "Leave", CLOSED, True),
+        ("How much leave do I get if I start in September?", "Leave", CLOSED, True),
+        ("我九月入职，年假几天", "年假", "年假十天。\n| 月份 | 休馆 |\n| --- | --- |\n| 8月 | 是 |", True),
+        ("I closed it in September, how much leave do I get?", "Leave", CLOSED, False),  # it speaks of that
+        ("我9月的工资发了多少", "工资", "| 月份 | 工资 |\n| --- | --- |\n| 8月 | 90 |", False),
+        ("我9月入职，年假几天", "年假", "| 入职月份 | 天 |\n| --- | --- |\n| 8月 | 5 |", False),
+        (
+            "我9月入职，年假几天",
+            "年假",
+            "| 入职月份 | 天 |\n| --- | --- |\n| 8月 | 5 |\n\n其他月份五天。",
+            True,
+        ),
     ],
 )
 def test_what_stands_under_another_period_than_the_question_names_is_not_sure(
@@ -217,3 +232,41 @@ def test_what_only_mentions_the_month_is_not_put_before_what_stands_under_anothe
     budget = candidate("budget", "", 0.3, heading="差旅预算", text="超出的在9月30日前报财务。")
     ranked = by_dates(Query("9月的销售额是多少", ()), [august, budget])
     assert [one.probability for one in ranked] == [0.4, 0.3]
+
+
+MONTHS = "- January: revenue 120, 14 new customers\n- March: revenue 143"
+TABLE = "| 月份 | 营业额 | 客流 |\n| --- | --- | --- |\n| 2月 | 38 | 61 |\n| 3月 | 52 | 86 |"
+
+
+@pytest.mark.parametrize(
+    ("question", "heading", "text", "is_sure"),
+    [
+        ("What was the revenue in March?", "Q1 2025", MONTHS, True),
+        ("How many new customers in January 2025?", "Q1 2025", MONTHS, True),
+        ("How much revenue did we make in March?", "Q1 2025", MONTHS, True),
+        ("How much revenue did Leeds make in March?", "Q1 2025", MONTHS, False),
+        ("三月份营业额多少？", "2025年第一季度", TABLE, True),
+        ("2月客流多少", "2025年第一季度", TABLE, True),
+        ("How many new customers in March?", "Q1 2025", MONTHS, False),  # that line has none
+        ("What was the revenue of Leeds in March?", "Q1 2025", MONTHS, False),
+        ("What was the revenue in February?", "Q1 2025", MONTHS, False),
+        ("What was the revenue in March 2024?", "Q1 2025", MONTHS, False),
+        ("What was the revenue in March 2024?", "Report", f"2024: revenue 900\n{MONTHS}", True),
+        ("What was the revenue in March 2024?", "Report", "2024: revenue 900\nIt rose in March.", False),
+        ("What was the revenue in March?", "Q1 2025", "January to March: revenue 390", False),
+        ("What was the revenue in March?", "Report", "The revenue is known at the end of March.", False),
+        ("And in March?", "Q1 2025", MONTHS, False),
+    ],
+)
+def test_a_line_of_the_month_that_has_all_words_of_the_question_is_sure(
+    question: str, heading: str, text: str, is_sure: bool
+) -> None:
+    """Discriminates: the month of a quarter called the closest; another figure of it, or of a range, sure."""
+    one = candidate("only", "", 0.3, heading=heading, text=text)
+    (judged,) = by_dates(Query(question, (), dates=dates_in(question, date(2026, 1, 1))), [one])
+    assert judged.probability == (SURE if is_sure else min(judged.probability, 0.3))
+
+
+def test_what_is_hardly_probable_is_not_sure_for_its_month() -> None:
+    (judged,) = by_dates(Query("revenue in March", ()), [candidate("only", "", 0.1, text=MONTHS)])
+    assert 0.1 < judged.probability < SURE

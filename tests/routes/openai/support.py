@@ -15,6 +15,7 @@ from openai import AsyncOpenAI
 
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import make_settings, serving
+from tests.support.waiting import until
 
 Message = dict[str, Any]
 
@@ -75,6 +76,28 @@ async def door(folder: Path, stub: Numbered | None = None, **sections: dict[str,
             httpx.AsyncClient(base_url=url, timeout=30) as http,
         ):
             yield Door(client, http, stub)
+
+
+async def read_until(stream: Any, mark: str) -> str:
+    """What a client reads of a stream until `mark` is there, and then leaves.
+
+    It is cancelled, which ends the SDK's generators one in the other. A loop that is left early abandons them
+    in a cycle: a thread that collects garbage may finalise one while the loop is closing it ("async generator
+    already executing").
+    """
+    text = ""
+
+    async def read() -> None:
+        nonlocal text
+        async for chunk in stream:
+            text += chunk.choices[0].delta.content or ""
+
+    reading = asyncio.create_task(read())
+    await until(lambda: reading.done() or mark in text)
+    reading.cancel()
+    await asyncio.wait([reading])
+    assert reading.cancelled()
+    return text
 
 
 async def add(client: httpx.AsyncClient, name: str, text: str) -> None:

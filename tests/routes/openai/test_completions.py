@@ -11,7 +11,7 @@ import openai
 import pytest
 import pytest_asyncio
 
-from tests.routes.openai.support import Door, Numbered, add, assistant, door, user
+from tests.routes.openai.support import Door, Numbered, add, assistant, door, read_until, user
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -166,10 +166,7 @@ async def test_closing_the_connection_stops_the_answer(at: Door) -> None:
     """Discriminates: the grace of our own streams, in which the model would go on for thirty seconds."""
     at.stub.words, at.stub.pause_s = ("word ",) * 2_000, 0.02
     stream = await at.ask([user("Talk.")], stream=True)
-    async for chunk in stream:
-        if chunk.choices[0].delta.content:
-            break
-    await stream.close()
+    await read_until(stream, "word")
     await until(lambda: at.stub.left == 1, limit_s=15)  # the grace is 30
     session = (await at.sessions())[0]["session_id"]  # the newest
     turns = (await at.http.get(f"/sessions/{session}/turns")).json()["turns"]

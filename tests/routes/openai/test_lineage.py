@@ -17,7 +17,7 @@ from core.conversation.importing import ImportedSession, imported_turn
 from core.conversation.turns import PastTurn
 from services.conversation.lineage import Lineage
 from services.conversation.turns import MARKS
-from tests.routes.openai.support import Door, Message, Numbered, assistant, door, user
+from tests.routes.openai.support import Door, Message, Numbered, assistant, door, read_until, user
 from tests.support.models.counting_llm import COUNTING
 from tests.support.servers.app import make_settings, open_app
 from tests.support.stores.turn_model import embedded_in_background
@@ -191,12 +191,7 @@ async def test_the_oldest_messages_may_be_left_out(at: Door) -> None:
 async def test_what_a_client_read_of_a_stopped_answer_leads_to_its_turn(at: Door) -> None:
     at.stub.words, at.stub.pause_s = tuple(f"word{n} " for n in range(500)), 0.02
     stream = await at.ask([user("Count the words.")], stream=True)
-    read = ""
-    async for chunk in stream:
-        read += chunk.choices[0].delta.content or ""
-        if "word3" in read:
-            break
-    await stream.close()
+    read = await read_until(stream, "word3")
     await until(lambda: at.stub.left == 1)
     at.stub.words, at.stub.pause_s = ("Enough.",), 0.0
     place = (await at.ask([user("Count the words."), assistant(read[:-2]), user("Thanks for that.")])).wenmai

@@ -183,6 +183,18 @@ def test_a_mark_behind_a_table_stands_apart() -> None:
     assert answer(ReadBack(passage, "How much is it?", ())).endswith("> | 101 | 90 |\n\n[1]")
 
 
+@pytest.mark.parametrize(
+    ("question", "text", "count"),
+    [
+        ("How many boats are there?", "Boats:\n- Heron\n- Otter", "This passage lists 2 items. [1]"),
+        ("停车证有几种？", "停车证：\n- 固定证\n- 临时证", "这段资料列出 2 项。[1]"),
+    ],
+)
+def test_how_many_items_a_list_has_is_said_below_it(question: str, text: str, count: str) -> None:
+    assert quotes_of(question, (0.9, text))[-1] == count
+    assert count not in quotes_of("Heron? 固定证？", (0.9, text))
+
+
 def test_a_part_that_is_nearest_by_meaning_is_quoted_whatever_words_it_has() -> None:
     """Discriminates: quotes by words alone; a part quoted beside an answer that words are clear about."""
     rules = "- Lockers: 140 on level 0.\n- Group rooms are booked in the app." + "\n- Nothing else." * 50
