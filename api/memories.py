@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from core.errors import UnknownMemoryError
 from core.memory.gate import slot_named, statement_of
 from core.memory.record import Memory, MemoryDraft, MemoryType
-from core.memory.requests import type_of
+from core.memory.statements import type_of
 from core.relevance.sparse import question_terms, terms
 from services.memory.records import MemoryRecords, MemorySwitch
 from services.memory.turns import MemoryLearning

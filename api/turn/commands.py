@@ -24,7 +24,7 @@ from core.conversation.turns import Turn
 from core.errors import MemoryRefusedError
 from core.memory.gate import Refusal
 from core.memory.record import MAX_CONTENT_CHARS, Memory, MemoryDraft
-from core.memory.requests import type_of
+from core.memory.statements import type_of
 from core.prompt.messages import answer_in_history, with_times
 from core.relevance.talk import Talk, talk_of
 from core.text import Language

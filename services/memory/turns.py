@@ -18,8 +18,7 @@ from core.conversation.turns import Turn, TurnStatus
 from core.errors import MemoryRefusedError, WenmaiError
 from core.memory.record import Memory, MemoryDraft, MemoryType
 from core.memory.relevance import THRESHOLD, MemoryRelevance
-from core.memory.requests import explicit_request, type_of
-from core.memory.statements import self_statements
+from core.memory.statements import explicit_request, self_statements, type_of
 from core.relevance.query import Query
 from services.memory.extraction import Extraction, UnreadTurns
 from services.memory.records import MemoryRecords
