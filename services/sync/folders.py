@@ -11,7 +11,8 @@ from typing import Any
 
 import structlog
 
-from config.settings import SourceSettings, StoreSettings
+from config.settings import StoreSettings
+from config.tables import SourceSettings
 from core.errors import (
     BadRequestError,
     ConflictError,
