@@ -162,12 +162,10 @@ _BETWEEN = "\n\n"
 
 
 class CommandRunner:
-    def __init__(
-        self, sessions: SessionStore, memories: MemoryCommands, personas: PersonaRules | None = None
-    ) -> None:
+    def __init__(self, sessions: SessionStore, memories: MemoryCommands, personas: PersonaRules) -> None:
         self._sessions = sessions
         self._memories = memories
-        self._personas = personas or PersonaRules()
+        self._personas = personas
 
     def check(self, command: Command) -> None:
         """What can be refused before the turn begins. Raises BadRequestError, which names `question`."""

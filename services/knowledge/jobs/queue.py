@@ -237,14 +237,16 @@ def _may_pass(error: BaseException) -> bool:
     return isinstance(error, WenmaiError) and error.retryable
 
 
+BEAT_S = 30.0
+
+
 class Heartbeat:
     """Signs of life of this process's ingestions, for the other workers on the same store. Also for documents
     that wait in line, or for their next attempt."""
 
-    def __init__(self, documents: DocumentStore, jobs: Jobs, every_s: float = 30.0) -> None:
+    def __init__(self, documents: DocumentStore, jobs: Jobs) -> None:
         self._documents = documents
         self._jobs = jobs
-        self._every_s = every_s
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -257,7 +259,7 @@ class Heartbeat:
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(self._every_s)
+            await asyncio.sleep(BEAT_S)
             if documents := self._jobs.active_documents():
                 try:
                     await self._documents.touch(documents)
