@@ -131,7 +131,7 @@ class Container:
             self.llms.keep_windows(),
             self.knowledge.fill_languages(),
         ]
-        if self.knowledge.sample_pending:
+        if self.knowledge.jobs.sample_pending:
             later.append(self.sample.load())
         return later
 

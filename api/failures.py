@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 from api.messages import in_language, say
 from config.secrets import Mask
-from config.settings import LLMSettings, ModelSettings
+from config.settings import ModelSettings
+from config.tables import LLMSettings
 from core.errors import (
     Cause,
     EmbeddingUnavailableError,

@@ -45,7 +45,7 @@ from core.text import Language, language_in, preprocess_question
 from services.conversation.images import QuestionImages
 from services.conversation.sessions import SessionStore
 from services.llm_service import LLMService, ModelEntry
-from services.store.clock import Clock, utc_now_us
+from services.store.clock import utc_now_us
 
 
 class KnowledgeHandler:
@@ -61,7 +61,6 @@ class KnowledgeHandler:
         conversation: ConversationSettings,
         readers: StreamSeats,
         images: QuestionImages,
-        clock: Clock = utc_now_us,
     ) -> None:
         self._images = images
         self._pipeline = pipeline
@@ -71,7 +70,6 @@ class KnowledgeHandler:
         self._server = server
         self._conversation = conversation
         self._readers = readers
-        self._clock = clock
 
     async def process_conversation(self, request: TurnRequest) -> AsyncGenerator[Event, None]:
         """Begin the turn and yield its events to DONE. Raises what `begin_turn` raises, before any event."""
@@ -282,7 +280,7 @@ class KnowledgeHandler:
                 session_id=session_id,
                 owner=request.owner,
                 question=request.question,
-                created_us=stored.created_us if stored else branch.time_after(self._clock()),
+                created_us=stored.created_us if stored else branch.time_after(utc_now_us()),
                 status=TurnStatus.RUNNING,
                 parent_turn_id=branch.parent_turn_id,
                 seq=stored.seq if stored else branch.next_seq,

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from core.errors import UnknownMemoryError
 from core.memory.gate import slot_named, statement_of
 from core.memory.record import Memory, MemoryDraft, MemoryType
-from core.memory.requests import type_of
+from core.memory.statements import type_of
 from core.relevance.sparse import question_terms, terms
 from services.memory.records import MemoryRecords, MemorySwitch
 from services.memory.turns import MemoryLearning
 from services.memory.writing import ImportCounts, MemoryWriter, Written
-from services.store.clock import Clock, utc_now_us
+from services.store.clock import utc_now_us
 
 _OF_ME = re.compile(r"^(?:我的?|my |the user's )", re.I)
 MOST_HISTORY = 50
@@ -28,12 +28,10 @@ class MemoriesHandler:
         records: MemoryRecords,
         writer: MemoryWriter,
         learning: MemoryLearning,
-        clock: Clock = utc_now_us,
     ) -> None:
         self._records = records
         self._writer = writer
         self.learning = learning
-        self._clock = clock
 
     async def page(
         self,
@@ -46,7 +44,7 @@ class MemoriesHandler:
         current: bool = False,
     ) -> tuple[list[Memory], int | None]:
         """Newest first, and where the next page begins; `current`: without what no longer holds."""
-        now = self._clock() if current else None
+        now = utc_now_us() if current else None
         return await self._records.newest(owner, limit, before_us, memory_type, text, now)
 
     async def all(self, owner: str) -> list[Memory]:
@@ -86,7 +84,7 @@ class MemoriesHandler:
         """Off: nothing is recalled and nothing learned; what is remembered stays until it is deleted."""
         switch = await self._records.switch_of(owner)
         if switch.on != on:
-            switch = MemorySwitch(on, self._clock())
+            switch = MemorySwitch(on, utc_now_us())
             await self._records.set_switch(owner, switch)
         return switch
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from config.sources import did_you_mean
-from core.conversation.turns import STAGE_SENTENCES
+from core.conversation.turns import TurnStage
 from core.errors import BadRequestError
 from core.images import MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS, MAX_IMAGES
 from core.text import Language
@@ -16,7 +16,19 @@ PROMPTS = Path(__file__).parents[1] / "config" / "prompts"
 PromptRole = Literal["knowledge", "general", "unsearched", "searching"]
 
 _TEXTS: dict[str, tuple[str, str]] = {
-    **STAGE_SENTENCES,
+    # what people read while a stage lasts, in a stream's STATUS events and on the page
+    TurnStage.RETRIEVING: ("正在进行混合检索...", "Searching the knowledge base..."),
+    TurnStage.REWRITING: ("正在结合上文改写问题……", "Rewriting the question from its context..."),
+    TurnStage.RERANKING: ("正在重排候选资料……", "Ranking the candidates..."),
+    TurnStage.FILTERING: ("正在筛选资料……", "Selecting the relevant passages..."),
+    TurnStage.REMEMBERING: ("想起了以前的对话。", "Recalled from earlier conversations."),
+    TurnStage.GENERATING: ("正在生成回答……", "Writing the answer..."),
+    TurnStage.TOOL: ("正在使用工具……", "Using a tool..."),
+    TurnStage.RETRYING: (
+        "模型服务暂时没有应答，正在重试……",
+        "The model's server did not answer, trying again...",
+    ),
+    TurnStage.FINISHED: ("完成", "Finished"),
     "rewritten": ("正在用改写后的问题再检索一次……", "Searching again with the rewritten question..."),
     "reranker_unavailable": (
         "重排服务暂时不可用，本轮改用内置的重排。",

@@ -12,100 +12,27 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from config.secrets import is_secret_name, looks_like_key
 from config.sources import ConfigurationError, FlatSource, read_toml, refusal_of
-
-URL_EXAMPLES = {"qdrant_url": "http://127.0.0.1:6333", "reranker_url": "http://127.0.0.1:8080/rerank"}
-MODEL_URL = "http://127.0.0.1:11434/v1 or https://api.deepseek.com/v1"
-
-
-def is_address(text: str) -> bool:
-    """Of a server that speaks HTTP."""
-    try:
-        parts = urlsplit(text)
-        return bool(
-            parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in text
-        )
-    except ValueError:
-        return False
-
-
-def _checked_url(value: str | None, info: ValidationInfo) -> str | None:
-    if not value:
-        return None
-    if not is_address(value):
-        raise ValueError(f"it must be an address like {URL_EXAMPLES.get(info.field_name or '', MODEL_URL)}")
-    return value
-
-
-def _checked_secret(value: SecretStr | None) -> SecretStr | None:
-    if value is not None and not value.get_secret_value().strip().isascii():
-        raise ValueError("must be plain ASCII: it is sent in a header")
-    return value
-
-
-def _checked_keys(keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-    """An empty one would be the key of whoever sends none."""
-    for place, key in enumerate(keys, 1):
-        if not re.fullmatch("[!-~]+", key.get_secret_value()):
-            sent = "it is sent in a header"
-            raise ValueError(f"key {place} must be of printable ASCII characters, without spaces: {sent}")
-    return keys
-
-
-def _listed(value: object) -> object:
-    """In the environment a list is written with commas."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
-
-
-LISTED = BeforeValidator(_listed)
-BLANK_IS_UNSET = BeforeValidator(lambda value: None if value == "" else value)
-Keys = Annotated[tuple[SecretStr, ...], LISTED, AfterValidator(_checked_keys)]
-Secret = Annotated[SecretStr | None, BLANK_IS_UNSET, AfterValidator(_checked_secret)]
-OptionalPath = Annotated[Path | None, BLANK_IS_UNSET]
-Url = Annotated[str | None, AfterValidator(_checked_url), Field(repr=False)]
-Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=0.9, allow_inf_nan=False)]
-FilterPath = Annotated[str, Field(pattern=r"^[\w.]+:\w+$", description="module:name, of each filter")]
-LETTERS = "at most {} letters, digits, - and _"
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), hide_input_in_errors=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_truth_for_a_number(cls, value: object, info: ValidationInfo) -> object:
-        """Pydantic takes true for 1: a day, a turn, a second."""
-        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation is not bool:
-            raise PydanticCustomError("truth", "true and false are no value of it")
-        return value
-
-    @field_validator("*")
-    @classmethod
-    def _no_key(cls, value: Any) -> Any:
-        """What is no secret is shown in many places."""
-        if isinstance(value, str | Path) and looks_like_key(str(value)):
-            raise ValueError("this is a key, which has a setting of its own: api_key or …_API_KEY")
-        return value
+from config.tables import (
+    BLANK_IS_UNSET,
+    LETTERS,
+    LISTED,
+    FilterPath,
+    Fraction,
+    Keys,
+    LLMSettings,
+    OptionalPath,
+    Positive,
+    Secret,
+    Section,
+    Share,
+    SourceSettings,
+    ToolSettings,
+    Url,
+)
 
 
 def _origin(value: str) -> str:
@@ -284,47 +211,6 @@ class ConversationSettings(Section):
         return tokens
 
 
-MAX_TAGS = 32
-MAX_TAG_CHARS = 64
-
-
-class SourceSettings(Section):
-    """One `[sources.<name>]` table: a folder whose files are followed, added, changed and removed.
-
-    `include` and `exclude` are patterns of paths below the folder, as in .gitignore; hidden files and links
-    are left out. Without an `owner` its documents are everybody's.
-    """
-
-    folder: Path
-    include: tuple[str, ...] = ("*",)
-    exclude: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    owner: str | None = Field(None, min_length=1, max_length=200)
-
-    @field_validator("folder", mode="before")
-    @classmethod
-    def _whole_path(cls, folder: object) -> object:
-        """A relative one would mean another folder for a command that is started elsewhere."""
-        whole = Path(folder).expanduser() if isinstance(folder, str) and folder else folder
-        if not isinstance(whole, Path) or not whole.is_absolute():
-            raise ValueError("folder must be a whole path, such as /srv/handbook or ~/handbook")
-        return whole
-
-    @field_validator("tags")
-    @classmethod
-    def _short_tags(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
-        if len(tags) > MAX_TAGS or any(len(tag.strip()) > MAX_TAG_CHARS for tag in tags):
-            raise ValueError(f"at most {MAX_TAGS} tags, of at most {MAX_TAG_CHARS} characters each")
-        return tags
-
-    @field_validator("include")
-    @classmethod
-    def _includes_something(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        if not patterns:
-            raise ValueError("include must name at least one pattern, such as *.md")
-        return patterns
-
-
 class KnowledgeSettings(Section):
     """Sizes are tokens of the embedding model."""
 
@@ -360,64 +246,6 @@ class RetrievalSettings(Section):
     rerank_timeout_s: float = Field(5, ge=0.1, le=120, allow_inf_nan=False)
     rewrite_timeout_s: float = Field(3, ge=0, le=60, allow_inf_nan=False)
     widen_tokens: int = Field(0, ge=0, le=2_000)
-
-
-HTTP_PROVIDERS = ("openai", "anthropic")  # the others load files and classes of this machine
-
-
-class LLMSettings(Section):
-    """One `[llms.<model_id>]` table. `api_key_env` names an environment variable that holds the key."""
-
-    provider: str = Field(
-        pattern=r"^(openai|anthropic|gguf|extractive|llama_index:[\w.]+:\w+)$",
-        description="openai, anthropic, gguf, extractive or llama_index:module:Class",
-    )
-    model: str = ""
-    base_url: Url = None
-    api_key: Annotated[SecretStr | None, AfterValidator(_checked_secret)] = None
-    api_key_env: str | None = Field(
-        None, pattern=r"^[A-Z_][A-Z0-9_]*$", description="the name of a variable, such as DEEPSEEK_API_KEY"
-    )
-    context_window: int | None = Field(None, ge=512, le=10_000_000)
-    tokenizer: str | None = None
-    max_tokens: int = Field(2_048, ge=1, le=1_000_000)
-    temperature: float = Field(0.2, ge=0, le=2, allow_inf_nan=False)
-    layout: Literal["auto", "one_system", "many_system", "system_field", "flat"] | None = None
-    begins_thinking: Literal["auto", "always", "never"] = "auto"
-    vision: bool = False
-    tools: Literal["native", "prompt"] = "native"
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)
-    thinking_on: dict[str, Any] | None = Field(None, repr=False)
-    thinking_off: dict[str, Any] | None = Field(None, repr=False)
-
-    @model_validator(mode="after")
-    def _sends_no_key_in_the_body(self) -> Self:
-        """There it would be stored with every prompt."""
-        sent = (*self.options, *(self.thinking_on or ()), *(self.thinking_off or ()))
-        secret = next((name for name in sent if is_secret_name(name)), None)
-        if secret is not None and self.provider in (*HTTP_PROVIDERS, "gguf"):
-            raise ValueError(f"options go into the request's body, but not {secret}: set api_key beside them")
-        return self
-
-    @model_validator(mode="after")
-    def _can_be_sent_images(self) -> Self:
-        if self.vision and (self.provider not in HTTP_PROVIDERS or self.layout == "flat"):
-            raise ValueError("vision is for provider openai or anthropic, and not for layout flat")
-        return self
-
-    @model_validator(mode="after")
-    def _reads_its_prompt(self) -> Self:
-        if self.tools == "prompt" and self.provider == "extractive":
-            raise ValueError(
-                "tools = 'prompt' is for models that write: extractive quotes, and calls nothing"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _names_its_model(self) -> Self:
-        if self.provider in (*HTTP_PROVIDERS, "gguf") and not self.model:
-            raise ValueError(f"a table with provider = {self.provider!r} needs model")
-        return self
 
 
 OPENAI_EMBEDDING = "text-embedding-3-small"
@@ -456,42 +284,6 @@ class ModelSettings(Section):
         """The model's name at the embedding endpoint, where EMBEDDING is `openai` or `openai:NAME`."""
         kind, _, name = self.embedding.partition(":")
         return name if kind == "openai" and name else OPENAI_EMBEDDING
-
-
-VariableName = Annotated[
-    str,
-    Field(
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="names of environment variables, such as GITHUB_TOKEN",
-    ),
-]
-
-
-class ToolSettings(Section):
-    """One `[tools.<name>]` table: an MCP server, started as a program or reached at an address.
-
-    `env` names variables of the environment that the program gets; `headers` are HTTP headers, each with the
-    variable that holds its value. `confirm`: before which of its tools a person is asked.
-    """
-
-    command: tuple[str, ...] = Field((), repr=False)
-    url: Url = None
-    env: tuple[VariableName, ...] = ()
-    headers: dict[str, VariableName] = Field(default_factory=dict)
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    confirm: Literal["never", "write", "always"] = "write"
-    timeout_s: float = Field(30, ge=0.1, le=600, allow_inf_nan=False)
-
-    @model_validator(mode="after")
-    def _is_reached_in_one_way(self) -> Self:
-        if bool(self.command) == bool(self.url):
-            raise ValueError("a table of tools needs either command (a program and its arguments) or url")
-        if self.headers and not self.url:
-            raise ValueError("headers go with url; a program gets variables by env")
-        if self.env and not self.command:
-            raise ValueError("env goes with command; an address gets headers")
-        return self
 
 
 SEARCH_TOOL = "search_knowledge"  # our own (core.tools), which needs no table

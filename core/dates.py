@@ -199,10 +199,10 @@ def written_dates(text: str) -> Iterator[WrittenDate]:
             yield WrittenDate(match.start(), match.end(), named, _is_sure(match))
 
 
-def written_date_at(text: str, at: int = 0) -> str:
-    """The date that the text has exactly there; "" when it has none, or no such day exists."""
+def leading_date(text: str) -> str:
+    """The date that the text begins with; "" when it has none, or no such day exists."""
     for form in _WRITTEN:
-        if match := form.match(text, at):
+        if match := form.match(text):
             return _iso_of(match)
     return ""
 

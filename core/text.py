@@ -52,6 +52,7 @@ ITEM = re.compile(
     r"([ \t]*+)(?:[-*+•·◦▪●○■□◆◇➢✓][ \t]|\(?\d{1,3}[.)][ \t]|[a-zA-Z][.)][ \t]"
     r"|\d{1,3}[、．]|（\d{1,3}）|[（(]?[一二三四五六七八九十]{1,3}[、）)]|[①-⑳])"
 )
+QUESTION_WORD = "(?:Q|问|問|Question|问题)"  # as lists of questions have it before each
 _LONGEST_RULE = 10_000  # characters
 
 

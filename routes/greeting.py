@@ -84,7 +84,7 @@ def curl(url: str, question: str, *, with_key: bool) -> str:
 
 async def _question(container: Container, language: Language, owners: Sequence[str]) -> tuple[str, str]:
     """One that the store can answer, and what is to be known about it."""
-    if container.knowledge.sample_pending:
+    if container.knowledge.jobs.sample_pending:
         return tell("about_sample", language), tell("reading", language)
     with suppress(WenmaiError, TimeoutError):  # the log says when the store is away
         async with asyncio.timeout(LOOK_S):

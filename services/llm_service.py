@@ -17,7 +17,8 @@ from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW
 from llama_index.core.llms.llm import LLM
 
 import config
-from config.settings import HTTP_PROVIDERS, LLMSettings, ModelSettings
+from config.settings import ModelSettings
+from config.tables import HTTP_PROVIDERS, LLMSettings
 from core.errors import LLMRefusedError, LLMUnavailableError, UnknownModelError
 from core.llm_wrapper import LLMDelta, LLMStreamWrapper
 from core.prompt.budget import estimate_prompt_tokens

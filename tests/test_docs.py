@@ -12,8 +12,9 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from config.settings import LLMSettings, Settings, SourceSettings, ToolSettings
+from config.settings import Settings
 from config.sources import REMOVED, section_of
+from config.tables import LLMSettings, SourceSettings, ToolSettings
 
 ROOT = Path(__file__).parent.parent
 GUIDE = ROOT / "docs" / "guide"

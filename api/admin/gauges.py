@@ -65,7 +65,7 @@ class Gauges(Collector):
         yield _gauges("model_circuit_open", description, "model", broken)
 
     def _jobs(self) -> Iterator[Metric]:
-        jobs = self._container.knowledge.job_figures()
+        jobs = self._container.knowledge.jobs.figures()
         now = {"waiting": jobs.waiting, "running": jobs.running, "retrying": jobs.retrying}
         yield _gauges("ingestion_jobs", "Documents that are being read in, or wait.", "state", now)
         ended = {"done": jobs.done, "failed": jobs.failed, "cancelled": jobs.cancelled}

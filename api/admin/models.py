@@ -16,7 +16,8 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from pydantic import ValidationError
 
 from api.failures import FailureTexts
-from config.settings import HTTP_PROVIDERS, LLMSettings, ModelSettings
+from config.settings import ModelSettings
+from config.tables import HTTP_PROVIDERS, LLMSettings
 from core.errors import (
     BadRequestError,
     ConflictError,

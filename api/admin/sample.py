@@ -68,7 +68,7 @@ class SampleHandler:
             return
         finally:
             self._loading = None
-            self._knowledge.sample_pending = False
+            self._knowledge.jobs.sample_pending = False
         await asyncio.to_thread(self._mark_loaded)
         log.info("sample_loaded", failed=len(failed))
 

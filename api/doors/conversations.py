@@ -22,7 +22,7 @@ from core.conversation.turns import UNSET, PastTurn, Turn, TurnRequest, TurnStat
 from core.text import preprocess_question
 from services.conversation.lineage import Lineage
 from services.conversation_manager import ConversationManager
-from services.store.clock import Clock, utc_now_us
+from services.store.clock import utc_now_us
 
 RETRY_S = 10.0  # the SDKs of OpenAI come again after 0.5 to 8 s
 _KEYS = uuid.UUID("6f0c2f0e-5d3b-4a52-9d0a-3a0a6c1f7e11")
@@ -50,8 +50,7 @@ class Attempts:
     """Which turn a request is: the same request once more, while its answer is on its way or within RETRY_S
     after it broke off, is a retry. After an answer that came to its end, it is asked anew: a regeneration."""
 
-    def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
-        self._timer = timer
+    def __init__(self) -> None:
         self._turns: LRUCache[str, str] = LRUCache(_MOST_REQUESTS)
         self._until: dict[str, float] = {}
 
@@ -67,7 +66,7 @@ class Attempts:
             raise
 
     def _begin(self, request: str) -> str:
-        now = self._timer()
+        now = time.monotonic()
         for each in [each for each, until in self._until.items() if until < now]:
             del self._until[each]
             self._turns.pop(each, None)
@@ -79,7 +78,7 @@ class Attempts:
             self._turns.pop(request, None)
             self._until.pop(request, None)
         elif request in self._turns:
-            self._until[request] = self._timer() + RETRY_S
+            self._until[request] = time.monotonic() + RETRY_S
 
 
 def turn_of_key(owner: str, idempotency_key: str) -> str:
@@ -94,13 +93,11 @@ class ConversationDoor:
         sessions: SessionsHandler,
         conversations: ConversationManager,
         question_filter: Callable[[str], str],
-        clock: Clock = utc_now_us,
     ) -> None:
         self._chat = chat
         self._sessions = sessions
         self._conversations = conversations
         self._question_filter = question_filter
-        self._clock = clock
         self._lineage = Lineage(conversations.turns)
         self._placing: LRUCache[str, asyncio.Lock] = LRUCache(_MOST_OWNERS)
         self.attempts = Attempts()
@@ -152,7 +149,7 @@ class ConversationDoor:
     ) -> Placed:
         """Oldest first: of a history that a crash has cut, the next request brings in the rest."""
         branch = await self._conversations.find_branch(session_id, owner, placed.parent_turn_id)
-        first_us = branch.time_after(self._clock())
+        first_us = branch.time_after(utc_now_us())
         turns: list[Turn] = []
         for at, past in enumerate(unknown):
             turn = replace(

@@ -16,8 +16,9 @@ from api.offline.holders import StoreContents
 from api.offline.stores import contents_of
 from api.wiring.parts import LLMOpener, check_schedule, open_embedding, open_reranker, open_store
 from config.secrets import mask_of
-from config.settings import LLMSettings, ModelSettings, Settings
+from config.settings import ModelSettings, Settings
 from config.sources import CONFIG_FILE_VARIABLE, DEFAULT_CONFIG_FILE, unread
+from config.tables import LLMSettings
 from core.errors import EmbeddingUnavailableError, StartRefusedError, StoreLockedError, WenmaiError
 from core.operations.findings import Finding, fail, ok, warn
 from services.llm_service import configured_llms

@@ -17,7 +17,7 @@ from core.conversation.sessions import AHEAD_US, PersonaDraft, PersonaRules
 from core.conversation.turns import Turn
 from core.errors import BadRequestError, UnknownSessionError
 from services.conversation_manager import ConversationManager
-from services.store.clock import Clock, utc_now_us
+from services.store.clock import utc_now_us
 
 MAX_UNPACKED_BYTES = 500_000_000
 MAX_VALUES = 10_000_000  # in the JSON; each takes about 70 bytes once it is read
@@ -54,12 +54,10 @@ class ForeignImporter:
         sessions: SessionsHandler,
         conversations: ConversationManager,
         personas: PersonaRules,
-        clock: Clock = utc_now_us,
     ) -> None:
         self._sessions = sessions
         self._conversations = conversations
         self._personas = personas
-        self._clock = clock
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self, content: bytes, owner: str, *, apply: bool) -> ForeignPlan:
@@ -84,7 +82,7 @@ class ForeignImporter:
             known = await self._conversations.turns.tree(session_id, owner)
             fresh = tuple(turn for turn in self._timed(foreign.turns) if turn.turn_id not in known)
             if fresh:
-                _check(fresh, session_id, owner, self._clock())
+                _check(fresh, session_id, owner, utc_now_us())
             is_known = await self._is_known(session_id, owner)
             planned.append(
                 PlannedConversation(session_id, foreign.title, len(foreign.turns), fresh, is_known, foreign)
@@ -101,7 +99,7 @@ class ForeignImporter:
 
     def _timed(self, turns: Sequence[Turn]) -> list[Turn]:
         """A time that lies ahead is none: such a turn would stay the newest."""
-        latest = self._clock() + AHEAD_US
+        latest = utc_now_us() + AHEAD_US
         return [replace(turn, created_us=0) if turn.created_us > latest else turn for turn in turns]
 
     async def _is_known(self, session_id: str, owner: str) -> bool:
@@ -132,7 +130,7 @@ class ForeignImporter:
 
     async def _add(self, planned: PlannedConversation, owner: str) -> None:
         branch = await self._conversations.find_branch(planned.session_id, owner, None)
-        now_us = branch.time_after(self._clock())
+        now_us = branch.time_after(utc_now_us())
         added = [
             replace(
                 turn,

@@ -9,7 +9,7 @@ from typing import Any
 
 from api.admin.erasure import ErasureHandler
 from api.sessions.shown_prompt import ShownPrompt, show_prompt
-from api.sessions.transfer import Imported, Index, SessionCopy, SessionImporter, copy_session, leave_for_later
+from api.sessions.transfer import Imported, Index, SessionCopy, SessionImporter, copy_session
 from core.conversation.importing import ImportedSession
 from core.conversation.sessions import (
     PersonaDraft,
@@ -35,15 +35,6 @@ CheckOrigin = Callable[[PersonaDraft, str], Awaitable[PersonaDraft]]
 CheckChoices = Callable[[Mapping[str, Any]], None]
 
 
-def trust_choices(choices: Mapping[str, Any]) -> None:
-    """For a store without models."""
-
-
-async def trust_origin(draft: PersonaDraft, owner: str) -> PersonaDraft:
-    """For a store without documents."""
-    return draft
-
-
 @dataclass(frozen=True, slots=True)
 class SessionPage:
     """Newest first; `next_before_us` continues the list, None at its end."""
@@ -65,17 +56,17 @@ class SessionsHandler:
         episodes: Episodes,
         erasure: ErasureHandler,
         images: QuestionImages,
-        personas: PersonaRules | None = None,
-        index: Index = leave_for_later,
-        check_origin: CheckOrigin = trust_origin,
-        check_choices: CheckChoices = trust_choices,
+        personas: PersonaRules,
+        index: Index,
+        check_origin: CheckOrigin,
+        check_choices: CheckChoices,
     ) -> None:
         self._sessions = sessions
         self._turns = turns
         self._memories, self._episodes = memories, episodes
         self.erasure = erasure
         self._images = images.files
-        self._personas = personas or PersonaRules()
+        self._personas = personas
         self._check_origin, self._check_choices = check_origin, check_choices
         self._importer = SessionImporter(sessions, turns, images, self._personas, index)
 
@@ -140,7 +131,7 @@ class SessionsHandler:
         """All of it, or nothing. Raises BadRequestError, ConflictError or StoreUnavailableError."""
         return await self._importer.run(imported)
 
-    async def discard_unfinished_imports(self, min_age_s: float = 0) -> int:
+    async def discard_unfinished_imports(self, min_age_s: float) -> int:
         """At start: remove what a crash left of imports; beside other workers only old ones. How many."""
         return await self._importer.discard_unfinished(min_age_s)
 

@@ -17,7 +17,7 @@ from core.conversation.sessions import Session, Share
 from core.conversation.turns import Turn
 from core.errors import ConflictError, NotFoundError, UnknownSessionError, UnknownTurnError
 from services.conversation.sessions import SessionStore
-from services.store.clock import Clock, utc_now_us
+from services.store.clock import utc_now_us
 
 DAY_US = 86_400_000_000
 MOST_SHARES = 100  # of a session
@@ -45,12 +45,10 @@ class SharesHandler:
         sessions: SessionsHandler,
         store: SessionStore,
         owners: Collection[str],
-        clock: Clock = utc_now_us,
     ) -> None:
         self._sessions = sessions
         self._store = store
         self._owners = owners
-        self._clock = clock
         self._changing = asyncio.Lock()
 
     async def create(
@@ -66,7 +64,7 @@ class SharesHandler:
             kept = self._valid(session)
             if len(kept) >= MOST_SHARES:
                 raise ConflictError(f"A session has at most {MOST_SHARES} links: take one back first.")
-            secret, now_us = secrets.token_bytes(_SECRET_BYTES), self._clock()
+            secret, now_us = secrets.token_bytes(_SECRET_BYTES), utc_now_us()
             share = Share(
                 str(uuid.uuid4()), _hash(secret), branch[-1].turn_id, now_us, now_us + days * DAY_US, passages
             )
@@ -109,7 +107,7 @@ class SharesHandler:
         return SharedBranch(session, shares[0], tuple(turns))
 
     def _valid(self, session: Session) -> list[Share]:
-        now_us = self._clock()
+        now_us = utc_now_us()
         return [share for share in session.shares if share.expires_us > now_us]
 
 

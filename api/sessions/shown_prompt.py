@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from api.turn.prompt import memory_lines
 from core.conversation.turns import ManifestPart, PromptManifest, Turn
 from core.images import ImageData
 from core.knowledge import Candidate, Chunk, Citation
 from core.memory.record import Memory
 from core.prompt.exchange import MESSAGES, PROMPT, is_fielded, rebuild_body, rebuild_fielded, wire_messages
-from core.prompt.fence import render_knowledge
+from core.prompt.fence import memory_lines, render_knowledge
 from core.prompt.layouts import lay_out, lay_steps
 from core.prompt.messages import (
     LAID_WITH,

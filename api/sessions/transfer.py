@@ -21,7 +21,7 @@ from services.conversation.images import ImageFiles, QuestionImages
 from services.conversation.recall import words_of
 from services.conversation.sessions import SessionStore, title_from
 from services.conversation.turns import TurnStore, TurnVectors
-from services.store.clock import Clock, utc_now_us
+from services.store.clock import utc_now_us
 from services.store.dialect import Filter
 from services.store.points import batches, has_id, in_session
 
@@ -56,14 +56,12 @@ class SessionImporter:
         images: QuestionImages,
         personas: PersonaRules | None = None,
         index: Index = leave_for_later,
-        clock: Clock = utc_now_us,
     ) -> None:
         self._sessions = sessions
         self._turns = turns
         self._images = images
         self._personas = personas or PersonaRules()
         self._index = index
-        self._clock = clock
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self, imported: ImportedSession) -> Imported:
@@ -71,7 +69,7 @@ class SessionImporter:
         way, what was written is removed again."""
         session_id = imported.session_id or str(uuid.uuid4())
         persona = self._persona(imported.persona)
-        turns = await asyncio.to_thread(plan_turns, imported, session_id, self._clock(), _new_id)
+        turns = await asyncio.to_thread(plan_turns, imported, session_id, utc_now_us(), _new_id)
         session = _session(imported, session_id, turns, persona)
         async with self._one_at_a_time:
             await self._refuse_known(imported, turns, session)
@@ -95,7 +93,7 @@ class SessionImporter:
 
     async def discard_unfinished(self, min_age_s: float = 0) -> int:
         """At start: remove what a crash left of imports; beside other workers only old ones. How many."""
-        unfinished = await self._sessions.unfinished(self._clock() - int(min_age_s * 1_000_000))
+        unfinished = await self._sessions.unfinished(utc_now_us() - int(min_age_s * 1_000_000))
         for session_id, owner in unfinished:
             await self._remove(session_id, owner)
         return len(unfinished)
@@ -117,7 +115,7 @@ class SessionImporter:
             return None
         draft: PersonaDraft = imported.draft
         checked = replace(draft, text=self._personas.checked(draft.text, "persona.text"))
-        persona_id, updated_us = imported.persona_id or _new_id(), imported.updated_us or self._clock()
+        persona_id, updated_us = imported.persona_id or _new_id(), imported.updated_us or utc_now_us()
         return Persona(persona_id=persona_id, updated_us=updated_us, **asdict(checked))
 
     async def _refuse_known(self, imported: ImportedSession, turns: Sequence[Turn], session: Session) -> None:

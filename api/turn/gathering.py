@@ -20,12 +20,11 @@ from core.dates import day_asked
 from core.errors import WenmaiError
 from core.images import ONLY_IMAGE
 from core.knowledge import Candidate
-from core.memory.requests import EpisodeAsked, episode_asked
 from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
 from core.relevance.talk import ANSWERS_TALK, Talk, TalkModel, is_about_languages, talk_of
 from core.tools import SEARCH_TOOL
-from services.conversation.episodes import Episodes
+from services.conversation.episodes import EpisodeAsked, Episodes, episode_asked
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.knowledge.chunks import SamplePrecedence

@@ -29,15 +29,16 @@ from core.prompt.budget import (
     Fitted,
     attached_room,
     beginning_within,
-    estimate_tokens,
     fit,
     fits_alone,
     shares_of,
+    tool_tokens,
 )
-from core.prompt.exchange import Exchange, canonical_json, wire_tools
+from core.prompt.exchange import Exchange
 from core.prompt.fence import (
     ANY_CODE,
     STILL_READING,
+    memory_lines,
     nearest_text,
     new_code,
     nothing_within,
@@ -46,7 +47,6 @@ from core.prompt.fence import (
 from core.prompt.layouts import lay_out, lay_steps
 from core.prompt.messages import (
     LAID_WITH,
-    Assembled,
     History,
     Layout,
     Message,
@@ -251,7 +251,8 @@ class PromptBuilder:
         assembled = assemble(
             texts, fitted.history(history), fitted.candidates, request.question, request.images
         )
-        _log_steps(request, assembled)
+        counts = {step.step: step.changed for step in assembled.steps}
+        log.debug("messages_assembled", request_id=request.request_id, sent=len(assembled.messages), **counts)
         candidates = gathered.candidates[: len(fitted.candidates)]
         parts = (
             *_included(
@@ -349,26 +350,6 @@ class PromptBuilder:
         return with_times(self._library.text("context", language), language, now, began)
 
 
-RESULTS_SHARE = 0.25  # of the window, for what tools give back
-
-
-def tool_tokens(budget: Budget, offer: ToolOffer | None) -> int:
-    """What is kept free for the tools that are offered, and for their results."""
-    if offer is None or not offer.tools:
-        return 0
-    offered = budget.count(canonical_json(wire_tools(offer)).decode())
-    return min(offered + int(budget.window * RESULTS_SHARE), budget.prompt_tokens)
-
-
-def tokens_saved(memories: Iterable[Memory]) -> int:
-    """What their lines would have taken."""
-    return estimate_tokens(memory_lines(memories))
-
-
-def memory_lines(memories: Iterable[Memory]) -> str:
-    return "\n".join(f"- {' '.join(memory.content.split())}" for memory in memories)
-
-
 def _fitted(
     budget: Budget, texts: PromptTexts, history: History, gathered: Gathered, question: str
 ) -> Fitted:
@@ -413,15 +394,9 @@ def _included(
             turn_id=message.turn_id,
             text=message.content if message.part in stored_here else None,
             memory_ids=recalled if message.part is Part.MEMORY else (),
-            call_ids=_call_ids(message),
+            call_ids=message.call_ids,
             images=len(message.images),
         )
-
-
-def _call_ids(message: Message) -> tuple[str, ...]:
-    if message.tool_call_id is not None:
-        return (message.tool_call_id,)
-    return tuple(call.call_id for call in message.tool_calls)
 
 
 def _dropped(one: Dropped) -> ManifestPart:
@@ -470,8 +445,3 @@ def _untold(gathered: Gathered, memories: Sequence[Memory]) -> Iterator[Manifest
         if left_out:
             ids = tuple(memory.memory_id for memory in left_out)
             yield ManifestPart(Part.MEMORY.value, Role.SYSTEM.value, 0, False, reason, memory_ids=ids)
-
-
-def _log_steps(request: TurnRequest, assembled: Assembled) -> None:
-    counts = {step.step: step.changed for step in assembled.steps}
-    log.debug("messages_assembled", request_id=request.request_id, sent=len(assembled.messages), **counts)

@@ -15,7 +15,7 @@ from api.messages import say
 from api.turn.answer import Answer, AnswerSaver, Citing
 from api.turn.commands import talk_reply
 from api.turn.gathering import Gathering, Pipeline, TurnModels
-from api.turn.prompt import RESULTS_SHARE, Gathered, Prompt, tokens_saved
+from api.turn.prompt import Gathered, Prompt
 from api.turn.stream import (
     DoneEvent,
     ErrorEvent,
@@ -44,7 +44,9 @@ from core.errors import (
     WenmaiError,
 )
 from core.failpoints import failpoint
+from core.prompt.budget import RESULTS_SHARE, estimate_tokens
 from core.prompt.exchange import Exchange
+from core.prompt.fence import memory_lines
 from core.prompt.messages import Part
 from core.text import Language, in_script_of
 from services.conversation.turns import TurnVectors
@@ -225,7 +227,8 @@ class TurnRun:
 
     def _remember(self, prompt: Prompt, gathered: Gathered) -> None:
         """Say what is told of other conversations, and count it."""
-        self._pipeline.metrics.recalled(len(prompt.memories), tokens_saved(gathered.in_history))
+        saved = estimate_tokens(memory_lines(gathered.in_history))
+        self._pipeline.metrics.recalled(len(prompt.memories), saved)
         if not prompt.memories:
             return
         self._pipeline.memories.note_used(prompt.memories)

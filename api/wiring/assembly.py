@@ -284,7 +284,7 @@ def _chat(
 
 def _sample(history: History, knowledge: KnowledgeBase, sessions: SessionsHandler) -> SampleHandler:
     loaded = partial(mark_sample_loaded, history.settings.store.data_dir)
-    knowledge.sample_pending = sample_is_pending(history.settings)
+    knowledge.jobs.sample_pending = sample_is_pending(history.settings)
     return SampleHandler(knowledge, sessions.erasure, SAMPLE_FOLDER, loaded)
 
 
@@ -405,7 +405,7 @@ def _pipeline(
         knowledge=settings.retrieval.knowledge,
         talk_model=load_talk_model(history.embedding.name),
         shared_owner=SHARED_OWNER,
-        is_reading=knowledge.is_reading,
+        is_reading=knowledge.jobs.is_active,
         find_documents=knowledge.find_documents,
         precedence=knowledge.precedence,
         failure_text=failure_text,

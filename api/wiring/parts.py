@@ -23,15 +23,14 @@ from config.deferred import import_foreign
 from config.secrets import Mask
 from config.settings import (
     EMBEDDED_FOLDER,
-    HTTP_PROVIDERS,
     ConversationSettings,
-    LLMSettings,
     ModelSettings,
     Settings,
     StoreSettings,
     ToolsSettings,
 )
 from config.sources import did_you_mean
+from config.tables import HTTP_PROVIDERS, LLMSettings
 from core.dates import today
 from core.errors import BadRequestError, StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts

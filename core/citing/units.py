@@ -15,7 +15,7 @@ from core.knowledge import Candidate, Chunk
 from core.relevance.query import Query
 from core.relevance.tokens import parts_in
 from core.text import ITEM as LIST_ITEM
-from core.text import Block, BlockKind, Line, blocks_of, lines_of
+from core.text import QUESTION_WORD, Block, BlockKind, Line, blocks_of, lines_of
 
 FEW_WORDS = 30  # characters
 LONGEST_TITLE = 80
@@ -46,7 +46,7 @@ class Unit:
 
 _QUESTION = re.compile(
     r"[ \t]*(?:[-*+>]\s+)?(?:\*\*|__)?(?:#{1,6}\s*)?(?:\*\*)?"
-    r"(?:(?:Q|问|問|Question|问题)\s*\d*\s*[:：.、．]\s*\S|.{2,150}[?？]\s*(?:\*\*|__)?\s*$)"
+    rf"(?:{QUESTION_WORD}\s*\d*\s*[:：.、．]\s*\S|.{{2,150}}[?？]\s*(?:\*\*|__)?\s*$)"
 )
 _ARTICLE = re.compile(
     r"[ \t]*(?:\*\*)?(?:第[一二三四五六七八九十百零〇\d]{1,6}条|\d{1,2}(?:\.\d{1,3}){1,3}(?=[ \t\u3000])"

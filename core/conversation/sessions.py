@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from core.conversation.turns import KnowledgeUse, Turn, TurnRequest, TurnStatus
 from core.dates import rfc3339
 from core.errors import BadRequestError
-from core.memory.requests import explicit_request
+from core.memory.statements import explicit_request
 from core.text import Language, fold_width, language_of, preprocess_question
 
 MAX_NAME_CHARS = 200

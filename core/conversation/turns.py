@@ -42,23 +42,6 @@ class TurnStage(StrEnum):
     FINISHED = "finished"
 
 
-# What people read while a stage lasts, in a stream's STATUS events and on the page: Chinese and English.
-STAGE_SENTENCES: dict[str, tuple[str, str]] = {
-    TurnStage.RETRIEVING: ("正在进行混合检索...", "Searching the knowledge base..."),
-    TurnStage.REWRITING: ("正在结合上文改写问题……", "Rewriting the question from its context..."),
-    TurnStage.RERANKING: ("正在重排候选资料……", "Ranking the candidates..."),
-    TurnStage.FILTERING: ("正在筛选资料……", "Selecting the relevant passages..."),
-    TurnStage.REMEMBERING: ("想起了以前的对话。", "Recalled from earlier conversations."),
-    TurnStage.GENERATING: ("正在生成回答……", "Writing the answer..."),
-    TurnStage.TOOL: ("正在使用工具……", "Using a tool..."),
-    TurnStage.RETRYING: (
-        "模型服务暂时没有应答，正在重试……",
-        "The model's server did not answer, trying again...",
-    ),
-    TurnStage.FINISHED: ("完成", "Finished"),
-}
-
-
 class WarnCode(StrEnum):
     """What a `WARNING` may be about; its sentence is in api.messages, by name."""
 

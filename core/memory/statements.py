@@ -1,6 +1,8 @@
-"""The plainest statements about oneself, read by rule in Chinese and English: name, department, role, place.
+"""What a person says that is to be remembered, read by rule in Chinese and English: explicit requests
+(「记住：…」, "remember that …", 「忘掉…」, "forget …"), and the plainest statements about oneself: name,
+department, role, place.
 
-A rule that misses something costs little: a model may still propose it. One that takes 「我叫他来」 for a
+A rule that misses a statement costs little: a model may still propose it. One that takes 「我叫他来」 for a
 name is wrong for ever. So every rule wants a whole clause and knows what must not stand in it.
 """
 
@@ -8,10 +10,124 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from core.memory.record import MAX_CONTENT_CHARS, MemoryDraft
-from core.memory.requests import ASKS_ZH
+from core.memory.record import MAX_CONTENT_CHARS, MemoryDraft, MemoryType
 from core.text import fold_width, is_mostly_chinese
+
+ASKS_ZH = re.compile(
+    r"[?？]|[吗呢么]\s*$|怎么|怎样|如何|什么|哪[些个里儿一种]|多少|几[个点次天]|谁|哪$|为何|是不是|是否"
+    r"|能不能"
+)
+_ASKING = re.compile(r"[?？]\s*$")
+_END = r"\s*[。.!！~～]*\s*$"
+_POLITE_ZH = r"(?:请|麻烦你?|帮我|拜托|你要?|您|务必|一定要?)"
+_REMEMBER_ZH = re.compile(
+    rf"^\s*(?P<polite>{_POLITE_ZH}*)(?:记住|记一下|记下来?)(?P<mark>\s*[:：，,]\s*|\s+)?(?P<what>.+?){_END}",
+    re.S,
+)
+_ABOUT_ME_ZH = re.compile(r"^(?:我|本人|以后|今后|从现在起)")
+_REMEMBER_EN = re.compile(
+    r"^\s*(?P<polite>please |can you |could you |will you |would you )?(?:please )?"
+    r"(?:remember|keep in mind|note|make a note)(?: that|(?= (?:i|i'm|my|we|our|to always|to never|always"
+    r"|never)\b)"
+    rf"|\s*:)\s*(?P<what>.+?){_END.replace('!！', '!！?')}",
+    re.I | re.S,
+)
+_NOT_A_FACT_EN = re.compile(
+    r"^(?:time|day|one time|night|when|what|how|who|where|why|thing|guy|movie)\b", re.I
+)
+_FORGET_ZH = re.compile(
+    rf"^\s*{_POLITE_ZH}*(?:(?:忘掉|忘记|删掉)\s*[:：]\s*|(?:{_POLITE_ZH}+忘记|忘掉|别再记着?)\s*"
+    rf"(?=我(?:的|叫|是|住|在|喜欢|不|对|说过)|关于))(?:关于)?(?P<what>.+?)(?:这件事|的事情?|的记忆)?{_END}",
+    re.S,
+)
+_FORGET_EN = re.compile(
+    r"^\s*(?:please |can you |could you )?forget(?:\s*:\s*| that (?=(?:i|i'm|my|we|our)\b)| about (?=my\b)"
+    rf"| what you know about | (?=my\b))(?P<what>.+?){_END}",
+    re.I | re.S,
+)
+_OF_THE_TALK_EN = re.compile(
+    r"\b(?:last|previous|earlier|first|above) |\b(?:question|message|request|instructions?|prompt|password"
+    r"|keys)\b", re.I
+)  # fmt: skip
+_SENTENCE_GOES_ON = re.compile(r"[。！？!?\n]\s*\S|\.\s+\S")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRequest:
+    """`forget`: the opposite of remembering. `whole`: the message is nothing but this request."""
+
+    content: str
+    forget: bool = False
+    whole: bool = True
+
+
+def explicit_request(text: str) -> MemoryRequest | None:
+    """What the message asks, in plain words, to remember or to forget; None for everything else."""
+    if len(text) > 2 * MAX_CONTENT_CHARS:
+        return None
+    return _forget(text) or _remember_zh(text) or _remember_en(text)
+
+
+def _forget(text: str) -> MemoryRequest | None:
+    match = _FORGET_ZH.match(text) or _FORGET_EN.match(text)
+    if (
+        match is None
+        or ASKS_ZH.search(text)
+        or _OF_THE_TALK_EN.search(text)
+        or _SENTENCE_GOES_ON.search(text)
+    ):
+        return None
+    return MemoryRequest(match["what"].strip(), forget=True)
+
+
+def _remember_zh(text: str) -> MemoryRequest | None:
+    match = _REMEMBER_ZH.match(text)
+    if match is None:
+        return None
+    what, marked = match["what"].strip(), bool((match["mark"] or "").strip())
+    goes_on = _SENTENCE_GOES_ON.search(what)
+    whole = goes_on is None or (marked and not _ASKING.search(text))
+    content = what[: goes_on.start()] if goes_on and not whole else what
+    if what.startswith(("了", "过")) or content in ("我", "吧") or (whole and _ASKING.search(text)):
+        return None
+    if not marked and (ASKS_ZH.search(content) or not (match["polite"] or _ABOUT_ME_ZH.match(content))):
+        return None
+    return MemoryRequest(content, whole=whole)
+
+
+def _remember_en(text: str) -> MemoryRequest | None:
+    match = _REMEMBER_EN.match(text)
+    if match is None or _NOT_A_FACT_EN.match(match["what"]):
+        return None
+    what = match["what"].strip()
+    goes_on = _SENTENCE_GOES_ON.search(what)
+    if goes_on:
+        return MemoryRequest(what[: goes_on.start()], whole=False)
+    if _ASKING.search(text) and not (match["polite"] or "").lower().endswith("you "):
+        return None
+    return MemoryRequest(what)
+
+
+_LASTING = re.compile(
+    r"以后|今后|从现在起|总是|每次|一律|不要再?|别再?|请用|\b(?:always|never|from now on|don't|do not|in "
+    r"future)\b",
+    re.I,
+)
+_WISH = re.compile(
+    r"喜欢|偏好|更愿意|最爱|讨厌|\b(?:prefers?|likes?|loves?|hates?|dislikes?|favou?rite)\b", re.I
+)
+
+
+def type_of(content: str) -> MemoryType:
+    """Of what a person asked to remember, by its words."""
+    if _LASTING.search(content):
+        return MemoryType.INSTRUCTION
+    return MemoryType.PREFERENCE if _WISH.search(content) else MemoryType.FACT
+
+
+# Statements about oneself.
 
 _QUOTED = re.compile("[「」『』“”\"《》]|(?<![\\w])['‘]|['’](?![\\w])")
 _SUPPOSED = re.compile(

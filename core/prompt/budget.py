@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from core.conversation.summaries import cut_at_sentence
 from core.conversation.turns import Turn
 from core.knowledge import Candidate
+from core.prompt.exchange import canonical_json, wire_tools
 from core.prompt.fence import ANY_CODE, Kind, fenced, neutral, render_block
 from core.prompt.layouts import RULE, defused
 from core.prompt.messages import (
@@ -34,6 +35,7 @@ from core.prompt.messages import (
     question_in_history,
     tool_messages,
 )
+from core.tools import ToolOffer
 
 # Hundredths of a token per character.
 _LETTER = 25
@@ -283,6 +285,17 @@ def attached_room(budget: Budget, texts: PromptTexts, question: str) -> int:
     """Tokens for what a client attached: as large a share of what never goes leaves as passages have."""
     standing = _standing_tokens(budget.count, texts, question)
     return int(max(0, budget.prompt_tokens - standing) * budget.shares.knowledge)
+
+
+RESULTS_SHARE = 0.25  # of the window, for what tools give back
+
+
+def tool_tokens(budget: Budget, offer: ToolOffer | None) -> int:
+    """What is kept free for the tools that are offered, and for their results."""
+    if offer is None or not offer.tools:
+        return 0
+    offered = budget.count(canonical_json(wire_tools(offer)).decode())
+    return min(offered + int(budget.window * RESULTS_SHARE), budget.prompt_tokens)
 
 
 BLOCK_CHARS = 8_000

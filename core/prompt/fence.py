@@ -12,12 +12,13 @@ from __future__ import annotations
 import html
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from core.knowledge import SCORE_DIGITS, Candidate, KnowledgeFilter, scope_of
+from core.memory.record import Memory
 from core.text import Language
 
 JOINER = "\u200d"
@@ -186,6 +187,10 @@ def find_blocks(text: str) -> tuple[int, int] | None:
     while (block := _NEXT_BLOCK.match(text, end)) and block[1] == first[1]:
         end = block.end()
     return first.start(), end
+
+
+def memory_lines(memories: Iterable[Memory]) -> str:
+    return "\n".join(f"- {' '.join(memory.content.split())}" for memory in memories)
 
 
 def scope_line(limits: KnowledgeFilter, language: Language) -> str:

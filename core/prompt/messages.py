@@ -93,6 +93,12 @@ class Message:
     tool_call_id: str | None = None
     images: tuple[ImageData, ...] = ()
 
+    @property
+    def call_ids(self) -> tuple[str, ...]:
+        """Of the calls that it makes, or of the one that it answers."""
+        answered = self.tool_call_id
+        return tuple(call.call_id for call in self.tool_calls) if answered is None else (answered,)
+
 
 INTRODUCTIONS = (
     "relevant_intro", "recalled_note", "recent_intro", "knowledge_intro", "summary_intro", "question_intro",

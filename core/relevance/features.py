@@ -22,7 +22,7 @@ from core.relevance.query import Query, wording
 from core.relevance.sparse import folded, is_cjk, question_terms, word_pieces, words_of
 from core.relevance.tokens import Floats, nearest_tokens, nearness, parts_in, unpacked
 from core.relevance.translation import TextWords, coverage, translated
-from core.text import holds_chinese
+from core.text import QUESTION_WORD, holds_chinese
 
 Matrix = npt.NDArray[np.float64]
 MAX_QUESTION_CHARS = 400  # of a form, for matching; enough to know what a longer question is about
@@ -182,7 +182,7 @@ USUAL_OVERLAP, USUAL_COVERED, USUAL_RARE = 0.4, 0.5, 0.6  # of questions that ha
 LANGUAGE_CHARS = 600  # of a text under its heading, enough to detect its language
 # A question with something behind it that asks nothing: a table of contents has questions alone.
 _ASKS = re.compile(
-    r"^[ \t*_#>-]*(?:(?:Q|问|問|Question|问题)[ ]?\d{0,3}[ ]?[:：.、．])?([^\n?？]{2,150}[?？])"
+    rf"^[ \t*_#>-]*(?:{QUESTION_WORD}[ ]?\d{{0,3}}[ ]?[:：.、．])?([^\n?？]{{2,150}}[?？])"
     r"(?!\]\()(?=[\s*_>#-]*[^\s*_>#?？-][^\n?？]*$)",
     re.MULTILINE,
 )

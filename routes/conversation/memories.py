@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from core.dates import parse_time, rfc3339
 from core.memory.record import Memory, MemoryDraft, MemoryType
-from core.memory.requests import type_of
+from core.memory.statements import type_of
 from core.operations.erasure import Erased, ErasedKind
 from routes.dependencies import ContainerDep, Owner, Thorough, asked, body_schema, json_body, proof_of
 from routes.openapi import WireRoute, errors

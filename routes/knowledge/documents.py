@@ -321,14 +321,14 @@ def _changes(body: wire.DocumentPatch) -> Changes:
 @beside.get("/jobs", responses=errors(401, 404, 422))
 async def list_jobs(container: ContainerDep, owner: Owner) -> wire.JobList:
     """The jobs that wait, run, or ended lately; the newest first."""
-    jobs = container.knowledge.list_jobs(readable(owner))
+    jobs = container.knowledge.jobs.list(readable(owner))
     return wire.JobList(jobs=[job_reply(job) for job in jobs])
 
 
 @beside.get("/jobs/{job_id}", responses=errors(401, 404, 422))
 async def get_job(job_id: UUID, container: ContainerDep, owner: Owner) -> wire.Job:
     """How far a job is: stage, attempt, done, total, error."""
-    return job_reply(container.knowledge.job(str(job_id), readable(owner)))
+    return job_reply(container.knowledge.jobs.get(str(job_id), readable(owner)).snapshot())
 
 
 @beside.get(
@@ -339,7 +339,7 @@ async def get_job(job_id: UUID, container: ContainerDep, owner: Owner) -> wire.J
 )
 async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> EventStreamResponse:
     """The job's state now and after every change, as JSON events; ends with the final one."""
-    changes = container.knowledge.job_changes(str(job_id), readable(owner))
+    changes = container.knowledge.jobs.get(str(job_id), readable(owner)).changes()
     ping_interval_s = container.settings.server.ping_interval_s
 
     async def events() -> AsyncGenerator[bytes, None]:

@@ -53,7 +53,7 @@ class Server:
 
 def address(text: str) -> str:
     """As `--url` takes it. Raises BadParameter, which does not repeat it: a password may be in it."""
-    from config.settings import is_address
+    from config.tables import is_address
 
     if not is_address(text):
         raise click.BadParameter("an address is like http://127.0.0.1:8000.")

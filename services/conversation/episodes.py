@@ -1,21 +1,240 @@
-"""Turns of an owner's other sessions, for a question about an earlier conversation."""
+"""Questions about earlier conversations (「上周我们谈过的报价」), read by rule in Chinese and English: about
+what, and of which days; and the turns of an owner's other sessions that answer one, as they are told.
+
+A question that is taken for one about a conversation costs a search: what it is told must still be about it.
+"""
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta, tzinfo
 
 from core.conversation.turns import Turn, TurnStatus
-from core.dates import is_moment
-from core.memory.record import Memory
-from core.memory.requests import EpisodeAsked, episode_asked, episode_id, episode_of, moment_of, moments_of
+from core.dates import dates_in, first_day, is_moment, last_day
+from core.memory.record import Memory, MemoryType
 from core.relevance.query import Query
-from core.relevance.sparse import encode_query
+from core.relevance.sparse import encode_query, question_terms
+from core.text import fold_width, is_mostly_chinese
 from services.conversation.recall import HistoryRecall
 from services.conversation.turns import TurnStore
 from services.store.dialect import Condition, Filter
 from services.store.points import equals, in_range
+
+MAX_CHARS = 500
+RECENT_DAYS = 10
+QUESTION_CHARS, ANSWER_CHARS = 160, 240  # of a line in the prompt
+
+Days = tuple[date, date]
+"""The first and the last."""
+_DaysOf = Callable[[date, re.Match[str]], Days]
+
+_WEEKDAYS_ZH = "一二三四五六日天"
+_WEEKDAYS_EN = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NUMBERS = {"两": 2, "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+_NUMBERS |= {numeral: at for at, numeral in enumerate("零一二三四五六七八九十")}
+_WEEK_ZH = r"个?(?:周|星期|礼拜)"
+_ON_ZH = rf"(?P<weekday>[{_WEEKDAYS_ZH}])?"
+_N_ZH = r"(?P<n>\d{1,3}|[一二两三四五六七八九十])\s*"
+_N_EN = r"\b(?P<n>\d{1,3}|an?|one|two|three|four|five|six)"
+_AGO_ZH = r"(?:以|之)?前"
+
+
+def _day(ago: int) -> _DaysOf:
+    return lambda today, match: (today - timedelta(days=ago), today - timedelta(days=ago))
+
+
+def _week(ago: int) -> _DaysOf:
+    def days(today: date, match: re.Match[str]) -> Days:
+        monday = today - timedelta(days=today.weekday() + 7 * ago)
+        named = match.groupdict().get("weekday")
+        if named is None:
+            return monday, monday + timedelta(days=6)
+        day = monday + timedelta(days=min(_WEEKDAYS_ZH.index(named), 6))
+        return day, day
+
+    return days
+
+
+def _last_weekday(today: date, match: re.Match[str]) -> Days:
+    number = _WEEKDAYS_EN.index(match["weekday"].lower())
+    day = today - timedelta(days=(today.weekday() - number) % 7 or 7)
+    return day, day
+
+
+def _ago(unit_days: int) -> _DaysOf:
+    """Half a unit to both sides: nobody counts days."""
+
+    def days(today: date, match: re.Match[str]) -> Days:
+        text = match["n"].lower()
+        number = int(text) if text.isdigit() else _NUMBERS[text]
+        day, around = today - timedelta(days=number * unit_days), timedelta(days=max(1, unit_days // 2))
+        return day - around, min(day + around, today)
+
+    return days
+
+
+# The first that matches counts.
+_TIMES: tuple[tuple[re.Pattern[str], _DaysOf], ...] = tuple(
+    (re.compile(form, re.I), days)
+    for form, days in (
+        (r"大前天", _day(3)),
+        (r"前天|\bthe day before yesterday\b", _day(2)),
+        (r"昨[天晚]|\byesterday\b|\blast night\b", _day(1)),
+        (r"今[天早]|\b(?:earlier )?today\b|\bthis morning\b", _day(0)),
+        (rf"上上{_WEEK_ZH}{_ON_ZH}|\bthe week before last\b", _week(2)),
+        (rf"上{_WEEK_ZH}{_ON_ZH}|\blast week\b", _week(1)),
+        (rf"[这本]{_WEEK_ZH}{_ON_ZH}|\bthis week\b", _week(0)),
+        (rf"{_N_ZH}天{_AGO_ZH}", _ago(1)),
+        (rf"{_N_EN} days? ago\b", _ago(1)),
+        (rf"{_N_ZH}{_WEEK_ZH}{_AGO_ZH}", _ago(7)),
+        (rf"{_N_EN} weeks? ago\b", _ago(7)),
+        (rf"{_N_ZH}个月{_AGO_ZH}", _ago(30)),
+        (rf"{_N_EN} months? ago\b", _ago(30)),
+        (rf"\b(?:on|last) (?P<weekday>{'|'.join(_WEEKDAYS_EN)})\b", _last_weekday),
+        (
+            r"前[几两些]天|这几天|最近|\b(?:recently|the other day|(?:in )?the (?:last|past) few days)\b",
+            lambda today, match: (today - timedelta(days=RECENT_DAYS), today),
+        ),
+    )
+)
+_SAY_ZH = r"(?<!听)(?:谈|聊|讨论|商量|说|提|讲|问|告诉|推荐|建议|介绍|解释)"
+_BEFORE_ZH = (
+    r"上一?[次回]|之前|以前|先前|此前|早些时候|那[次天]|上个?月|去年|今年|\d{1,4}[年月](?:\d{1,2}[月日号])?"
+)
+_WE_ZH = r"(?:我们俩?|咱们?俩?|我|你|您)"
+# A time, then the talk, or what only a talk is said of: 过, 到, 起
+_SAID_ZH = re.compile(
+    rf"(?:{_BEFORE_ZH})?{_WE_ZH}[^，。？！,?!]{{0,6}}?{_SAY_ZH}(?:[过到起及]+|的(?=[那这]|\S))(?:了?什么|些什么|啥)?"
+    rf"|(?:{_BEFORE_ZH})\s*(?:{_WE_ZH}[^，。？！,?!]{{0,4}}?)?{_SAY_ZH}(?:[过到起及了]+|的)?(?:了?什么|些什么|啥)?"
+)
+_DID_EN = r"(?:talk|speak|discuss|chat|say|mention|tell|ask|agree|decide|recommend|suggest|explain|go over)"
+_DONE_EN = (
+    r"(?:talked|spoken?|discussed|chatted|said|mentioned|told|asked|agreed|decided|recommended|suggested"
+    r"|explained|went over|gone over)"
+)
+_SAID_EN = re.compile(
+    rf"\bdid (?:we|you|i)(?: \w+){{0,2}}? {_DID_EN}\b|\b(?:we|you|i)(?: \w+){{0,2}}? {_DONE_EN}\b"
+    r"|\b(?:our|my) (?:last|previous|earlier|past) (?:conversation|chat|talk|discussion|session)s?\b",
+    re.I,
+)
+_TOGETHER_ZH = r"(?:我们俩?|咱们?俩?|我[和跟与]你|你[和跟与]我)"
+_TALK_ZH = r"(?:对话|谈话|聊天|交谈|会话)"
+_TALK_EN = r"(?:conversation|chat|talk|discussion)s?"
+# A talk as a thing: another one than this is meant. Its groups are what it was about.
+_TALK = re.compile(
+    rf"{_TOGETHER_ZH}(?:{_BEFORE_ZH})?(?:关于|有关)([^，。？！,?!]{{1,20}}?)的(?:那[次场个段])?"
+    rf"(?:{_TALK_ZH}|讨论(?!会))"
+    rf"|(?:关于|有关)([^，。？！,?!]{{1,20}}?)的那[次场个段]{_TALK_ZH}"
+    rf"|(?:{_TOGETHER_ZH}|[和跟与]你)(?:谈|聊|讨论)([^，。？！,?!]{{1,12}}?)的那[次回天场]"
+    rf"|\bour (?:\w+ )?{_TALK_EN} (?:about|on|regarding)\b"
+    rf"|\b{_TALK_EN} (?:that |which )?(?:we|you and i|i)(?:['’]ve| have)? had\b"
+    rf"|\b(?:my|the|a|that) {_TALK_EN} with you\b",
+    re.I,
+)
+_EARLIER = re.compile(
+    rf"{_BEFORE_ZH}|\b(?:last (?:time|month|year)|previous(?:ly)?|earlier"
+    r"|(?:another|other|last|past) (?:conversation|chat|talk|discussion|session)s?"
+    r"|before)\b|另[外一]个?(?:会话|对话)",
+    re.I,
+)
+_IDLE = re.compile(  # words of such questions that are no topic
+    r"\b(?:about|me|on|of|the|to|with|us|again|remind|remember|that|what|was|were|it|do|you|is|in|have|had"
+    r"|did|any|anything|ever)\b"
+    r"|还?记得|一下|什么|哪些|内容|来着|东西|事情?|关于|是|的|了|吗|呢|那个?|有没有",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeAsked:
+    """`topic` is what the talk was about, "" where the question does not say; `days` None: at any time.
+    `sure`: an earlier conversation is meant, and not perhaps what was said in this one."""
+
+    topic: str
+    days: Days | None
+    sure: bool
+
+
+def episode_asked(question: str, today: date) -> EpisodeAsked | None:
+    """None for every other question."""
+    text = fold_width(question[:MAX_CHARS])
+    days, rest = _days_of(text, today)
+    zh = f"上次{rest.lstrip()}" if days and not _EARLIER.search(rest) else rest
+    talk = _TALK.search(rest)
+    said = talk or _SAID_ZH.search(zh) or _SAID_EN.search(rest)
+    if said is None:
+        return None
+    sure = days is not None or talk is not None or bool(_EARLIER.search(text))
+    about = next(filter(None, said.groups()), "")
+    topic = _EARLIER.sub(" ", f"{said.string[: said.start()]} {about} {said.string[said.end() :]}")
+    topic = re.sub(r"[^\w\s]+|\s+", " ", topic).strip()
+    return EpisodeAsked(topic if question_terms(_IDLE.sub(" ", topic)) else "", days, sure)
+
+
+def _days_of(text: str, today: date) -> tuple[Days | None, str]:
+    """And the text without the words for them."""
+    for form, days_of in _TIMES:
+        if match := form.search(text):
+            return days_of(today, match), f"{text[: match.start()]} {text[match.end() :]}"
+    named = dates_in(text, today)
+    spans = [(_date(first_day(each)), _date(last_day(each))) for each in named]
+    return (spans[0] if spans else None), text
+
+
+def _date(number: int) -> date:
+    return date(number // 10_000, number // 100 % 100, number % 100)
+
+
+def moments_of(days: Days, zone: tzinfo) -> tuple[int, int]:
+    """From the first moment of the first day to the one after the last, in UTC microseconds."""
+    first, last = days
+    begins = datetime(first.year, first.month, first.day, tzinfo=zone)
+    after = last + timedelta(days=1)
+    ends = datetime(after.year, after.month, after.day, tzinfo=zone)
+    return int(begins.timestamp() * 1_000_000), int(ends.timestamp() * 1_000_000)
+
+
+# A turn as it is told.
+
+
+def episode_of(turn: Turn, zone: tzinfo | None) -> Memory:
+    """In the language of its question. It is stored nowhere: each request makes it anew."""
+    day = datetime.fromtimestamp(turn.created_us // 1_000_000, zone).date()
+    asked, answered = _clipped(turn.question, QUESTION_CHARS), _clipped(turn.answer, ANSWER_CHARS)
+    if is_mostly_chinese(turn.question):
+        content = f"{day.isoformat()} 的另一个会话里，我问：“{asked}”，得到的回答：“{answered}”"
+    else:
+        content = (
+            f'On {day.isoformat()}, in another conversation, I asked: "{asked}". The answer: "{answered}"'
+        )
+    return Memory(
+        episode_id(turn), turn.owner, content, MemoryType.EPISODE, (turn.turn_id,), turn.session_id,
+        created_us=turn.created_us, valid_from=turn.created_us,
+    )  # fmt: skip
+
+
+def _clipped(text: str, most: int) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= most else f"{plain[:most].rstrip()}…"
+
+
+# What the record of a prompt names it by: not the turn's own id, which must be nowhere once it is erased. It
+# leads back to the turn as long as that exists, by the moment when it began.
+_EPISODES = uuid.UUID("5b0c2f6e-6f0f-4a6c-9a57-0b1de0f4a7c2")
+
+
+def episode_id(turn: Turn) -> str:
+    digest = uuid.uuid5(_EPISODES, turn.turn_id).int & (2**64 - 1)
+    return str(uuid.UUID(int=(turn.created_us << 64) | digest))
+
+
+def moment_of(memory_id: str) -> int:
+    """When the turn began, if this is the id of an episode."""
+    return uuid.UUID(memory_id).int >> 64
+
 
 MOST = 3
 LOOKED_AT = 4 * MOST  # what may not be told is among them

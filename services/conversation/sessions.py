@@ -27,7 +27,7 @@ from core.errors import UnknownSessionError
 from core.operations.backfill_turns import canonical_uuid
 from core.text import alike
 from services.conversation.turns import TurnStore
-from services.store.clock import Clock, utc_now_us
+from services.store.clock import utc_now_us
 from services.store.dialect import Condition, Filter, Point, Record, UnknownPointError, VectorStore
 from services.store.points import (
     any_of,
@@ -154,17 +154,14 @@ class SessionStore:
 
     In `operations`, a collection, it notes what each owner chose last."""
 
-    def __init__(
-        self, store: VectorStore, collection: str, clock: Clock = utc_now_us, operations: str = ""
-    ) -> None:
+    def __init__(self, store: VectorStore, collection: str, operations: str = "") -> None:
         self._store = store
         self._collection = collection
-        self._clock = clock
         self._operations = operations
 
     def new(self, session_id: str, owner: str, title: str = "") -> Session:
         """Nothing is written."""
-        now = self._clock()
+        now = utc_now_us()
         return Session(session_id, owner, title, now, now)
 
     async def create(self, session_id: str, owner: str, title: str = "") -> Session:
@@ -185,7 +182,7 @@ class SessionStore:
     async def reserve(self, session_id: str, owner: str) -> None:
         """Note that this session is being written; it belongs to nobody until `put` makes it whole."""
         note = {"session_id": session_id, "owner": None, "unfinished": True, "writer": owner}
-        point = Point(id=session_id, vector={}, payload={**note, "updated_us": self._clock()})
+        point = Point(id=session_id, vector={}, payload={**note, "updated_us": utc_now_us()})
         await self._store.upsert(self._collection, [point])
 
     async def unfinished(self, before_us: int) -> list[tuple[str, str]]:
@@ -228,7 +225,7 @@ class SessionStore:
 
         A session that has no record yet is made; one that `is_new` is known to have none.
         """
-        title, now = title_from(question), self._clock()
+        title, now = title_from(question), utc_now_us()
         with suppress(UnknownPointError):
             if not is_new:
                 await self._set(session.session_id, {"updated_us": now})
@@ -271,7 +268,7 @@ class SessionStore:
         """One at a time: the id of the persona before is kept. Raises UnknownSessionError."""
         before = (await self.get(session_id, owner)).persona
         persona_id = before.persona_id if before else str(uuid.uuid4())
-        persona = Persona(persona_id=persona_id, updated_us=self._clock(), **asdict(draft))
+        persona = Persona(persona_id=persona_id, updated_us=utc_now_us(), **asdict(draft))
         return await self._change(session_id, owner, {"persona": asdict(persona)})
 
     async def clear_persona(self, session_id: str, owner: str) -> Session:
@@ -415,10 +412,10 @@ async def read_questions(turns: TurnStore, session_id: str, owner: str) -> dict[
     async for record in turns.scroll(point_filter, with_payload=["user_query"]):
         question = (record.payload or {}).get("user_query")
         if isinstance(question, str):
-            questions[str(record.id)] = in_one_line(question)
+            questions[str(record.id)] = _in_one_line(question)
     return questions
 
 
-def in_one_line(text: str, chars: int = QUESTION_CHARS) -> str:
+def _in_one_line(text: str) -> str:
     """Its first characters, runs of white space as one space."""
-    return " ".join(text.split(maxsplit=chars))[:chars].rstrip()
+    return " ".join(text.split(maxsplit=QUESTION_CHARS))[:QUESTION_CHARS].rstrip()

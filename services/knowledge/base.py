@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -13,7 +13,7 @@ from config.settings import StoreSettings
 from core.citing.citations import KnownDocuments
 from core.errors import ConflictError, UnknownDocumentError, WenmaiError
 from core.failpoints import failpoint
-from core.knowledge import Addition, Changes, Document, JobFigures, JobSnapshot, Narrowed, Upload
+from core.knowledge import Addition, Changes, Document, JobSnapshot, Narrowed, Upload
 from services.knowledge.chunks import ChunkPage, ChunkStore, KnowledgeSize, SamplePrecedence
 from services.knowledge.documents import EVERY, DocumentPage, DocumentStore, StoredDocument, TagCount
 from services.knowledge.ingestion import Parts, Versions
@@ -60,14 +60,13 @@ class KnowledgeBase:
         self.size = KnowledgeSize(store, store_settings)
         self._one_process = store_settings.qdrant_url is None
         self.precedence = SamplePrecedence(self._documents, one_process=self._one_process)
-        self.sample_pending = False  # whether this start reads it in, and has not done so yet
-        self._jobs = Jobs(clock, retries)
+        self.jobs = Jobs(clock, retries)
         self._spool = Spool(store_settings.data_dir / FOLDER)
         self._locks = Locks()
-        self._heartbeat = Heartbeat(self._documents, self._jobs)
+        self._heartbeat = Heartbeat(self._documents, self.jobs)
         parts = Parts(self._chunks, Versions(self._documents, self._chunks), embedding, self.size)
         self._intake = Intake(
-            self._documents, self._chunks, parts, self._jobs, self._spool, self._locks, parse, clock,
+            self._documents, self._chunks, parts, self.jobs, self._spool, self._locks, parse, clock,
             cpu or CpuHours(), one_process=self._one_process,
         )  # fmt: skip
 
@@ -83,7 +82,7 @@ class KnowledgeBase:
         """Jobs are cancelled; `recover` takes them up at the next start."""
         await self.precedence.close()
         await self._heartbeat.close()
-        await self._jobs.close()
+        await self.jobs.close()
         await self._spool.close()
 
     async def add(self, upload: Upload) -> Addition:
@@ -104,30 +103,10 @@ class KnowledgeBase:
 
     async def wait(self, job_id: str, owners: Sequence[str]) -> JobSnapshot:
         """The job's final state. Raises UnknownJobError."""
-        snapshot = self._jobs.get(job_id, owners).snapshot()
-        async for latest in self._jobs.get(job_id, owners).changes():
+        snapshot = self.jobs.get(job_id, owners).snapshot()
+        async for latest in self.jobs.get(job_id, owners).changes():
             snapshot = latest
         return snapshot
-
-    def job(self, job_id: str, owners: Sequence[str]) -> JobSnapshot:
-        """Raises UnknownJobError, also when it is somebody else's."""
-        return self._jobs.get(job_id, owners).snapshot()
-
-    def list_jobs(self, owners: Sequence[str]) -> list[JobSnapshot]:
-        """Those that wait, run, or ended lately; the newest first."""
-        return self._jobs.list(owners)
-
-    def job_figures(self) -> JobFigures:
-        """Of everybody's jobs in this process."""
-        return self._jobs.figures()
-
-    def is_reading(self, owners: Sequence[str]) -> bool:
-        """Whether documents of these owners are being read in, and can be found only when that is done."""
-        return self.sample_pending or self._jobs.is_active(owners)
-
-    def job_changes(self, job_id: str, owners: Sequence[str]) -> AsyncIterator[JobSnapshot]:
-        """The state now and after every change; ends with the final one. Raises UnknownJobError at once."""
-        return self._jobs.get(job_id, owners).changes()
 
     async def list_documents(
         self, owners: Sequence[str], limit: int, cursor: str | None = None, narrowed: Narrowed = EVERY
@@ -209,17 +188,13 @@ class KnowledgeBase:
     async def erase(self, document_id: str) -> None:
         """The same whoever owns it, also of one that is gone in part; its jobs are forgotten, too."""
         await self._remove(document_id)
-        self._jobs.forget(document_id)
+        self.jobs.forget(document_id)
 
     async def cancel_job(self, document_id: str) -> None:
         """Returns when nothing works on the document any more, nor will after a restart."""
         async with self._locks.of(document_id):
-            await self._jobs.cancel(document_id)
+            await self.jobs.cancel(document_id)
             await self._spool.erase([document_id])
-
-    def remembered_jobs(self, document_ids: Collection[str]) -> tuple[int, int]:
-        """How many jobs are remembered, and how many of them are of these documents."""
-        return self._jobs.remembered(document_ids)
 
     async def erase_uploads(self, owner: str) -> int:
         """All that are kept for this owner. Returns how many."""
@@ -236,7 +211,7 @@ class KnowledgeBase:
 
     async def _remove(self, document_id: str) -> None:
         async with self._locks.of(document_id):
-            await self._jobs.cancel(document_id)
+            await self.jobs.cancel(document_id)
             await self._spool.erase([document_id])
             await self._documents.note_deletion(document_id)
             await self._chunks.remove_all(document_id)

@@ -18,13 +18,12 @@ from core.conversation.turns import Turn, TurnStatus
 from core.errors import MemoryRefusedError, WenmaiError
 from core.memory.record import Memory, MemoryDraft, MemoryType
 from core.memory.relevance import THRESHOLD, MemoryRelevance
-from core.memory.requests import explicit_request, type_of
-from core.memory.statements import self_statements
+from core.memory.statements import explicit_request, self_statements, type_of
 from core.relevance.query import Query
 from services.memory.extraction import Extraction, UnreadTurns
 from services.memory.records import MemoryRecords
 from services.memory.writing import MemoryWriter
-from services.store.clock import Activity, Clock, utc_now_us
+from services.store.clock import Activity, utc_now_us
 
 log = structlog.get_logger()
 
@@ -69,13 +68,11 @@ class MemoryRecall:
         records: MemoryRecords,
         settings: ConversationSettings,
         embedding: str,
-        clock: Clock = utc_now_us,
     ) -> None:
         self.records = records
         self._when = settings.memory_recall
         self._names_person = settings.context_lines
         self._spread = spread_of(embedding)
-        self._clock = clock
         self._noting: set[asyncio.Task[None]] = set()
 
     async def has_any(self, owner: str) -> bool:
@@ -127,7 +124,7 @@ class MemoryRecall:
 
     async def _standing(self, owner: str) -> list[RecalledMemory]:
         """What holds whatever is asked, as of now: the newest instructions, and the person's name."""
-        now = self._clock()
+        now = utc_now_us()
         holding = [each for each in await self.records.standing(owner) if each.holds_at(now)]
         instructions = [each for each in holding if each.type is MemoryType.INSTRUCTION]
         names = [each for each in holding if each.type is not MemoryType.INSTRUCTION and self._names_person]
@@ -138,7 +135,7 @@ class MemoryRecall:
         if query is None:
             return []
         form = query.forms[0]
-        hits = await self.records.search(owner, form.dense, form.sparse, DEPTH, self._clock())
+        hits = await self.records.search(owner, form.dense, form.sparse, DEPTH, utc_now_us())
         relevance = MemoryRelevance(query.question, self._spread.unrelated, self._spread.width)
         chances = relevance.chances([(hit.memory, hit.cosine) for hit in hits])
         judged = [RecalledMemory(hit.memory, chance) for hit, chance in zip(hits, chances, strict=True)]
@@ -150,7 +147,7 @@ class MemoryRecall:
         return sorted(good, key=lambda each: -each.chance)
 
     async def _note(self, memories: Sequence[Memory]) -> None:
-        now = self._clock()
+        now = utc_now_us()
         try:
             for memory in memories:
                 fields = {"last_used_us": now, "uses": memory.uses + 1}

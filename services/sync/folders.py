@@ -11,7 +11,8 @@ from typing import Any
 
 import structlog
 
-from config.settings import SourceSettings, StoreSettings
+from config.settings import StoreSettings
+from config.tables import SourceSettings
 from core.errors import (
     BadRequestError,
     ConflictError,
@@ -21,7 +22,7 @@ from core.errors import (
     WenmaiError,
 )
 from core.operations.sync import SourceState, SourceSummary, SyncProgress, SyncReport, SyncState
-from services.store.clock import Clock, utc_now_us
+from services.store.clock import utc_now_us
 from services.store.dialect import VectorStore
 from services.store.durable import try_lock
 from services.sync.intake import Origin, SyncedKnowledge, SyncPace
@@ -81,7 +82,6 @@ class FolderSync:
         *,
         shared_owner: str,
         max_file_bytes: int,
-        clock: Clock = utc_now_us,
         pace: SyncPace | None = None,
     ) -> None:
         """A source without an owner has its documents owned by `shared_owner`.
@@ -100,7 +100,6 @@ class FolderSync:
         self._counts = SourceCounts(store, names.document_collection)
         self._reports = SyncReports(store, names.operations_collection)
         self._lock = SyncLock(names.data_dir)
-        self._clock = clock
         self._pace = pace or SyncPace()
         self._began_us = 0
         self._progress: SyncProgress | None = None
@@ -204,7 +203,7 @@ class FolderSync:
             raise ShuttingDownError("The server is shutting down.")
         if self._began_us:
             raise ConflictError("A sync is running: GET /admin/sync shows how far it is.")
-        self._began_us = self._clock()  # before anything is awaited, so that of two only one gets here
+        self._began_us = utc_now_us()  # before anything is awaited, so that of two only one gets here
         try:
             self._lock.take()
         except WenmaiError:
@@ -225,7 +224,7 @@ class FolderSync:
         return [await self._run_one(name, allow_removals) for name in names]
 
     async def _run_one(self, name: str, allow_removals: bool) -> SyncReport:
-        tally = Tally(name, self._clock(), await self._last(name))
+        tally = Tally(name, utc_now_us(), await self._last(name))
         run = SourceRun(
             self._knowledge, self._scanners[name], self._origins[name], tally, self._pace, self._tell,
             allow_removals=allow_removals,
@@ -233,9 +232,9 @@ class FolderSync:
         try:
             await run.run()
         except asyncio.CancelledError:
-            self._reports.note(tally.report(self._clock(), cancelled=True))
+            self._reports.note(tally.report(utc_now_us(), cancelled=True))
             raise
-        report = tally.report(self._clock())
+        report = tally.report(utc_now_us())
         await self._save(report)
         _log(report)
         return report

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from config.settings import SourceSettings
+from config.tables import SourceSettings
 from core.errors import BadRequestError, StartRefusedError
 from core.formats import is_supported, save_as
 from core.knowledge import MAX_EXTERNAL_ID_CHARS

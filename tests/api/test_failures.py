@@ -12,7 +12,8 @@ from pydantic import SecretStr
 
 from api.failures import FailureTexts
 from config.secrets import HIDDEN, mask_of
-from config.settings import LLMSettings, ModelSettings
+from config.settings import ModelSettings
+from config.tables import LLMSettings
 from core.errors import (
     Cause,
     EmbeddingUnavailableError,

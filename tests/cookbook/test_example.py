@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from config.settings import LLMSettings, Settings, SourceSettings, ToolSettings, load_settings
+from config.settings import Settings, load_settings
 from config.sources import section_of
+from config.tables import LLMSettings, SourceSettings, ToolSettings
 from tests.cookbook.pages import COOKBOOK
 
 EXAMPLE = (COOKBOOK / "wenmai.example.toml").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dates import dates_in, day_asked, in_digits, is_iso_date, iso, written_date_at, written_dates
+from core.dates import dates_in, day_asked, in_digits, is_iso_date, iso, leading_date, written_dates
 
 
 @pytest.mark.parametrize("text", ["2018", "2018-03", "2018-03-05", "1000", "2999-12-31", "2024-02-29"])
@@ -53,7 +53,7 @@ def test_anything_else_is_none(text: str) -> None:
 )
 def test_what_people_write_is_read(text: str, date: str) -> None:
     text = in_digits(text)
-    assert written_date_at(text) == date
+    assert leading_date(text) == date
     assert [date_.iso for date_ in written_dates(f"见 {text}。")] == [date]
 
 
@@ -77,9 +77,9 @@ def test_every_day_is_written_and_read_back(day: object) -> None:
     year, month, number = map(int, text.split("-"))
     if year >= 1000:
         for written in (text, f"{year}年{month}月{number}日", f"{year}/{month}/{number}"):
-            assert (year > 2999) is (written_date_at(written) == "")
+            assert (year > 2999) is (leading_date(written) == "")
             if year <= 2999:
-                assert written_date_at(written) == iso(year, month, number) == text
+                assert leading_date(written) == iso(year, month, number) == text
 
 
 @given(st.text(alphabet="0123456789-/. 年月日MarchOf,", max_size=60))

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
+
+MARKS = [
+    pytest.mark.full("each fault takes seconds: processes are started, killed, waited for"),
+    pytest.mark.skipif(sys.platform != "linux", reason="the faults are made with what Linux has"),
+]
 
 
 @dataclass(slots=True)
@@ -40,3 +48,11 @@ class Fault:
     run: Callable[[int, Path, int], Outcome]
     short: int
     long: int
+
+    def check(self, folder: Path, seed: int, least: float = 0.9) -> None:
+        """The short form: `least` of its trials were made, and no promise was broken."""
+        outcome = self.run(self.short, folder, seed)
+        if reason := outcome.figures.get("skipped"):
+            pytest.skip(str(reason))
+        assert outcome.trials >= self.short * least, f"{outcome.trials} of {self.short} trials"
+        assert not outcome.losses, "\n".join(outcome.losses[:10])

@@ -9,7 +9,7 @@ import aiohttp
 import msgspec
 from pydantic import PrivateAttr
 
-from config.settings import LLMSettings
+from config.tables import LLMSettings
 from core.prompt.exchange import MESSAGES, SYSTEM, Exchange, canonical_json, fielded, fielded_tools
 from core.prompt.messages import Message, Role
 from services.adapters.http import Endpoint, endpoint

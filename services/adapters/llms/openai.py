@@ -11,7 +11,7 @@ import msgspec
 from pydantic import PrivateAttr
 from yarl import URL
 
-from config.settings import LLMSettings
+from config.tables import LLMSettings
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange, rebuild_body, wire_messages, wire_tools
 from core.prompt.messages import Message
 from services.adapters.http import Endpoint, endpoint

@@ -17,7 +17,7 @@ import structlog
 from llama_index.core.base.llms.types import LLMMetadata
 from pydantic import Field, PrivateAttr
 
-from config.settings import LLMSettings
+from config.tables import LLMSettings
 from core.errors import (
     PASSING,
     Cause,

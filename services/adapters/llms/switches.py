@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from config.settings import LLMSettings
+from config.tables import LLMSettings
 
 Options = Mapping[str, Any]
 CLAUDE_BUDGET = 2_048  # tokens of thinking, for versions that want a number

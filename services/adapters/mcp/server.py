@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from config.secrets import Mask
-from config.settings import ToolSettings
+from config.tables import ToolSettings
 from core.errors import StartRefusedError
 from core.tools import (
     MAX_DESCRIPTION_CHARS,

@@ -23,10 +23,9 @@ from pypdf.errors import DependencyError, PyPdfError
 from pypdf.generic import Destination
 
 from core.errors import UnreadableDocumentError
-from core.text import close_gaps, is_parted, scrub
+from core.text import ITEM, close_gaps, is_parted, scrub
 from services.adapters.readers.outline import Outline
 from services.adapters.readers.pdf_pages import (
-    ARTICLE,
     FIGURE,
     LEAST_COLUMNS,
     PARAGRAPH_END,
@@ -35,7 +34,6 @@ from services.adapters.readers.pdf_pages import (
     Look,
     Row,
     Table,
-    begins,
     continued,
     fonts_read_once,
     full_widths,
@@ -192,11 +190,12 @@ def _marked(lines: Sequence[tuple[int, str]], depths: Sequence[int]) -> Iterator
     """A heading may take two lines."""
     for (page, depth), group in groupby(zip(lines, depths, strict=True), lambda each: (each[0][0], each[1])):
         titles = [line for (_, line), _ in group]
-        if len(titles) == _TITLE_LINES and not begins(titles[1]):
+        if len(titles) == _TITLE_LINES and not _begins(titles[1]):
             titles = [continued(*titles) + titles[1]]
         yield from (Bookmark(page, depth, title[:_MAX_TITLE_CHARS]) for title in titles if depth)
 
 
+_ARTICLE = re.compile(r"第[\d一二三四五六七八九十百]{1,5}条[\s：:]")
 _OPEN_END = re.compile(r"[,;:，、；：]$")
 _LEAST_PROSE = 3  # lines that go on in the next one, of the last
 _PAGE_LINES = 60
@@ -274,7 +273,12 @@ class _Line:
         """Whether both are of one paragraph: a full line goes on, unless it ends a sentence."""
         if not following or width(self.text) < self.full or PARAGRAPH_END.search(self.text):
             return False
-        return not begins(following) and not is_row(self.text, following)
+        return not _begins(following) and not is_row(self.text, following)
+
+
+def _begins(line: str) -> bool:
+    """Whether the line's number says that something begins: 一、, （一）, 第三条, "1. "."""
+    return bool(ITEM.match(line) or _ARTICLE.match(line))
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,8 +407,8 @@ def _goes_over(before: Sequence[_Line], page: Sequence[_Line]) -> bool:
     if last.goes_on_in(first):
         prose = sum(line.goes_on_in(following.text) for line, following in pairwise(before))
         return first[0].islower() or prose >= _LEAST_PROSE
-    item = next((line.text for line in reversed(before) if begins(line.text)), "")
-    return bool(ARTICLE.match(item)) and not begins(first)
+    item = next((line.text for line in reversed(before) if _begins(line.text)), "")
+    return bool(_ARTICLE.match(item)) and not _begins(first)
 
 
 def _first_end(lines: Sequence[_Line]) -> int:

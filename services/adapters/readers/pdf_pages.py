@@ -19,7 +19,7 @@ import pypdf
 from pypdf.generic import DictionaryObject
 from pypdf.generic._font import Font
 
-from core.text import ITEM, scrub
+from core.text import scrub
 from services.adapters.readers.outline import Drawing, Placed, placed, spanned_table
 
 _LARGEST_LETTERS = 10_000
@@ -222,7 +222,6 @@ FIGURE = re.compile(r"[-+]?[¥￥$€£]?\d[\d,.]*[^\W\d]{0,2}%?|[¥￥$€£]")
 _AMOUNT = re.compile(r"\d\.\d\d$")
 _LEAST_CELLS = 4
 LEAST_COLUMNS, _LEAST_ROWS = 3, 3
-ARTICLE = re.compile(r"第[\d一二三四五六七八九十百]{1,5}条[\s：:]")
 _DASHES = "-–—"
 _LINE_STEP = 0.9  # of the letters' size, from one line down to the next
 SAME_PLACE = 3.0  # points
@@ -289,11 +288,6 @@ def _breaks_off(line: str, following: str, column: int) -> bool:
     if _IDEOGRAPH.match(line[-1]):
         return bool(_IDEOGRAPH.match(following[0])) and width(line) >= _EVEN_LINE_SHARE * column
     return following[0].islower()
-
-
-def begins(line: str) -> bool:
-    """Whether the line's number says that something begins: 一、, （一）, 第三条, "1. "."""
-    return bool(ITEM.match(line) or ARTICLE.match(line))
 
 
 def _rows_of_words(lines: Sequence[str]) -> set[int]:

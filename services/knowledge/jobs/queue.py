@@ -55,6 +55,7 @@ class Jobs:
         self._log = SparingLog()
         self.left: set[str] = set()
         """Documents of which the store went away in the middle: they are to be mended when it is back."""
+        self.sample_pending = False  # whether this start reads it in, and has not done so yet
 
     def submit(self, document: Document, total: int, work: Work, job_id: str | None = None) -> Job:
         """Put work at the end of the line; the document must have no other."""
@@ -105,8 +106,8 @@ class Jobs:
         return self._by_document.get(document_id)
 
     def is_active(self, owners: Sequence[str]) -> bool:
-        """Whether a job of theirs waits or runs."""
-        return any(job.document.owner in owners for job in self._by_document.values())
+        """Whether a job of theirs waits or runs; what it reads in can be found only when it is done."""
+        return self.sample_pending or any(job.document.owner in owners for job in self._by_document.values())
 
     def active_documents(self) -> tuple[str, ...]:
         return tuple(self._by_document)
@@ -236,14 +237,16 @@ def _may_pass(error: BaseException) -> bool:
     return isinstance(error, WenmaiError) and error.retryable
 
 
+BEAT_S = 30.0
+
+
 class Heartbeat:
     """Signs of life of this process's ingestions, for the other workers on the same store. Also for documents
     that wait in line, or for their next attempt."""
 
-    def __init__(self, documents: DocumentStore, jobs: Jobs, every_s: float = 30.0) -> None:
+    def __init__(self, documents: DocumentStore, jobs: Jobs) -> None:
         self._documents = documents
         self._jobs = jobs
-        self._every_s = every_s
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -256,7 +259,7 @@ class Heartbeat:
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(self._every_s)
+            await asyncio.sleep(BEAT_S)
             if documents := self._jobs.active_documents():
                 try:
                     await self._documents.touch(documents)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from core.dates import in_digits, iso, written_date_at, written_dates
+from core.dates import in_digits, iso, leading_date, written_dates
 from core.text import fold_width
 
 HEAD_LINES = 12
@@ -163,7 +163,7 @@ def _date_from(text: str) -> str:
     """The date that the text begins with; a year or YYYYMMDD alone counts here."""
     if weekday := _WEEKDAY.match(text):
         text = text[weekday.end() :]
-    if named := written_date_at(text):
+    if named := leading_date(text):
         return named
     bare = _BARE.match(text)
     return iso(*(int(part) for part in bare.groups() if part)) if bare else ""

@@ -304,12 +304,9 @@ def _check_embedding(archived: StoredAs | None, configured: StoredAs) -> None:
 class Restore:
     """`archive` was verified. `snapshots` is what a Qdrant server needs for an archive of its own."""
 
-    def __init__(
-        self, archive: Archive, snapshots: Snapshots | None = None, clock: Clock = utc_now_us
-    ) -> None:
+    def __init__(self, archive: Archive, snapshots: Snapshots | None = None) -> None:
         self._archive = archive
         self._snapshots = snapshots
-        self._clock = clock
 
     @property
     def what(self) -> str:
@@ -332,9 +329,9 @@ class Restore:
             await _compare(members[role], target)
 
         details = {"file": self._archive.path.name, "moment": self._archive.manifest.created}
-        receipt = Receipt("", ReceiptKind.RESTORE, "command", self._clock(), 0, details=details)
+        receipt = Receipt("", ReceiptKind.RESTORE, "command", utc_now_us(), 0, details=details)
         shapes = {role: member.shape for role, member in members.items()}
-        return await target.fill(self.what, shapes, copy, check, receipt, self._clock)
+        return await target.fill(self.what, shapes, copy, check, receipt, utc_now_us)
 
     def _put_back(self, member: Member, target: Target) -> None:
         files = ImageFiles(target.settings.data_dir / FOLDER)
@@ -402,10 +399,9 @@ class MoveIncompleteError(WenmaiError):
 class Migration:
     """The source is only read; both stores have the collection names of `settings`."""
 
-    def __init__(self, source: VectorStore, settings: StoreSettings, clock: Clock = utc_now_us) -> None:
+    def __init__(self, source: VectorStore, settings: StoreSettings) -> None:
         self._source = source
         self._settings = settings
-        self._clock = clock
 
     async def plan(self) -> FillReport:
         """What there is to move. Raises StartRefusedError when there is nothing."""
@@ -432,8 +428,8 @@ class Migration:
         async def check(role: Role, copied: int) -> None:
             await self._compare(names[role], role, copied, target)
 
-        receipt = Receipt("", ReceiptKind.MIGRATION, "command", self._clock(), 0)
-        return await target.fill(WHAT, shapes, copy, check, receipt, self._clock)
+        receipt = Receipt("", ReceiptKind.MIGRATION, "command", utc_now_us(), 0)
+        return await target.fill(WHAT, shapes, copy, check, receipt, utc_now_us)
 
     async def _compare(self, name: str, role: Role, copied: int, target: Target) -> None:
         stored = (await self._source.count(name)).count

@@ -29,7 +29,7 @@ from services.operations.backup.writer import (
     writing,
 )
 from services.operations.copying import CopiedStore, StoreCopier, check_room
-from services.store.clock import Clock, utc_now_us
+from services.store.clock import utc_now_us
 from services.store.dialect import StoreUpkeep, UnsupportedByStoreError, VectorStore
 from services.store.receipts import ReceiptStore
 
@@ -62,12 +62,10 @@ class Backups:
         store: VectorStore,
         settings: StoreSettings,
         snapshots: Snapshots | None = None,
-        clock: Clock = utc_now_us,
     ) -> None:
         self._store = store
         self._settings = settings
         self._snapshots = snapshots
-        self._clock = clock
         self._receipts = ReceiptStore(store, settings.operations_collection)
         self._images = ImageFiles(settings.data_dir / FOLDER)
 
@@ -80,7 +78,7 @@ class Backups:
         Raises BackupRunningError, DiskFullError, StoreUnavailableError, FileExistsError and other OSErrors;
         no part of an archive stays then.
         """
-        began_us, began = self._clock(), time.monotonic()
+        began_us, began = utc_now_us(), time.monotonic()
         with full_disk_as_error(), only_one(folder):
             path = folder / (name or archive_name(began_us))
             manifest = await self._archive(path)
@@ -100,12 +98,12 @@ class Backups:
         reserve_bytes = self._settings.low_disk_mb << 20
         with ExitStack() as spools:
             if isinstance(self._store, StoreUpkeep):
-                copier = StoreCopier(self._store, names, path.parent, reserve_bytes, self._clock)
+                copier = StoreCopier(self._store, names, path.parent, reserve_bytes, utc_now_us)
                 copied = await copier.copy(self._store, spools)
                 return await asyncio.to_thread(_write_points, path, copied, self._images)
             if self._snapshots is None:
                 raise UnsupportedByStoreError("this store can neither be followed nor make snapshots")
-            moment_us = self._clock()
+            moment_us = utc_now_us()
             fetched = await fetch_snapshots(
                 self._store, self._snapshots, names, path.parent, reserve_bytes, spools
             )
@@ -117,7 +115,7 @@ class Backups:
             return
         details = {"file": report.file, "sha256": report.sha256, "moment": report.created}
         await self._receipts.add(
-            Receipt("", ReceiptKind.BACKUP, reason, began_us, self._clock(), counts=report.points,
+            Receipt("", ReceiptKind.BACKUP, reason, began_us, utc_now_us(), counts=report.points,
                     bytes_after=report.size_bytes, details=details)
         )  # fmt: skip
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from config.settings import ConversationSettings, LLMSettings, ModelSettings, SourceSettings, StoreSettings
+from config.settings import ConversationSettings, ModelSettings, StoreSettings
+from config.tables import LLMSettings, SourceSettings
 from core.errors import StartRefusedError
 from core.operations.findings import Finding, fail, ok, warn
 from core.owners import NOBODY_READS, nobody_reads

@@ -35,7 +35,7 @@ from services.operations.erasure.documents import DocumentEraser
 from services.operations.erasure.proof import Answers, ErasureParts, Prover, References
 from services.operations.erasure.reading import StoreReader
 from services.operations.erasure.turns import MemoryEraser, OwnerEraser, TurnEraser
-from services.store.clock import Clock, utc_now_us
+from services.store.clock import utc_now_us
 from services.store.dialect import Condition, Filter, Point, VectorStore
 from services.store.points import by_ids, equals, in_range, scroll_all
 
@@ -326,10 +326,9 @@ _BEGUN = TypeAdapter(Begun)
 class BegunErasures:
     """In the operations collection. Every method raises StoreUnavailableError."""
 
-    def __init__(self, store: VectorStore, collection: str, clock: Clock = utc_now_us) -> None:
+    def __init__(self, store: VectorStore, collection: str) -> None:
         self._store = store
         self._collection = collection
-        self._clock = clock
         self.doubtful = False
         """One of this process was cut."""
 
@@ -337,7 +336,7 @@ class BegunErasures:
     async def noted(self, begun: Begun) -> AsyncIterator[None]:
         """Around all that it changes; the note stays when that fails."""
         point_id = _note_id(begun.kind, begun.name)
-        payload = asdict(begun) | {"kind": begun.kind.value, "record": RECORD, "began_us": self._clock()}
+        payload = asdict(begun) | {"kind": begun.kind.value, "record": RECORD, "began_us": utc_now_us()}
         try:
             await self._store.upsert(self._collection, [Point(id=point_id, vector={}, payload=payload)])
             failpoint("erase.noted")
@@ -353,7 +352,7 @@ class BegunErasures:
 
     async def pending(self, min_age_s: float = 0) -> list[Begun]:
         """Begun at least so long ago, and not ended."""
-        old = in_range("began_us", lte=self._clock() - int(min_age_s * 1_000_000))
+        old = in_range("began_us", lte=utc_now_us() - int(min_age_s * 1_000_000))
         point_filter = Filter(must=[equals("record", RECORD), old])
         records = scroll_all(self._store, self._collection, point_filter)
         return [_BEGUN.validate_python(record.payload or {}) async for record in records]

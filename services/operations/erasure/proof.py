@@ -184,7 +184,7 @@ class References:
             going_on = [each for each in traced.turn_ids if self._answers.get(each) is not None]
             yield Searched("memory: running answers", len(self._answers), len(going_on))
         if self._knowledge is not None:
-            yield Searched("memory: jobs", *self._knowledge.remembered_jobs(traced.document_ids))
+            yield Searched("memory: jobs", *self._knowledge.jobs.remembered(traced.document_ids))
 
     async def _logged(self, traced: Traced) -> list[Searched]:
         if self._qa_log is None:

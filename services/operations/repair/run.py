@@ -38,13 +38,11 @@ class Backfill:
         turns: TurnStore,
         store: VectorStore,
         collection: str,
-        session_collection: str = "sessions",
+        session_collection: str,
         embedding: EmbeddingService | None = None,
         receipts: ReceiptStore | None = None,
         back_up: BackUp | None = None,
         documents: UnsearchedDocuments | None = None,
-        *,
-        clock: Clock = utc_now_us,
     ) -> None:
         """`collection` holds the turns, and is the one that `turns` reads. Without `embedding` vectors
         are not looked at; with `receipts` each run that writes leaves one; with `back_up` the store is backed
@@ -57,7 +55,6 @@ class Backfill:
         self._back_up = back_up
         self._receipts = receipts
         self._documents = documents
-        self._clock = clock
         self._vectors = MissingVectors(store, collection)
 
     async def plan(self, options: BackfillOptions | None = None) -> BackfillPlan:
@@ -133,7 +130,7 @@ class Backfill:
         return report
 
     def _begin_receipt(self, reason: str) -> RunReceipt:
-        return RunReceipt(self._receipts, self._clock, reason, self._clock())
+        return RunReceipt(self._receipts, utc_now_us, reason, utc_now_us())
 
     async def _backed_up(self, reason: str) -> str:
         if self._back_up is None:

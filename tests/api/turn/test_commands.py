@@ -34,7 +34,7 @@ TURN = Turn(uid(9), uid(1), "local", "/help", 1, TurnStatus.RUNNING, command="he
 
 def runner_of(sessions: SessionStore, personas: PersonaRules | None = None) -> CommandRunner:
     memories = memories_of(sessions._store)
-    return CommandRunner(sessions, MemoryCommands(memories), personas)
+    return CommandRunner(sessions, MemoryCommands(memories), personas or PersonaRules())
 
 
 async def run(sessions: SessionStore, session: Session, text: str, language: CommandLanguage = "en") -> str:

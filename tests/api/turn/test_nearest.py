@@ -89,7 +89,7 @@ async def answer_meanwhile(
     folder: Path, question: str, retrieval: dict[str, float] = STRICT, *, stream: bool = True
 ) -> str:
     async with open_app(make_settings(folder, retrieval=retrieval)) as app:
-        app.container.knowledge.sample_pending = True
+        app.container.knowledge.jobs.sample_pending = True
         await app.add_text("handbook.md", HANDBOOK)
         if stream:
             return (await app.ask(question)).answer
@@ -124,7 +124,7 @@ async def test_a_model_is_told_that_documents_are_still_being_read_in(tmp_path: 
     llms = {"default": scripted("稍后再问。", record_as="reading")}
     async with open_app(make_settings(tmp_path, retrieval=LOOSE, models={"llms": llms})) as app:
         await app.ask("年假有几天？")
-        app.container.knowledge.sample_pending = True
+        app.container.knowledge.jobs.sample_pending = True
         await app.ask("年假有几天？")
         await app.add_text("handbook.md", HANDBOOK)
         await app.ask("出差时年轻人有什么可以报？")

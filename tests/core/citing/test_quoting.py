@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.citing.quoting import Quotables, Quote, beginning
-from core.citing.units import UnitKind, indexed_parts, nearest_part, units_of
-from core.knowledge import Candidate, Chunk
+from core.citing.units import indexed_parts, units_of
+from core.knowledge import Chunk
 from core.relevance.features import MAX_QUESTION_CHARS
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms
-from core.relevance.tokens import with_parts
 
 PRICES = """下表是价格。
 
@@ -150,47 +149,6 @@ def test_units_hold_all_that_is_not_blank(text: str) -> None:
     quoted("a 第一条", text)
 
 
-LIST = "Bring:\n- a passport\n- two photos\n\nThe desk is on level 2."
-PARTS = {
-    "**Q: Where?**\nHere.\n\n**Q: When?**\nAt nine.": ["**Q: Where?**\nHere.", "**Q: When?**\nAt nine."],
-    "第一条 收房须带证件。\n\n第二条 搬家须预约。": ["第一条 收房须带证件。", "第二条 搬家须预约。"],
-    LIST: ["Bring:", "- a passport", "- two photos", "The desk is on level 2."],
-    "One paragraph of prose.\n\nAnother one.": [],
-    "第一条 收房须带证件。": [],
-    "| a | b |\n|---|---|\n| 1 | 2 |\n\n```\n- code\n- code\n```": [],
-    "": [],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("text", PARTS)
-def test_what_a_text_says_one_after_the_other_is_embedded_part_by_part(text: str) -> None:
-    """Discriminates: prose embedded twice; parts that do not say what they are about."""
-    chunk = Chunk("", "", "", text, 0, heading="House rules > Arrival", date="2026")
-    expected = [f"House rules > Arrival 2026\n{part}" for part in PARTS[text]]
-    assert indexed_parts(chunk) == expected
-
-
-WARRANTY = "2. Warranty\n2.1 Sensors: 36 months.\n2.2 Gateways: 60 months."
-
-
-def nearest(text: str, vectors: list[list[float]]) -> str:
-    """To a question in the direction of the first dimension."""
-    signs = with_parts("", vectors) if vectors else ""
-    return nearest_part(Query("q", (QueryForm("q", [1.0, 0.0], SparseTerms([], [])),)), Candidate(
-        Chunk("", "", "", text, 0), signs=signs
-    ))  # fmt: skip
-
-
-def test_the_part_that_is_nearest_by_its_vector_is_known_and_a_title_is_none() -> None:
-    """Discriminates: a title or a signature in place of what is asked; vectors of parts cut otherwise."""
-    assert nearest(WARRANTY, [[0.9, 0.0], [0.1, 0.9], [0.8, 0.5]]) == "2.2 Gateways: 60 months."
-    assert nearest(WARRANTY, [[0.9, 0.0], [0.1, 0.9]]) == ""
-    assert nearest(WARRANTY, []) == ""
-    assert nearest("Prose.", [[0.9, 0.0]]) == ""
-    mail = "Packing:\n- plywood crates\n- no pine\n\nKind regards\nTom"
-    assert nearest(mail, [[0.1, 0.0], [0.7, 0.0], [0.2, 0.0], [0.9, 0.0]]) == "- plywood crates"
-
-
 def test_a_title_above_articles_is_no_answer() -> None:
     """Discriminates: a title quoted alone; an article, or a sentence above one, taken for a title."""
     text = "Article 8. Moving away\n8.1 Whoever moves away may end the contract.\n8.2 Bring a proof."
@@ -217,12 +175,6 @@ def test_a_text_that_begins_in_a_block_of_code_is_quoted_as_code() -> None:
     """Discriminates: its last line taken for the beginning of another block, which is closed once more."""
     assert beginning("SELECT 1;\n```", 100) == "```\nSELECT 1;\n```"
     assert beginning("```\nSELECT 1;", 100) == "```\nSELECT 1;\n```"
-
-
-def test_a_table_of_many_rows_is_one_unit() -> None:
-    text = "| a | b |\n|---|---|\n" + "".join(f"| {n} | x |\n" for n in range(10_000))
-    (unit,) = units_of(text)
-    assert (unit.kind, len(unit.rows)) == (UnitKind.TABLE, 10_000)
 
 
 PLACES = """| Place | Price | Open |

@@ -1,10 +1,15 @@
-"""What a quotable unit is: not without the line that heads it, not that line alone, one point of several."""
+"""What a quotable unit is: not without the line that heads it, not that line alone, one point of several; and
+the parts that are embedded by themselves."""
 
 from __future__ import annotations
 
 import pytest
 
-from core.citing.units import quotable_units
+from core.citing.units import UnitKind, indexed_parts, nearest_part, quotable_units, units_of
+from core.knowledge import Candidate, Chunk
+from core.relevance.query import Query, QueryForm
+from core.relevance.sparse import SparseTerms
+from core.relevance.tokens import with_parts
 
 
 def units(text: str) -> list[tuple[str, str]]:
@@ -142,3 +147,50 @@ def test_a_paragraph_that_only_forbids_comes_with_what_to_do_instead(
     """Discriminates: the ban quoted without the remedy; a ban that takes along whatever follows it."""
     paragraphs = [f"{ban}\n\n{below}"] if together else [ban, below]
     assert units(f"It is old.\n\n{ban}\n\n{below}") == [("", each) for each in ("It is old.", *paragraphs)]
+
+
+def test_a_table_of_many_rows_is_one_unit() -> None:
+    text = "| a | b |\n|---|---|\n" + "".join(f"| {n} | x |\n" for n in range(10_000))
+    (unit,) = units_of(text)
+    assert (unit.kind, len(unit.rows)) == (UnitKind.TABLE, 10_000)
+
+
+LIST = "Bring:\n- a passport\n- two photos\n\nThe desk is on level 2."
+PARTS = {
+    "**Q: Where?**\nHere.\n\n**Q: When?**\nAt nine.": ["**Q: Where?**\nHere.", "**Q: When?**\nAt nine."],
+    "第一条 收房须带证件。\n\n第二条 搬家须预约。": ["第一条 收房须带证件。", "第二条 搬家须预约。"],
+    LIST: ["Bring:", "- a passport", "- two photos", "The desk is on level 2."],
+    "One paragraph of prose.\n\nAnother one.": [],
+    "第一条 收房须带证件。": [],
+    "| a | b |\n|---|---|\n| 1 | 2 |\n\n```\n- code\n- code\n```": [],
+    "": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", PARTS)
+def test_what_a_text_says_one_after_the_other_is_embedded_part_by_part(text: str) -> None:
+    """Discriminates: prose embedded twice; parts that do not say what they are about."""
+    chunk = Chunk("", "", "", text, 0, heading="House rules > Arrival", date="2026")
+    expected = [f"House rules > Arrival 2026\n{part}" for part in PARTS[text]]
+    assert indexed_parts(chunk) == expected
+
+
+WARRANTY = "2. Warranty\n2.1 Sensors: 36 months.\n2.2 Gateways: 60 months."
+
+
+def nearest(text: str, vectors: list[list[float]]) -> str:
+    """To a question in the direction of the first dimension."""
+    signs = with_parts("", vectors) if vectors else ""
+    return nearest_part(Query("q", (QueryForm("q", [1.0, 0.0], SparseTerms([], [])),)), Candidate(
+        Chunk("", "", "", text, 0), signs=signs
+    ))  # fmt: skip
+
+
+def test_the_part_that_is_nearest_by_its_vector_is_known_and_a_title_is_none() -> None:
+    """Discriminates: a title or a signature in place of what is asked; vectors of parts cut otherwise."""
+    assert nearest(WARRANTY, [[0.9, 0.0], [0.1, 0.9], [0.8, 0.5]]) == "2.2 Gateways: 60 months."
+    assert nearest(WARRANTY, [[0.9, 0.0], [0.1, 0.9]]) == ""
+    assert nearest(WARRANTY, []) == ""
+    assert nearest("Prose.", [[0.9, 0.0]]) == ""
+    mail = "Packing:\n- plywood crates\n- no pine\n\nKind regards\nTom"
+    assert nearest(mail, [[0.1, 0.0], [0.7, 0.0], [0.2, 0.0], [0.9, 0.0]]) == "- plywood crates"

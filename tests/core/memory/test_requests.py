@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.memory.record import MemoryType
-from core.memory.requests import explicit_request, type_of
+from core.memory.statements import explicit_request, type_of
 
 
 @pytest.mark.parametrize(

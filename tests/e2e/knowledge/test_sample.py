@@ -129,11 +129,11 @@ async def test_removed_while_it_is_read_in_it_does_not_come_back(tmp_path: Path)
     """Discriminates: a loader that goes on with the next file; a mark that is missing at the next start."""
     settings = make_settings(tmp_path, knowledge={"load_sample": True})
     async with open_app(settings) as app:
-        assert app.container.knowledge.is_reading(["shared"])
-        await until(lambda: app.container.knowledge.list_jobs(["shared"]))
+        assert app.container.knowledge.jobs.is_active(["shared"])
+        await until(lambda: app.container.knowledge.jobs.list(["shared"]))
         removed = await app.client.delete("/documents/sample")
         assert removed.status_code == 200
-        assert not app.container.knowledge.is_reading(["shared"])
+        assert not app.container.knowledge.jobs.is_active(["shared"])
         assert await app.container.knowledge.sample_ids() == []
     async with open_app(settings) as app:
         assert await app.container.knowledge.sample_ids() == []

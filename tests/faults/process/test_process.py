@@ -9,13 +9,12 @@ it cannot be written (F40); places that are all one owner's (F41).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.outcome import Fault
+from tests.faults.outcome import MARKS, Fault
 from tests.faults.process import (
     damage,
     deletions,
@@ -36,10 +35,7 @@ FAULTS = (
     *kills.FAULTS, *power_cuts.FAULTS, *starts.FAULTS, *stops.FAULTS, *retries.FAULTS, *operations.FAULTS,
     *disk.FAULTS, *damage.FAULTS, *deletions.FAULTS, *store_kills.FAULTS, *uploads.FAULTS,
 )  # fmt: skip
-pytestmark = [
-    pytest.mark.full("each fault takes seconds: processes are started, killed, waited for"),
-    pytest.mark.skipif(sys.platform != "linux", reason="the faults are made with what Linux has"),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,8 +46,4 @@ def _quick_starts() -> Iterator[None]:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.split()[0])
 def test_every_promise_is_kept_when_this_happens(fault: Fault, tmp_path: Path) -> None:
-    outcome = fault.run(fault.short, tmp_path, SEED)
-    if reason := outcome.figures.get("skipped"):
-        pytest.skip(str(reason))
-    assert outcome.trials >= fault.short * 0.9
-    assert not outcome.losses, "\n".join(outcome.losses[:10])
+    fault.check(tmp_path, SEED)

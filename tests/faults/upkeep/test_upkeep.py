@@ -8,13 +8,12 @@ folders that a start does not finish; a copy that is not told what changed meanw
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.outcome import Fault
+from tests.faults.outcome import MARKS, Fault
 from tests.faults.upkeep import backups, compactions, ingestions, maintenance, reembeddings
 from tests.faults.world.warm_start import shared_warm
 
@@ -22,10 +21,7 @@ SEED = 6
 FAULTS = (
     *maintenance.FAULTS, *ingestions.FAULTS, *compactions.FAULTS, *backups.FAULTS, *reembeddings.FAULTS,
 )  # fmt: skip
-pytestmark = [
-    pytest.mark.full("each fault takes seconds: processes are started, killed, waited for"),
-    pytest.mark.skipif(sys.platform != "linux", reason="the faults are made with what Linux has"),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,8 +32,4 @@ def _quick_starts() -> Iterator[None]:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_every_promise_is_kept_when_this_happens(fault: Fault, tmp_path: Path) -> None:
-    outcome = fault.run(fault.short, tmp_path, SEED)
-    if reason := outcome.figures.get("skipped"):
-        pytest.skip(str(reason))
-    assert outcome.trials >= fault.short * 0.9
-    assert not outcome.losses, "\n".join(outcome.losses[:10])
+    fault.check(tmp_path, SEED)

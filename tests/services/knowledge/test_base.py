@@ -141,7 +141,7 @@ async def test_only_the_base_name_is_stored(bench: Bench) -> None:
 async def test_no_chunk_is_ready_before_all_are_stored(bench: Bench) -> None:
     """Discriminates: writing chunks with ready=True."""
     addition = await bench.knowledge.add(upload())
-    changes = bench.knowledge.job_changes(addition.job_id or "", ME)
+    changes = bench.knowledge.jobs.get(addition.job_id or "", ME).changes()
     async for snapshot in changes:
         if snapshot.stage.is_final:
             break
@@ -154,7 +154,7 @@ async def test_a_failing_embedding_fails_the_document_without_leaving_chunks(ben
     assert document.status is DocumentStatus.FAILED
     assert "embedding" in (document.error or "")
     assert await bench.chunk_count() == 0
-    job = bench.knowledge.list_jobs(ME)[0]
+    job = bench.knowledge.jobs.list(ME)[0]
     assert (job.stage, job.error_code) == (JobStage.FAILED, "embedding_unavailable")
 
 
@@ -222,10 +222,10 @@ async def test_what_belongs_to_somebody_else_does_not_exist(bench: Bench) -> Non
     with pytest.raises(UnknownDocumentError):
         await bench.knowledge.delete(document_id, ["bob"])
     with pytest.raises(UnknownJobError):
-        bench.knowledge.job(job_id, ["bob"])
+        bench.knowledge.jobs.get(job_id, ["bob"]).snapshot()
     with pytest.raises(UnknownJobError):
-        bench.knowledge.job_changes(job_id, ["bob"])
-    assert bench.knowledge.list_jobs(["bob"]) == []
+        bench.knowledge.jobs.get(job_id, ["bob"]).changes()
+    assert bench.knowledge.jobs.list(["bob"]) == []
 
 
 async def test_a_deleted_document_leaves_no_point_behind(bench: Bench) -> None:
@@ -247,7 +247,7 @@ async def test_deleting_while_it_is_read_in_cancels_the_job_and_leaves_nothing(s
         for addition in reversed(additions):  # one that waits, two that run
             held.let_through(1)
             await bench.knowledge.delete(addition.document.document_id, ME)
-            job = bench.knowledge.job(addition.job_id or "", ME)
+            job = bench.knowledge.jobs.get(addition.job_id or "", ME).snapshot()
             assert job.stage is JobStage.CANCELLED
         held.let_all()
         assert await bench.chunk_count() == 0

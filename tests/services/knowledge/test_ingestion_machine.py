@@ -165,7 +165,7 @@ class Machine(RuleBasedStateMachine):
     async def _check_while_it_goes_on(self) -> None:
         """Both versions may be searched for a moment, but never half of one, nor none."""
         while True:
-            running = any(not job.stage.is_final for job in self.bench.knowledge.list_jobs(ME))
+            running = any(not job.stage.is_final for job in self.bench.knowledge.jobs.list(ME))
             documents = {each.document_id: each for each in await self._documents()}
             for document_id, chunks in (await self._searched()).items():
                 versions = {version for version, _ in chunks}
@@ -203,7 +203,7 @@ class Machine(RuleBasedStateMachine):
         assert any(_says(whole, content) for content in self.contents[name]), whole[:80]
 
     async def _finish(self) -> None:
-        for job in self.bench.knowledge.list_jobs(ME):
+        for job in self.bench.knowledge.jobs.list(ME):
             await self.bench.knowledge.wait(job.job_id, ME)
 
     async def _documents(self) -> list[Document]:

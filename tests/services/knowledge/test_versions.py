@@ -157,7 +157,7 @@ async def test_a_newer_upload_takes_the_place_of_one_that_is_being_read_in(store
         await until(bench, first.job_id or "", JobStage.EMBEDDING)
         held.let_through(1)
         second = await bench.knowledge.add(named(NEWER))
-        assert bench.knowledge.job(first.job_id or "", ME).stage is JobStage.CANCELLED
+        assert bench.knowledge.jobs.get(first.job_id or "", ME).snapshot().stage is JobStage.CANCELLED
         held.let_all()
         await bench.knowledge.wait(second.job_id or "", ME)
         document = await bench.knowledge.get_document(first.document.document_id, ME)
@@ -189,7 +189,7 @@ async def test_deleting_during_a_change_leaves_neither_version(store: VectorStor
         held.let_all()
         await bench.knowledge.erase(first.document_id)
         assert await bench.chunk_count() == 0
-        assert bench.knowledge.remembered_jobs([first.document_id])[1] == 0
+        assert bench.knowledge.jobs.remembered([first.document_id])[1] == 0
         assert await bench.knowledge.erase_uploads(ME[0]) == 0
 
 

@@ -10,7 +10,7 @@ import structlog
 from llama_index.core.base.llms.types import CompletionResponse, CompletionResponseGen, LLMMetadata
 from llama_index.core.llms.custom import CustomLLM
 
-from config.settings import LLMSettings
+from config.tables import LLMSettings
 from core.errors import LLMRefusedError, LLMUnavailableError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.prompt.exchange import Exchange, canonical_json, rebuild_body, wire_messages

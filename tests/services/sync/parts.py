@@ -11,7 +11,8 @@ from typing import Any, cast
 
 from qdrant_client import AsyncQdrantClient
 
-from config.settings import SourceSettings, StoreSettings
+from config.settings import StoreSettings
+from config.tables import SourceSettings
 from core.operations.sync import SyncReport
 from services.store.dialect import VectorStore
 from services.sync.folders import FolderSync

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config.settings import SourceSettings
+from config.tables import SourceSettings
 from core.errors import StartRefusedError
 from core.knowledge import MAX_EXTERNAL_ID_CHARS
 from core.operations.sync import skipped_words

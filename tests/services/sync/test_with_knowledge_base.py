@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from qdrant_client import models
 
-from config.settings import SourceSettings, StoreSettings
+from config.settings import StoreSettings
+from config.tables import SourceSettings
 from core.errors import UnavailableError
 from core.knowledge import Document, DocumentStatus
 from core.operations.sync import SyncReport

@@ -150,7 +150,7 @@ async def added(bench: Bench, what: Upload) -> Document:
 
 
 async def until(bench: Bench, job_id: str, stage: JobStage) -> None:
-    async for snapshot in bench.knowledge.job_changes(job_id, ME):
+    async for snapshot in bench.knowledge.jobs.get(job_id, ME).changes():
         if snapshot.stage is stage:
             return
     raise AssertionError(stage)

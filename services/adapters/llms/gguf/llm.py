@@ -21,7 +21,7 @@ from msgspec import Meta
 from pydantic import PrivateAttr
 from yarl import URL
 
-from config.settings import LLMSettings
+from config.tables import LLMSettings
 from core.errors import LLMRefusedError, LLMUnavailableError, StartRefusedError
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange, rebuild_body, wire_messages

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from api.wiring.parts import api_key_for
-from config.settings import LLMSettings, ModelSettings
+from config.settings import ModelSettings
+from config.tables import LLMSettings
 from core.errors import LLMRefusedError, LLMTruncatedError, LLMUnavailableError, StartRefusedError
 from core.llm_wrapper import LLMDelta, LLMStreamWrapper, StreamTimeouts
 from core.prompt.exchange import Exchange, fielded, is_fielded, rebuild_fielded

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import psutil
 import pytest
 
-from config.settings import LLMSettings
+from config.tables import LLMSettings
 from core.errors import LLMTruncatedError, LLMUnavailableError
 from core.prompt.exchange import Exchange
 from core.prompt.messages import Message, Part, Role

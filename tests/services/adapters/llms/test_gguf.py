@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from config.settings import LLMSettings
+from config.tables import LLMSettings
 from core.errors import LLMRefusedError, LLMUnavailableError, StartRefusedError
 from core.llm_wrapper import LLMDelta, LLMStreamWrapper, StreamTimeouts
 from core.prompt.exchange import Exchange, rebuild_body, wire_messages

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from llama_index.core.base.llms.types import ChatMessage
 
-from config.settings import LLMSettings
+from config.tables import LLMSettings
 from core.errors import LLMRefusedError, LLMTruncatedError, LLMUnavailableError, StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.prompt.exchange import Exchange, rebuild_body, wire_messages

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from config.settings import LLMSettings
+from config.tables import LLMSettings
 from services.adapters.llms.switches import NOTHING, switch_of
 
 QWEN = "https://dashscope.aliyuncs.com/compatible-mode/v1"

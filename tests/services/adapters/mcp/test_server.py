@@ -14,7 +14,7 @@ import psutil
 import pytest
 import structlog
 
-from config.settings import ToolSettings
+from config.tables import ToolSettings
 from core.errors import StartRefusedError
 from core.tools import MAX_RESULT_CHARS, ToolFailedError
 from services.adapters.mcp.server import ToolServer, open_servers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from config.settings import LLMSettings
+from config.tables import LLMSettings
 from core.errors import LLMRefusedError
 from core.prompt.exchange import Exchange
 from core.prompt.messages import Message, Part, Role

@@ -78,7 +78,7 @@ async def killed(folder: Path, where: str, *, is_change: bool, source: str) -> S
     async with open_edge_client(folder / "store") as store, open_bench(store, data_dir=folder) as bench:
         await bench.knowledge.recover()
         await expect_whole_versions(bench, at_least=int(is_change))
-        for job in bench.knowledge.list_jobs(ME):
+        for job in bench.knowledge.jobs.list(ME):
             await bench.knowledge.wait(job.job_id, ME)
         (document,) = (await bench.knowledge.list_documents(ME, 10)).documents
         chunks = (await bench.knowledge.chunks(document.document_id, ME, 500)).chunks

@@ -156,7 +156,7 @@ async def test_another_workers_uploads_are_left_to_it_until_it_is_gone(
             addition = await bench.knowledge.add(upload())
             await until(bench, addition.job_id or "", JobStage.EMBEDDING)
             assert await other.knowledge.recover() == 0
-            assert not other.knowledge.list_jobs(ME)
+            assert not other.knowledge.jobs.list(ME)
             held.let_all()
         assert await other.knowledge.recover() == 0
         outcome = await other.knowledge.wait(addition.job_id or "", ME)
@@ -170,7 +170,7 @@ async def test_when_it_cannot_be_kept_nothing_is_accepted(store: VectorStore, tm
         with pytest.raises(StoreUnavailableError):
             await bench.knowledge.add(upload())
         assert not (await bench.knowledge.list_documents(ME, 10)).documents
-        assert not bench.knowledge.list_jobs(ME)
+        assert not bench.knowledge.jobs.list(ME)
 
 
 async def test_of_many_that_come_at_once_only_those_are_accepted_that_have_room(
@@ -184,12 +184,12 @@ async def test_of_many_that_come_at_once_only_those_are_accepted_that_have_room(
         outcomes = await asyncio.gather(*many, return_exceptions=True)
         refused = [each for each in outcomes if isinstance(each, UnavailableError)]
         accepted = len(outcomes) - len(refused)
-        waiting = [job.total for job in bench.knowledge.list_jobs(ME) if job.stage is JobStage.WAITING]
+        waiting = [job.total for job in bench.knowledge.jobs.list(ME) if job.stage is JobStage.WAITING]
         assert 0 < accepted < 12
         assert sum(waiting) <= 100
         assert len((await bench.knowledge.list_documents(ME, 50)).documents) == accepted
         assert len([path for path in files(tmp_path) if path.name != "lock"]) == accepted
-        assert len(bench.knowledge.list_jobs(ME)) == accepted
+        assert len(bench.knowledge.jobs.list(ME)) == accepted
         held.let_all()
 
 

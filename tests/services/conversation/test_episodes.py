@@ -7,7 +7,7 @@ from datetime import UTC, date
 import pytest
 
 from core.conversation.turns import Turn, TurnStatus
-from core.memory.requests import (
+from services.conversation.episodes import (
     ANSWER_CHARS,
     QUESTION_CHARS,
     episode_asked,
