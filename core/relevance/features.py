@@ -19,7 +19,16 @@ import numpy.typing as npt
 
 from core.knowledge import Candidate, FormMatch
 from core.relevance.query import Query, wording
-from core.relevance.sparse import folded, is_cjk, question_terms, word_pieces, words_of
+from core.relevance.sparse import (
+    READ_TEXTS,
+    Hits,
+    covered_nearby,
+    folded,
+    hits_in,
+    is_cjk,
+    question_terms,
+    terms_in,
+)
 from core.relevance.tokens import Floats, nearest_tokens, nearness, parts_in, unpacked
 from core.relevance.translation import TextWords, coverage, translated
 from core.text import QUESTION_WORD, holds_chinese
@@ -29,24 +38,8 @@ MAX_QUESTION_CHARS = 400  # of a form, for matching; enough to know what a longe
 MAX_ANSWER_CHARS = 800  # of the last answer; enough to know what it is about
 MAX_TERMS = 160
 MAX_TEXT_CHARS = 8_000  # of a candidate; far beyond any chunk
-READ_TEXTS = 512  # some 6 MB
-MAX_REPEATS = 8  # of one term that are looked at in one text
 NEAR_CHARS = 160  # about a sentence of an alphabet
 NEAR_CHARS_CJK = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Hits:
-    """Where a text has the question's terms: positions ascending, each with the number of its term."""
-
-    positions: list[int]
-    terms: list[int]
-
-    def here(self, count: int) -> Matrix:
-        """1 for each of `count` terms that the text has at all."""
-        row = np.zeros(count)
-        row[self.terms] = 1.0
-        return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +70,7 @@ class QuestionWords:
         return cls(terms, rows, cjk, {term: numbers[term] for term in terms if term not in cjk})
 
     def hits(self, text: str) -> Hits:
-        lowered, places = _read(text[:MAX_TEXT_CHARS])
-        here = self._latin.keys() & places.keys()
-        hits = [(at, self._latin[term]) for term in here for at in places[term]]
-        for term, number in self._cjk.items():
-            if term in lowered:
-                hits += [(at, number) for at in _places(lowered, term)]
-        hits.sort()
-        return Hits([at for at, _ in hits], [number for _, number in hits])
+        return hits_in(text[:MAX_TEXT_CHARS], self._latin, self._cjk)
 
 
 @lru_cache(maxsize=READ_TEXTS)
@@ -93,59 +79,17 @@ def _languages(beginning: str) -> tuple[bool, bool]:
     return holds_chinese(beginning), any(map(str.isalpha, beginning))
 
 
-@lru_cache(maxsize=READ_TEXTS)
-def _read(text: str) -> tuple[str, Mapping[str, Sequence[int]]]:
-    """A text folded and in lower case, and where each term outside the scripts without spaces stands in it:
-    the same chunks come up question after question."""
-    whole = folded(text)
-    places: dict[str, list[int]] = {}
-    for at, word in zip(*words_of(whole), strict=True):
-        for piece in word_pieces(word):
-            places.setdefault(piece, []).append(at)
-    return whole.lower(), places
-
-
 def _whole(candidate: Candidate) -> TextWords:
     """With what stands above it."""
     (above, head), (lowered, places) = (
-        _read(candidate.chunk.above),
-        _read(candidate.chunk.text[:MAX_TEXT_CHARS]),
+        terms_in(candidate.chunk.above),
+        terms_in(candidate.chunk.text[:MAX_TEXT_CHARS]),
     )
     return TextWords(f"{above}\n{lowered}", head.keys() | places.keys())
 
 
-def _places(text: str, term: str) -> list[int]:
-    places: list[int] = []
-    at = text.find(term)
-    while at >= 0 and len(places) < MAX_REPEATS:
-        places.append(at)
-        at = text.find(term, at + 1)
-    return places
-
-
 def _weights(text: str) -> dict[str, float]:
     return {term.text: term.weight for term in question_terms(text)}
-
-
-def covered_nearby(weight: Matrix, hits: Hits, width: int) -> float:
-    """The largest weight of different terms within `width` characters."""
-    shares = weight.tolist()
-    counts = [0] * len(shares)
-    best = held = 0.0
-    first = 0
-    for at, number in zip(hits.positions, hits.terms, strict=True):
-        if not counts[number]:
-            held += shares[number]
-        counts[number] += 1
-        while hits.positions[first] < at - width:
-            passed = hits.terms[first]
-            counts[passed] -= 1
-            if not counts[passed]:
-                held -= shares[passed]
-            first += 1
-        if held > best:
-            best = held
-    return best
 
 
 FORMS = ("question", "previous", "conversation")

@@ -1,4 +1,5 @@
-"""Chinese-first BM25 sparse vectors: the store multiplies in the IDF, no corpus is held in memory.
+"""Chinese-first BM25 sparse vectors: the store multiplies in the IDF, no corpus is held in memory. And where
+a text has a question's terms.
 
 A document's weight of a term is BM25's saturated term frequency; a question's weight says how much of
 the meaning the term carries. Words and character bigrams overlap in Chinese, so the question's weights
@@ -11,11 +12,13 @@ import re
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
+import numpy as np
+import numpy.typing as npt
 from cachetools import LRUCache, cached
 
 from core.text import ENGLISH_STOP_WORDS, fold_width, simplified
@@ -272,3 +275,77 @@ def _vector(weights: Iterable[tuple[str, float]]) -> SparseTerms:
         summed[index] = summed.get(index, 0.0) + weight
     indices = sorted(summed)
     return SparseTerms(indices, [summed[index] for index in indices])
+
+
+# Where a text has the terms of a question, and how near to each other.
+
+Weights = npt.NDArray[np.float64]
+READ_TEXTS = 512  # some 6 MB
+MAX_REPEATS = 8  # of one term that are looked at in one text
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Where a text has the question's terms: positions ascending, each with the number of its term."""
+
+    positions: list[int]
+    terms: list[int]
+
+    def here(self, count: int) -> Weights:
+        """1 for each of `count` terms that the text has at all."""
+        row = np.zeros(count)
+        row[self.terms] = 1.0
+        return row
+
+
+def hits_in(text: str, terms: Mapping[str, int], cjk: Mapping[str, int]) -> Hits:
+    """Of terms with their numbers, those in scripts without spaces (`cjk`) found as parts of words."""
+    lowered, places = terms_in(text)
+    hits = [(at, terms[term]) for term in terms.keys() & places.keys() for at in places[term]]
+    for term, number in cjk.items():
+        if term in lowered:
+            hits += [(at, number) for at in _places(lowered, term)]
+    hits.sort()
+    return Hits([at for at, _ in hits], [number for _, number in hits])
+
+
+@lru_cache(maxsize=READ_TEXTS)
+def terms_in(text: str) -> tuple[str, Mapping[str, Sequence[int]]]:
+    """A text folded and in lower case, and where each term outside the scripts without spaces stands in it:
+    the same chunks come up question after question."""
+    whole = folded(text)
+    places: dict[str, list[int]] = {}
+    for at, word in zip(*words_of(whole), strict=True):
+        for piece in word_pieces(word):
+            places.setdefault(piece, []).append(at)
+    return whole.lower(), places
+
+
+def _places(text: str, term: str) -> list[int]:
+    places: list[int] = []
+    at = text.find(term)
+    while at >= 0 and len(places) < MAX_REPEATS:
+        places.append(at)
+        at = text.find(term, at + 1)
+    return places
+
+
+def covered_nearby(weight: Weights, hits: Hits, width: int) -> float:
+    """The largest weight of different terms within `width` characters."""
+    shares = weight.tolist()
+    counts = [0] * len(shares)
+    best = held = 0.0
+    first = 0
+    for at, number in zip(hits.positions, hits.terms, strict=True):
+        if not counts[number]:
+            held += shares[number]
+        counts[number] += 1
+        while hits.positions[first] < at - width:
+            passed = hits.terms[first]
+            counts[passed] -= 1
+            if not counts[passed]:
+                held -= shares[passed]
+            first += 1
+        if held > best:
+            best = held
+    return best

@@ -77,8 +77,8 @@ MAX_REPLY_BYTES = 8_000_000  # a list of all models there are is a tenth of that
 REPLY_S = 10.0
 LARGE_BYTES = 1 << 18  # images make a body so large
 FEW_STREAMS = 16  # whose tokens leave as they come
-PAUSE_S = 0.001  # between two reads, for each stream more
-LONGEST_PAUSE_S = 0.04  # nobody reads so fast
+PAUSE_S = 0.002  # between two reads, for each stream more
+LONGEST_PAUSE_S = 0.1  # what comes ten times a second is still read as it comes
 DRAIN_S = 0.25  # for the end of the body after the end of the answer, so that the connection can be kept
 REASON_CHARS = 500  # of a refusal that are looked at: a server may repeat the whole request after its reason
 

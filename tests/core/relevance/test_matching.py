@@ -7,17 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.relevance.features import (
-    MAX_QUESTION_CHARS,
-    MAX_REPEATS,
-    MAX_TERMS,
-    MAX_TEXT_CHARS,
-    Hits,
-    QuestionWords,
-    covered_nearby,
-)
+from core.relevance.features import MAX_QUESTION_CHARS, MAX_TERMS, MAX_TEXT_CHARS, QuestionWords
 from core.relevance.query import MOST_CODES, Query, QueryForm, clauses, identifiers, numbered_parts, shares
-from core.relevance.sparse import encode_query, folded, is_cjk, word_pieces, words_of
+from core.relevance.sparse import (
+    MAX_REPEATS,
+    Hits,
+    covered_nearby,
+    encode_query,
+    folded,
+    is_cjk,
+    word_pieces,
+    words_of,
+)
 
 ASKED, BEFORE, ALL_BEFORE, ANSWER = range(4)
 
