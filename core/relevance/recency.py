@@ -180,9 +180,10 @@ def _fits(chunk: Chunk, family: int, numbers: set[int], asker: str) -> bool | No
     its lines, it stands under none."""
     is_of = _is_of(chunk, family, numbers)
     words = _words(asker) if is_of is False and _numbers(asker, family) & numbers else []
-    labels = "\n".join(map("".join, _LABEL.findall(chunk.text)))
-    speaks_of_it = any(_holds(f"{chunk.heading or chunk.title}\n{labels}", [word]) for word in words)
-    return None if words and not speaks_of_it else is_of
+    if not words:
+        return is_of
+    labels = "\n".join((chunk.heading or chunk.title, *map("".join, _LABEL.findall(chunk.text))))
+    return is_of if any(_holds(labels, [word]) for word in words) else None
 
 
 def _asked(query: Query) -> dict[int, set[int]]:

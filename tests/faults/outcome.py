@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-
-MARKS = [
-    pytest.mark.full("each fault takes seconds: processes are started, killed, waited for"),
-    pytest.mark.skipif(sys.platform != "linux", reason="the faults are made with what Linux has"),
-]
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, Request, Route
+from playwright.async_api import Page, Request, Route, expect
 
 from tests.browser.documents.panel import (
     a_file,
@@ -89,7 +89,8 @@ async def test_every_stage_has_words_in_both_languages(page: Page, server_url: s
 
 
 async def test_a_failed_upload_is_sent_again_from_its_row(page: Page, server_url: str) -> None:
-    """Discriminates: no retry for what may pass; the row of the first try left beside the document."""
+    """Discriminates: no retry for what may pass; the row of the first try left beside the document; a reader
+    who listens told of two documents, or of a failure that is none any more (an error of the page)."""
     await lists(page, OTHERS)
     await replying(page, "POST", UPLOADS, (503, OUTAGE), (201, ACCEPTED))
     await streaming(page, job("embedding"), job("done", done=3))
@@ -101,6 +102,8 @@ async def test_a_failed_upload_is_sent_again_from_its_row(page: Page, server_url
     await page.click(f"{upload_row(NAME)} [data-action=retry]")
     await page.wait_for_selector(row(NAME))
     assert await page.locator(".upload").count() == 0
+    told = page.locator(".panel [role=status]")
+    await expect(told.filter(has_text=f"{NAME} 已读入，3 个片段")).to_have_count(1)
 
 
 async def test_taking_back_a_file_that_was_there_before_deletes_nothing(page: Page, server_url: str) -> None:

@@ -9,12 +9,13 @@ it cannot be written (F40); places that are all one owner's (F41).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.outcome import MARKS, Fault
+from tests.faults.outcome import Fault
 from tests.faults.process import (
     damage,
     deletions,
@@ -35,7 +36,10 @@ FAULTS = (
     *kills.FAULTS, *power_cuts.FAULTS, *starts.FAULTS, *stops.FAULTS, *retries.FAULTS, *operations.FAULTS,
     *disk.FAULTS, *damage.FAULTS, *deletions.FAULTS, *store_kills.FAULTS, *uploads.FAULTS,
 )  # fmt: skip
-pytestmark = MARKS
+pytestmark = [
+    pytest.mark.full("each fault takes seconds: processes are started, killed, waited for"),
+    pytest.mark.skipif(sys.platform != "linux", reason="the faults are made with what Linux has"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

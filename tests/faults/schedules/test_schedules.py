@@ -6,15 +6,19 @@ lease is lost (F30); APScheduler's own times in a zone, and a clock that is trus
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.faults.outcome import MARKS, Fault
+from tests.faults.outcome import Fault
 from tests.faults.schedules import clocks, workers
 
 SEED = 6
-pytestmark = MARKS
+pytestmark = [
+    pytest.mark.full("each fault takes seconds: processes are started, killed, waited for"),
+    pytest.mark.skipif(sys.platform != "linux", reason="the faults are made with what Linux has"),
+]
 
 
 @pytest.mark.parametrize("fault", [*workers.FAULTS, *clocks.FAULTS], ids=lambda fault: fault.name)

@@ -8,12 +8,13 @@ folders that a start does not finish; a copy that is not told what changed meanw
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.outcome import MARKS, Fault
+from tests.faults.outcome import Fault
 from tests.faults.upkeep import backups, compactions, ingestions, maintenance, reembeddings
 from tests.faults.world.warm_start import shared_warm
 
@@ -21,7 +22,10 @@ SEED = 6
 FAULTS = (
     *maintenance.FAULTS, *ingestions.FAULTS, *compactions.FAULTS, *backups.FAULTS, *reembeddings.FAULTS,
 )  # fmt: skip
-pytestmark = MARKS
+pytestmark = [
+    pytest.mark.full("each fault takes seconds: processes are started, killed, waited for"),
+    pytest.mark.skipif(sys.platform != "linux", reason="the faults are made with what Linux has"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -144,7 +144,7 @@ function retryOf({ error, error_code: code, next_try_at: at, attempt }) {
 const TOGETHER_MS = 700;
 
 export class Endings {
-  #ended = [];
+  #ended = new Map(); // by upload: one that was sent again meanwhile ends once
   #timer = 0;
 
   constructor(say) {
@@ -152,22 +152,22 @@ export class Endings {
   }
 
   add(upload, document) {
-    this.#ended.push({ upload, document });
+    this.#ended.set(upload, document);
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#tell(), TOGETHER_MS);
   }
 
   #tell() {
-    const ended = this.#ended.splice(0);
-    if (ended.length === 1) return this.say(sentence(ended[0]));
-    const done = ended.filter(({ upload }) => ["done", "same"].includes(upload.state)).length;
+    const ended = [...this.#ended].filter(([upload]) => !upload.isGoing);
+    this.#ended.clear();
+    if (ended.length <= 1) return ended.forEach(([upload, document]) => this.say(sentence(upload, document)));
+    const done = ended.filter(([upload]) => ["done", "same"].includes(upload.state)).length;
     const others = ended.length - done;
     this.say(t(others ? "docEndedTogether" : "docAllRead", { done, others }));
   }
 }
 
-function sentence({ upload, document }) {
-  const { name, state, reason } = upload;
+function sentence({ name, state, reason }, document) {
   if (state === "done") return t("docReadIn", { name, n: document.chunk_count });
   if (state === "same") return t("docSameNamed", { name });
   if (state === "cancelled") return t("docCancelledNamed", { name });
