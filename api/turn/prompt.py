@@ -231,9 +231,8 @@ class PromptBuilder:
             self._texts(request, session, role, code, language, offer), language, gathered
         )
         attached = self._attached(request, model, budget, texts, language)
-        texts = replace(texts, **attached)
         history, memories = _history(gathered), gathered.memories
-        texts = self._with_memories(texts, language, memories)
+        texts = self._with_memories(replace(texts, **attached), language, memories)
         fitted = _fitted(budget, texts, history, gathered, request.question)
         while memories and not fitted.has_memory:  # fewer may have room
             memories = memories[:-1]

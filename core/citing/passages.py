@@ -138,8 +138,8 @@ def is_remedy(forbidding: str, beside: str) -> bool:
 def with_remedy(text: str, spans: Sequence[Span], first: int, last: int) -> tuple[int, int]:
     """With the sentence behind, or else before, that says what to do instead of what these end or begin by
     forbidding."""
-    texts = {at: text[spans[at].start : spans[at].end] for at in range(first - 1, last + 2) if spans[at:][:1]}
-    if last + 1 in texts and is_remedy(texts[last], texts[last + 1]) and _fits(spans, first, last + 1):
+    texts = [text[each.start : each.end] for each in spans]
+    if last + 1 < len(texts) and is_remedy(texts[last], texts[last + 1]) and _fits(spans, first, last + 1):
         return first, last + 1
     if first and is_remedy(texts[first], texts[first - 1]) and _fits(spans, first - 1, last):
         return first - 1, last

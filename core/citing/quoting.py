@@ -23,7 +23,7 @@ from core.relevance.query import (
     short_codes,
     wording,
 )
-from core.relevance.sparse import WeightedTerm, question_terms
+from core.relevance.sparse import A_WORD, WeightedTerm, question_terms
 from core.text import holds_chinese, open_fence
 
 MOST_ROWS = 5
@@ -48,7 +48,6 @@ MOST_QUOTES = 4
 # since the search knew what both mean.
 EARLIER, EARLIER_COST_OF_RANK = 0.5, 0.2
 STEPS = 2  # rows on each side of one, where what stands beside it is asked for
-A_WORD = 0.5  # a term that weighs less is half a word, or says little
 ALIKE = 2  # characters that two part numbers begin with
 
 

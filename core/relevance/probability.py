@@ -75,7 +75,8 @@ class Feature:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear:
-    """intercept + Σ coefficient (x − mean) / scale, over standardised features."""
+    """intercept + Σ coefficient (x − mean) / scale, over standardised features. Compared by identity: what is
+    made of it is kept (`_slopes`), and looked up for every question."""
 
     intercept: float
     features: tuple[Feature, ...]

@@ -22,14 +22,13 @@ from core.dates import MONTH_NAMES, first_day, last_day
 from core.knowledge import Candidate, Chunk
 from core.relevance.probability import NOT_SURE, SURE
 from core.relevance.query import MAX_FORM_CHARS, Query, wording
-from core.relevance.sparse import folded, is_cjk, question_terms, word_stems
+from core.relevance.sparse import A_WORD, folded, is_cjk, question_terms, word_stems
 from core.text import fold_width
 
 # What a candidate of another time loses. Chosen, not fitted: half of a wrong part number's IDENTIFIER_LOGIT.
 DATE_LOGIT = 1.5
 SHARED_WORDS = 0.6  # of the shorter text's pairs of characters; passages on one subject share up to .3
 SAME_WORDS = 0.8  # from here on versions say the same but for numbers, and answer alike
-A_WORD = 0.5  # a term that weighs less is half a word, or says little
 PAIRS = 16_384  # numbers that pairs are hashed to: of a chunk's some 400, five meet another's by chance
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _NO_NAME = re.compile(r"[\W\d_年月日]+")

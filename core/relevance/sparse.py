@@ -50,6 +50,7 @@ CHARACTERS_PER_WORD = 1.6  # Chinese
 LONGEST_INDEXED = 200_000  # characters; far beyond any chunk
 LONGEST_STEMMED = 100_000  # characters; a stem costs 30 µs, so a hostile text would cost seconds
 MAX_QUESTION_REPEATS = 2.0
+A_WORD = 0.5  # a term that weighs less is half a word, or says little
 KEPT_TERMS = 20_000  # of questions: some 3 MB
 
 _CJK = (
