@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
+from itertools import accumulate, pairwise
 from operator import or_
 
 from core.knowledge import Candidate
 from core.relevance.query import Query, wording
-from core.relevance.sparse import WeightedTerm, folded, is_cjk, question_terms, word_stems
+from core.relevance.sparse import READ_TEXTS, WeightedTerm, folded, is_cjk, question_terms, terms_in
 
 MAX_PASSAGE_CHARS = 300
 LONGEST_SEARCHED = 50_000  # characters; far beyond any chunk
@@ -59,17 +61,6 @@ def sentences(text: str) -> list[Span]:
     return spans
 
 
-def presence(question: Sequence[WeightedTerm], text: str) -> list[bool]:
-    """Which of the question's terms the text has, in the question's order."""
-    lowered = folded(text).lower()
-    cjk = [is_cjk(term.text) for term in question]
-    stems = frozenset() if all(cjk) else word_stems(text)
-    return [
-        term.text in lowered if by_character else term.text in stems
-        for term, by_character in zip(question, cjk, strict=True)
-    ]
-
-
 def _goes_on(text: str, start: int, at: int, end: int) -> bool:
     """Whether the sentence that began at `start` does not end with the mark at `at`…`end` after all."""
     if text[at] == "\n":
@@ -85,12 +76,8 @@ def _goes_on(text: str, start: int, at: int, end: int) -> bool:
 
 
 def _append(spans: list[Span], text: str, start: int, end: int) -> None:
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    if start < end:
-        spans.append(Span(start, end))
+    if part := text[start:end].lstrip():
+        spans.append(Span(end - len(part), end - len(part) + len(part.rstrip())))
 
 
 LEAD_CHARS = 75  # kept before the first match of a sentence that is cut
@@ -138,10 +125,14 @@ def is_remedy(forbidding: str, beside: str) -> bool:
 def with_remedy(text: str, spans: Sequence[Span], first: int, last: int) -> tuple[int, int]:
     """With the sentence behind, or else before, that says what to do instead of what these end or begin by
     forbidding."""
-    texts = [text[each.start : each.end] for each in spans]
-    if last + 1 < len(texts) and is_remedy(texts[last], texts[last + 1]) and _fits(spans, first, last + 1):
-        return first, last + 1
-    if first and is_remedy(texts[first], texts[first - 1]) and _fits(spans, first - 1, last):
+
+    def sentence(at: int) -> str:
+        return text[spans[at].start : spans[at].end]
+
+    behind = last + 1
+    if behind < len(spans) and is_remedy(sentence(last), sentence(behind)) and _fits(spans, first, behind):
+        return first, behind
+    if first and is_remedy(sentence(first), sentence(first - 1)) and _fits(spans, first - 1, last):
         return first - 1, last
     return first, last
 
@@ -299,13 +290,18 @@ BESIDE = 0.3  # of what only a neighbouring sentence has
 CLAIMED = 1.5  # what the answer says from this source, against what the question asks
 
 
+@lru_cache(maxsize=READ_TEXTS)
+def _spans(text: str) -> tuple[Span, ...]:
+    return tuple(sentences(text))
+
+
 @dataclass(frozen=True, slots=True)
 class _Text:
     """A text's sentences; `held` says which of the question's terms each has: bit 0 is the first term."""
 
     text: str
     spans: tuple[Span, ...]
-    held: tuple[int, ...]
+    held: list[int]
 
 
 class _Worth:
@@ -320,14 +316,22 @@ class _Worth:
 
     def of(self, first: int, last: int) -> float:
         """Of the sentences from `first` to `last`; what only a neighbour has counts for less."""
+        near = reduce(or_, self._held[max(0, first - 1) : last + 2])
+        if not near:
+            return 0.0
         inside = reduce(or_, self._held[first : last + 1])
-        around = reduce(or_, self._held[max(0, first - 1) : last + 2]) & ~inside
-        return self._factor * (self._sum(inside) + BESIDE * self._sum(around))
+        return self._factor * (self._sum(inside) + BESIDE * self._sum(near & ~inside))
 
     def _sum(self, held: int) -> float:
         if held not in self._known:
-            self._known[held] = sum(weight for at, weight in enumerate(self._weights) if held >> at & 1)
+            self._known[held] = sum(self._weights[at] for at in _bits(held))
         return self._known[held]
+
+
+def _bits(held: int) -> Iterator[int]:
+    while held:
+        yield (held & -held).bit_length() - 1
+        held &= held - 1
 
 
 class KeyPassages:
@@ -342,7 +346,7 @@ class KeyPassages:
 
     def read(self, text: str) -> None:
         text = text[:LONGEST_SEARCHED]
-        spans = tuple(sentences(text))
+        spans = _spans(text)
         self._texts.append(_Text(text, spans, _held(self._terms, text, spans)))
         self._weights = []
 
@@ -383,8 +387,9 @@ class KeyPassages:
         begun = [any(part.heads.match(text.text, span.start) for part in self._parts) for span in spans]
         best, best_value = (0, 0), -math.inf
         for first, last in _windows(spans, fits, _start(text, fits)):
-            value = sum(worth.of(first, last) for worth in worths)
-            value += ASKED_FOR * any(asked_for[first : last + 1]) + OPENING / (1 + first)
+            value = ASKED_FOR * any(asked_for[first : last + 1]) + OPENING / (1 + first)
+            for worth in worths:
+                value += worth.of(first, last)
             value += NAMED * begun[first]
             value -= COST_OF_SENTENCE * (last - first)
             value -= COST_OF_LENGTH * (spans[last].end - spans[first].start) / MAX_PASSAGE_CHARS
@@ -421,14 +426,21 @@ def _terms_of(query: Query) -> list[WeightedTerm]:
     return [WeightedTerm(text, weight) for text, weight in best.items()][:MAX_TERMS]
 
 
-def _held(terms: Sequence[WeightedTerm], text: str, spans: Sequence[Span]) -> tuple[int, ...]:
-    # most texts hold few of the terms: only those are looked for sentence by sentence
-    numbers = [at for at, here in enumerate(presence(terms, text)) if here]
-    if not numbers:
-        return (0,) * len(spans)
-    present = [terms[at] for at in numbers]
-    rows = (presence(present, text[span.start : span.end]) for span in spans)
-    return tuple(sum(here << at for at, here in zip(numbers, row, strict=True)) for row in rows)
+def _held(terms: Sequence[WeightedTerm], text: str, spans: Sequence[Span]) -> list[int]:
+    """A bit of each sentence for each term that it has."""
+    lowered, places = terms_in(text)
+    bits = {term.text: 1 << at for at, term in enumerate(terms)}
+    cuts = [0, *(span.start for span in spans[1:]), len(text)]
+    parts = [folded(text[start:end]) for start, end in pairwise(cuts)][: len(spans)]
+    held = [0] * len(parts)
+    for name in [name for name in bits if is_cjk(name) and name in lowered]:
+        for number, part in enumerate(parts):
+            held[number] |= bits[name] * (name in part.lower())
+    ends = list(accumulate(map(len, parts)))
+    for name in bits.keys() & places.keys():
+        for at in places[name]:
+            held[bisect_right(ends, at)] |= bits[name]
+    return held
 
 
 def _start(text: _Text, fits: Sequence[bool]) -> int:

@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from core.citing.passages import AskedFor, explanation_of, key_spans, presence
+from core.citing.passages import AskedFor, explanation_of, key_spans
 from core.citing.units import ITEM, Listing, Unit, UnitKind, cells_of, listing_of, quotable_units
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.query import (
@@ -23,7 +23,7 @@ from core.relevance.query import (
     short_codes,
     wording,
 )
-from core.relevance.sparse import A_WORD, WeightedTerm, question_terms
+from core.relevance.sparse import A_WORD, WeightedTerm, presence, question_terms
 from core.text import holds_chinese, open_fence
 
 MOST_ROWS = 5

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from core.citing.passages import presence, sentences
+from core.citing.passages import sentences
 from core.conversation.turns import Summary
 from core.prompt.fence import ANY_CODE, Kind, between, fenced, neutral
-from core.relevance.sparse import WeightedTerm, question_terms
+from core.relevance.sparse import WeightedTerm, presence, question_terms
 
 Count = Callable[[str], int]
 """How many tokens a text takes."""

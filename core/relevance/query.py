@@ -153,6 +153,7 @@ def _between(question: Vector, share: float, other: Vector) -> Vector:
     return joined / length if length else question
 
 
+@lru_cache(maxsize=64)  # asked for some ten times a turn
 def follow_up_weight(question: str) -> float:
     """How far the question leans on what was asked before: 0 stands alone, 1 surely leans.
 
@@ -423,11 +424,10 @@ def _has_word(text: str, code: str) -> bool:
 
 
 def _is_identifier(word: str) -> bool:
-    if len(word) > _LONGEST or _NO_CODE.fullmatch(word):
+    digits = sum(map(str.isdigit, word))
+    if digits < 2 or len(word) > _LONGEST or _NO_CODE.fullmatch(word):
         return False
-    digits = sum(char.isdigit() for char in word)
-    mixed = digits >= 2 and any(char.isalpha() for char in word)
-    return mixed or _MANY_DIGITS.search(word) is not None
+    return any(map(str.isalpha, word)) or _MANY_DIGITS.search(word) is not None
 
 
 _PLACES = {"first": 0, "second": 1, "third": 2, "last": -1}
@@ -445,10 +445,11 @@ def carried(question: str, last: str, answer: str) -> str:
     The one it points at (the second one, 最后那个), or, where the last question asked which it is, those that
     it did not name itself, or whether there is one, the only one; "" for most questions.
     """
-    names = [
-        answer[at : at + len(name)] for name in identifiers(answer) if (at := answer.lower().find(name)) >= 0
-    ]
-    if not names or not follow_up_weight(question):
+    if not follow_up_weight(question):
+        return ""
+    lowered = answer.lower()
+    names = [answer[at : at + len(name)] for name in identifiers(answer) if (at := lowered.find(name)) >= 0]
+    if not names:
         return ""
     place = next((at for name, at in _PLACES.items() if wording(name).search(question)), None)
     if place is not None:

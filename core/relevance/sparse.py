@@ -198,8 +198,7 @@ def word_stems(text: str) -> frozenset[str]:
 
 def _runs(text: str, stemmed: bool) -> Iterator[tuple[Iterable[tuple[str, float]], float]]:
     """Terms with question weights, and the length in words, of each run of one script."""
-    for match in _RUN.finditer(folded(text[:LONGEST_INDEXED])):
-        run, word = match.groups()
+    for run, word in _RUN.findall(folded(text[:LONGEST_INDEXED])):
         if run:
             yield _cjk_terms(run), len(run) / CHARACTERS_PER_WORD
         else:
@@ -308,6 +307,17 @@ def hits_in(text: str, terms: Mapping[str, int], cjk: Mapping[str, int]) -> Hits
             hits += [(at, number) for at in _places(lowered, term)]
     hits.sort()
     return Hits([at for at, _ in hits], [number for _, number in hits])
+
+
+def presence(question: Sequence[WeightedTerm], text: str) -> list[bool]:
+    """Which of the question's terms the text has, in the question's order."""
+    lowered = folded(text).lower()
+    cjk = [is_cjk(term.text) for term in question]
+    stems = frozenset() if all(cjk) else word_stems(text)
+    return [
+        term.text in lowered if by_character else term.text in stems
+        for term, by_character in zip(question, cjk, strict=True)
+    ]
 
 
 @lru_cache(maxsize=READ_TEXTS)

@@ -4,7 +4,7 @@ reading. Every read is limited to one owner."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite
 from typing import Annotated, Any, TypeVar, cast
@@ -52,8 +52,8 @@ MARKS = "marks"  # of core.conversation.lineage
 SKELETON_FIELDS = [
     "turn_id", "parent_turn_id", "created_us", "seq", "status", "command", "summary_start", "has_answer"
 ]  # fmt: skip
-_CITATION = TypeAdapter(Citation)
-_WARNING = TypeAdapter(TurnWarning)
+_CITATIONS = TypeAdapter(list[Citation])
+_WARNINGS = TypeAdapter(list[TurnWarning])
 _PARTS: Mapping[str, TypeAdapter[Any]] = {
     "usage": TypeAdapter(Usage),
     "prompt": TypeAdapter(PromptManifest),
@@ -63,8 +63,8 @@ _PARTS: Mapping[str, TypeAdapter[Any]] = {
     "feedback": TypeAdapter(Feedback),
     "rewritten": TypeAdapter(RewrittenQuestion),
 }
-_TOOL_USE = TypeAdapter(ToolUse)
-_IMAGE = TypeAdapter(Image)
+_TOOL_USES = TypeAdapter(list[ToolUse])
+_IMAGES = TypeAdapter(list[Image])
 _LISTS = ("sources", "warnings", "tool_calls", "images")
 _PLAIN = frozenset(each.name for each in fields(Turn)) - {*_PARTS, *_LISTS}
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -154,10 +154,10 @@ def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
     return Turn(
         **{name: value for name, value in payload if name in _PLAIN},
         **{name: part for name, part in read.items() if part is not None},
-        sources=tuple(each for each in _each(_CITATION, payload.sources, turn_id) if isfinite(each.score)),
-        warnings=_each(_WARNING, payload.warnings[:MAX_WARNINGS], turn_id),
-        tool_calls=_each(_TOOL_USE, payload.tool_calls, turn_id),
-        images=_each(_IMAGE, payload.images, turn_id),
+        sources=tuple(each for each in _each(_CITATIONS, payload.sources, turn_id) if isfinite(each.score)),
+        warnings=_each(_WARNINGS, payload.warnings[:MAX_WARNINGS], turn_id),
+        tool_calls=_each(_TOOL_USES, payload.tool_calls, turn_id),
+        images=_each(_IMAGES, payload.images, turn_id),
     )
 
 
@@ -172,10 +172,13 @@ def _read(form: TypeAdapter[T], stored: Any, turn_id: str) -> T | None:
         return None
 
 
-def _each(form: TypeAdapter[T], stored: Sequence[Any], turn_id: str) -> tuple[T, ...]:
-    """Those that can be read."""
-    read = [_read(form, one, turn_id) for one in stored]
-    return tuple([one for one in read if one is not None])
+def _each(form: TypeAdapter[list[T]], stored: list[Any], turn_id: str) -> tuple[T, ...]:
+    """Those that can be read; all at once, which is a third of the work, where nothing is wrong with any."""
+    try:
+        return tuple(form.validate_python(stored))
+    except ValidationError:
+        read = [_read(form, [one], turn_id) for one in stored]
+        return tuple([one for each in read for one in each or ()])
 
 
 # The trees of the sessions in use, kept between turns. Right only where this process writes all turns.
@@ -423,8 +426,7 @@ class TurnStore:
             await self._store.set_payload(self._collection, summary_payload(summary), points=list(turn_ids))
 
     async def set_payload(self, payload: dict[str, Any], turn_ids: Sequence[str]) -> None:
-        touched = turn_ids if _TREE_FIELDS.intersection(payload) else ()
-        with self._cache.changing(touched):
+        with self._cache.changing(turn_ids) if _TREE_FIELDS.intersection(payload) else nullcontext():
             await self._store.set_payload(self._collection, payload, points=list(turn_ids))
 
 

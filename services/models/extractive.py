@@ -8,7 +8,6 @@ from itertools import chain
 
 from llama_index.core.base.llms.types import LLMMetadata
 
-from core.citing.passages import presence
 from core.citing.quoting import CLEAR, LONGEST_BEGINNING, Quotables, Quote, beginning
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
@@ -29,7 +28,7 @@ from core.relevance.query import (
     parts_of,
     points_back,
 )
-from core.relevance.sparse import SparseTerms, question_terms
+from core.relevance.sparse import SparseTerms, presence, question_terms
 from core.text import Language, holds_chinese, in_script_of, is_mostly_chinese, language_in
 from services.models.lean import LeanLLM
 

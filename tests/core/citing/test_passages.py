@@ -11,11 +11,10 @@ from core.citing.passages import (
     KeyPassages,
     Span,
     explanation_of,
-    presence,
     sentences,
 )
 from core.relevance.query import Query, QueryForm
-from core.relevance.sparse import SparseTerms, encode_query, question_terms
+from core.relevance.sparse import SparseTerms, encode_query, presence, question_terms
 
 
 def split(text: str) -> list[str]:
@@ -94,6 +93,13 @@ def passage(asked: Query, *texts: str, claim: str = "") -> str:
         passages.read(text)
     span = passages.span(0, claim)
     return "" if span is None else texts[0][span.start : span.end]
+
+
+def test_characters_that_fold_to_several_do_not_move_the_words_behind_them() -> None:
+    squares = "The yard is ㍍㌖㌫㍿㌔㌘ wide. "
+    text = f"{squares}The gate is shut. The boiler runs hot. The roof is new. {squares}The door is red."
+    assert passage(query("boiler"), text) == "The boiler runs hot."
+    assert passage(query("door"), text) == "The door is red."
 
 
 @pytest.mark.parametrize(
