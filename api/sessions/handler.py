@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from api.admin.erasure import ErasureHandler
@@ -16,6 +16,7 @@ from core.conversation.sessions import (
     PersonaRules,
     Session,
     SessionChange,
+    TurnMatch,
     TurnNode,
     walk_branch,
 )
@@ -25,7 +26,7 @@ from core.errors import ConflictError, NotFoundError, UnknownTurnError
 from core.memory.record import Memory
 from services.conversation.episodes import Episodes
 from services.conversation.images import QuestionImages
-from services.conversation.sessions import SessionStore, find_titled, read_questions
+from services.conversation.sessions import SessionStore, find_in_turns, find_titled
 from services.conversation.turns import TurnStore, feedback_payload
 from services.memory.records import MemoryRecords
 from services.store.dialect import Filter, UnknownPointError
@@ -35,12 +36,17 @@ CheckOrigin = Callable[[PersonaDraft, str], Awaitable[PersonaDraft]]
 CheckChoices = Callable[[Mapping[str, Any]], None]
 
 
+QUESTION_CHARS = 120
+
+
 @dataclass(frozen=True, slots=True)
 class SessionPage:
     """Newest first; `next_before_us` continues the list, None at its end."""
 
     sessions: list[tuple[Session, int]]
     next_before_us: int | None
+    matches: Mapping[str, TurnMatch] = field(default_factory=dict)
+    """By session, the turn that has what was searched for."""
 
 
 class SessionsHandler:
@@ -70,16 +76,30 @@ class SessionsHandler:
         self._check_origin, self._check_choices = check_origin, check_choices
         self._importer = SessionImporter(sessions, turns, images, self._personas, index)
 
-    async def newest(self, owner: str, limit: int, before_us: int | None, title: str = "") -> SessionPage:
-        """Sessions with their number of turns; with `title`, those that have it in theirs."""
-        if title:
-            titled = await find_titled(self._sessions, owner, title, limit, before_us)
-            sessions, last = titled.sessions, titled.next_before_us or 0
-        else:
-            sessions = await self._sessions.list_newest(owner, limit, before_us)
-            last = sessions[-1].updated_us if len(sessions) == limit else 0
+    async def newest(self, owner: str, limit: int, before_us: int | None) -> SessionPage:
+        """Sessions with their number of turns."""
+        sessions = await self._sessions.list_newest(owner, limit, before_us)
+        return await self._page(sessions, sessions[-1].updated_us if len(sessions) == limit else 0)
+
+    async def find(self, owner: str, text: str, limit: int, before_us: int | None) -> SessionPage:
+        """Those that have it in their title, and those in which a question or an answer says it."""
+        titled = await find_titled(self._sessions, owner, text, limit, before_us)
+        matches = await find_in_turns(self._turns, owner, text)
+        since = titled.next_before_us or 0
+        each = {session.session_id: session for session in titled.sessions}
+        for session in await self._sessions.get_many([*matches.keys() - each.keys()], owner):
+            if since <= session.updated_us and (before_us is None or session.updated_us < before_us):
+                each[session.session_id] = session
+        found = sorted(each.values(), key=lambda session: -session.updated_us)
+        last = found[limit - 1].updated_us if len(found) > limit else since
+        return await self._page(found[:limit], last, matches)
+
+    async def _page(
+        self, sessions: Sequence[Session], last_us: int, matches: Mapping[str, TurnMatch] | None = None
+    ) -> SessionPage:
         counted = [(session, await self._turn_count(session)) for session in sessions]
-        return SessionPage(counted, last if last > 0 else None)  # a damaged time leads nowhere
+        next_us = last_us if last_us > 0 else None  # a damaged time leads nowhere
+        return SessionPage(counted, next_us, matches or {})
 
     async def create(self, owner: str, title: str) -> Session:
         return await self._sessions.create(str(uuid.uuid4()), owner, title)
@@ -160,9 +180,17 @@ class SessionsHandler:
         tree = await self._turns.tree(session_id, owner)
         parents = readable_parents(tree.nodes, tree.gaps)
         nodes = sorted(tree.nodes.values(), key=lambda node: node.order)
-        asked = await read_questions(self._turns, session_id, owner)
+        asked = await self._questions(session_id, owner)
         rooted = [replace(node, parent_turn_id=parents[node.turn_id]) for node in nodes]
         return [(node, asked.get(node.turn_id, "")) for node in rooted]
+
+    async def _questions(self, session_id: str, owner: str) -> dict[str, str]:
+        """By turn id, what was asked in one line; a slash command as it was written. The tree is kept without
+        texts. One whose question cannot be read is left out."""
+        mine = Filter(must=[*in_session(session_id, owner)])
+        stored = self._turns.scroll(mine, with_payload=["user_query"])
+        asked = {str(record.id): (record.payload or {}).get("user_query") async for record in stored}
+        return {turn_id: _in_one_line(text) for turn_id, text in asked.items() if isinstance(text, str)}
 
     async def turn(self, turn_id: str, owner: str) -> Turn:
         """A turn; its parent only while there is one. Raises UnknownTurnError."""
@@ -210,3 +238,8 @@ class SessionsHandler:
 
 def _unknown_turn() -> UnknownTurnError:
     return UnknownTurnError("turn_id: there is no such turn.")
+
+
+def _in_one_line(text: str) -> str:
+    """Its first characters, runs of white space as one space."""
+    return " ".join(text.split(maxsplit=QUESTION_CHARS))[:QUESTION_CHARS].rstrip()

@@ -112,6 +112,14 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnMatch:
+    """The turn of a session that has what was searched for, and the words around it in one line."""
+
+    turn_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class SessionChange:
     """What somebody changes; None, or KEEP where None means something, leaves it as it is.
 

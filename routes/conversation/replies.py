@@ -8,7 +8,7 @@ from typing import Any
 from api.sessions.shown_prompt import ShownPart, ShownPrompt
 from api.turn.running import RunningTurns
 from core.citing.citations import KnownDocuments
-from core.conversation.sessions import CHOICES, Session
+from core.conversation.sessions import CHOICES, Session, TurnMatch
 from core.conversation.turns import Summary, Turn, settled_calls
 from core.knowledge import KnowledgeFilter
 from routes.stream import citation_reply, warning_reply
@@ -16,15 +16,19 @@ from routes.wire import sessions, turns
 
 
 def session_reply(session: Session, **known: Any) -> sessions.Session:
-    """`known`: its `turn_count` and `state`, absent where they are not."""
-    always = sessions.Session.model_fields.keys() - {*CHOICES, "turn_count", "state"}
+    """`known`: its `turn_count`, `state` and `match`, absent where they are not."""
+    always = sessions.Session.model_fields.keys() - {*CHOICES, "turn_count", "state", "match"}
     body = {name: getattr(session, name) for name in always} | session.choices | known
     return sessions.Session.model_validate(body)
 
 
-def whole_session(running: RunningTurns, session: Session, turn_count: int) -> sessions.Session:
+def whole_session(
+    running: RunningTurns, session: Session, turn_count: int, match: TurnMatch | None = None
+) -> sessions.Session:
+    """`match`: where it has what was searched for."""
     pending = running.is_pending(session.session_id, session.owner)
-    return session_reply(session, turn_count=turn_count, state="pending" if pending else "idle")
+    found = {"match": sessions.TurnMatch(turn_id=match.turn_id, text=match.text)} if match else {}
+    return session_reply(session, turn_count=turn_count, state="pending" if pending else "idle", **found)
 
 
 def turn_reply(turn: Turn, documents: KnownDocuments) -> turns.Turn:

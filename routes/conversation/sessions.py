@@ -50,7 +50,9 @@ IMAGE_HEADERS = {
 router = APIRouter(tags=["sessions"], responses=errors(401, 404, 422, 503), route_class=WireRoute)
 
 Title = Annotated[
-    PlainText, AtMost(MAX_TITLE_CHARS), Query(description="What the title has in it; case and width differ.")
+    PlainText,
+    AtMost(MAX_TITLE_CHARS),
+    Query(description="What the title has in it, or a turn all words of; case and width may differ."),
 ]
 
 
@@ -63,11 +65,16 @@ async def list_sessions(
     q: Title = "",
 ) -> SessionPage:
     """Newest first, paged. With `q`, a page may have few sessions or none and still name a `next`: a request
-    looks at 10,000 titles at most."""
-    page = await container.sessions.newest(owner, limit, before, q.strip())
-    listed = [whole_session(container.running, session, count) for session, count in page.sessions]
+    looks at 10,000 titles at most, and at the 100 turns that have most of the words."""
+    text = q.strip()
+    handler = container.sessions
+    page = await (handler.find(owner, text, limit, before) if text else handler.newest(owner, limit, before))
+    listed = [
+        whole_session(container.running, session, count, page.matches.get(session.session_id))
+        for session, count in page.sessions
+    ]
     reply = SessionPage(sessions=listed, next=page.next_before_us)
-    if before is not None or q.strip():
+    if before is not None or text:
         return reply
     choices = await container.sessions.last_choices(owner)
     return reply.model_copy(update={"choices": SessionChoices(**choices)})

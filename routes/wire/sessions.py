@@ -66,6 +66,15 @@ class SessionChoices(Reply):
     knowledge: KnowledgeUse = absent("Whether the documents are searched.")
 
 
+class TurnMatch(Reply):
+    """A turn that has what was searched for."""
+
+    model_config = example({"turn_id": TURN_ID, "text": "…父子链把每一轮与它的上一轮相连"})
+
+    turn_id: str = Field(description="Its id.")
+    text: str = Field(description="The words around it, in one line.")
+
+
 class Session(SessionChoices):
     """A conversation."""
 
@@ -83,6 +92,7 @@ class Session(SessionChoices):
         "pending: a turn of it runs, and a question without parent_turn_id is refused (409 session_busy); "
         "absent where a change is answered."
     )
+    match: TurnMatch = absent("With `q`: the newest turn of which question and answer have all its words.")
 
 
 class SessionPage(Reply):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -19,25 +20,36 @@ from core.conversation.sessions import (
     Session,
     SessionChange,
     Share,
+    TurnMatch,
     parse_command,
 )
 from core.conversation.turns import KnowledgeUse
 from core.dates import MAX_EXPIRE_DAYS
 from core.errors import UnknownSessionError
 from core.operations.backfill_turns import canonical_uuid
+from core.relevance.sparse import A_WORD, WeightedTerm, encode_query, presence, question_terms
 from core.text import alike
 from services.conversation.turns import TurnStore
 from services.store.clock import utc_now_us
-from services.store.dialect import Condition, Filter, Point, Record, UnknownPointError, VectorStore
+from services.store.dialect import (
+    Condition,
+    Filter,
+    Point,
+    QueryRequest,
+    Record,
+    ScoredPoint,
+    UnknownPointError,
+    VectorStore,
+)
 from services.store.points import (
     any_of,
     by_ids,
     equals,
     has_id,
     in_range,
-    in_session,
     newest_first,
     read_leniently,
+    sparse_vector,
 )
 
 # A session as it is stored: the payload of one point in the session collection.
@@ -399,23 +411,50 @@ async def find_titled(
     return TitledPage(await sessions.get_many(session_ids, owner), until_us)
 
 
-# What each turn of a session asked, in one line: read beside its tree, which is kept without texts.
+# Sessions in which a question and its answer have a text's words.
 
 
-QUESTION_CHARS = 120
+MATCHED_TURNS = 100  # those that have most of the words
+LEAD_CHARS = 15  # before the first of the words: a list shows two short lines
+MATCH_CHARS = 120
+_MARKUP = str.maketrans(dict.fromkeys("*`#>|", " "))
 
 
-async def read_questions(turns: TurnStore, session_id: str, owner: str) -> dict[str, str]:
-    """By turn id; a slash command as it was written. One whose question cannot be read is left out."""
-    point_filter = Filter(must=[*in_session(session_id, owner)])
-    questions: dict[str, str] = {}
-    async for record in turns.scroll(point_filter, with_payload=["user_query"]):
-        question = (record.payload or {}).get("user_query")
-        if isinstance(question, str):
-            questions[str(record.id)] = _in_one_line(question)
-    return questions
+async def find_in_turns(turns: TurnStore, owner: str, text: str) -> dict[str, TurnMatch]:
+    """By session, the newest turn of which question and answer have all words of the text, of MATCHED_TURNS.
+    Words are told apart and stemmed as for recall: the beginning of one finds nothing."""
+    terms = question_terms(text)
+    terms = tuple(term for term in terms if term.weight >= A_WORD) or terms
+    if not terms:
+        return {}
+    request = QueryRequest(
+        query=sparse_vector(encode_query(text)),
+        using="sparse",
+        filter=Filter(must=[equals("owner", owner)]),
+        limit=MATCHED_TURNS,
+        with_payload=["session_id", "created_us", "user_query", "assistant_response"],
+    )
+    (points,) = await turns.search([request])
+    return await asyncio.to_thread(_matches_in, points, terms)  # an imported turn can be megabytes
 
 
-def _in_one_line(text: str) -> str:
-    """Its first characters, runs of white space as one space."""
-    return " ".join(text.split(maxsplit=QUESTION_CHARS))[:QUESTION_CHARS].rstrip()
+def _matches_in(points: Sequence[ScoredPoint], terms: Sequence[WeightedTerm]) -> dict[str, TurnMatch]:
+    newest: dict[str, tuple[int, TurnMatch]] = {}
+    for payload, turn_id in ((point.payload or {}, str(point.id)) for point in points):
+        texts = [str(payload.get(name) or "") for name in ("user_query", "assistant_response")]
+        session_id, began = str(payload.get("session_id")), payload.get("created_us")
+        at = began if isinstance(began, int) else 0
+        if all(presence(terms, "\n".join(texts))) and at >= newest.get(session_id, (0,))[0]:
+            having = next((text for text in texts if any(presence(terms, text))), "")
+            newest[session_id] = at, TurnMatch(turn_id, _around(having, terms))
+    return {session_id: match for session_id, (_, match) in newest.items()}
+
+
+def _around(text: str, terms: Sequence[WeightedTerm]) -> str:
+    lowered = text.lower()
+    at = min((at for term in terms if (at := lowered.find(term.text)) >= 0), default=0)
+    start = max(0, at - LEAD_CHARS)
+    if start and (blank := text.find(" ", start, at)) >= 0:
+        start = blank
+    line = " ".join(text[start : start + MATCH_CHARS].translate(_MARKUP).split())
+    return f"…{line}" if start else line

@@ -83,6 +83,24 @@ async def test_a_search_finds_what_no_page_has_shown_yet(page: Page, url: str) -
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
+async def test_a_search_finds_what_was_said_and_opens_it_there(page: Page, url: str) -> None:
+    """Discriminates: titles alone; a link to the end of the conversation; words that stay when the search is
+    over."""
+    session_id = bring(url, "很长的一次", turns=40)
+    try:
+        await page.goto(url)
+        await search(page, "第 7 个问题")
+        await page.wait_for_selector(f"{row(session_id)} .session-match:has-text('第 7 个问题')")
+        await page.click(f"{row(session_id)} a")
+        await expect(page.locator(".turn", has_text="第 7 个问题")).to_be_in_viewport()
+        await search(page, "")
+        await page.wait_for_selector(f"{row(session_id)} .session-match", state="hidden")
+        assert await page.get_attribute(f"{row(session_id)} a", "href") == f"#/s/{session_id}"
+    finally:
+        erase(url, session_id)
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_search_that_finds_nothing_says_so_and_esc_brings_the_list_back(page: Page, url: str) -> None:
     await page.goto(url)
     await page.wait_for_selector(".session")

@@ -265,6 +265,41 @@ async def test_the_list_is_searched_by_title(tmp_path: Path) -> None:
             assert why in refused.json()["error"]["message"]
 
 
+async def test_the_list_is_searched_by_what_was_asked_and_answered(tmp_path: Path) -> None:
+    """Discriminates: titles alone; one word of several; the oldest turn; other owners' conversations; a page
+    that is filled up with what belongs on the next."""
+    async with open_app(make_settings(tmp_path, server={"api_keys": ["mine", "other"]})) as app:
+        one, two = ({"Authorization": f"Bearer {key}"} for key in ("mine", "other"))
+
+        async def bring(title: str, *turns: tuple[str, str], of: dict[str, str] = one) -> str:
+            asked = [{"question": question, "answer": answer} for question, answer in turns]
+            body = {"title": title, "turns": asked}
+            return str(
+                (await app.client.post("/sessions/import", json=body, headers=of)).json()["session_id"]
+            )
+
+        async def found(q: str, **more: Any) -> list[tuple[str, str | None]]:
+            page = (await app.client.get("/sessions", params={"q": q, **more}, headers=one)).json()
+            return [(each["title"], each.get("match", {}).get("text")) for each in page["sessions"]]
+
+        fridge = "The **warranty** of a fridge is five years, that of a freezer two."
+        await bring("Kitchen", ("How long?", fridge), ("And the freezers' warranties?", "Two years."))
+        await bring("Garden", ("Does the mower have a warranty?", "No."))
+        await bring("报销", ("出差住酒店能报多少？", "一线城市每晚不超过五百元。"))
+        await bring("Theirs", ("Is there a warranty on the freezer?", "Yes."), of=two)
+        about = "Does the mower have a warranty?"
+        assert await found("warranty") == [("Garden", about), ("Kitchen", "…the freezers' warranties?")]
+        assert await found("freezer warranty") == [("Kitchen", "And the freezers' warranties?")]
+        assert await found("五百元") == [("报销", "一线城市每晚不超过五百元。")]
+        assert await found("fridge") == [("Kitchen", "…of a fridge is five years, that of a freezer two.")]
+        assert await found("KITCHEN") == [("Kitchen", None)]
+        assert await found("the") == await found("?") == await found("dishwasher") == []
+        first = (await app.client.get("/sessions", params={"q": "warranty", "limit": 1}, headers=one)).json()
+        assert await found("warranty", limit=1, before=first["next"]) == (await found("warranty"))[1:]
+        turn_id = first["sessions"][0]["match"]["turn_id"]
+        assert (await app.client.get(f"/turns/{turn_id}", headers=one)).json()["question"] == about
+
+
 async def test_a_session_is_pending_while_a_turn_of_it_runs(tmp_path: Path) -> None:
     """Discriminates: every session while one is busy; a state that outlives its turn."""
     async with open_app(make_settings(tmp_path, models={"llms": {"default": scripted("x", 30.0)}})) as app:

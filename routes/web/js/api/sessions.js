@@ -2,7 +2,7 @@
 
 import { id, readJson, send, withJson } from "./http.js";
 
-/** The newest, or those before the cursor `before`; with `query`, only those whose title contains it. */
+/** The newest, or those before the cursor `before`; with `query`, only those whose title or a turn has it. */
 export function listSessions({ before, query } = {}) {
   const from = before ? `&before=${id(before)}` : "";
   return readJson(`/sessions?limit=50${from}${query ? `&q=${id(query)}` : ""}`);

@@ -43,7 +43,7 @@ export class SessionList {
     if (this.#pages.lack(this.#apart)) await this.#read(); // it began while the list was on its way
   }
 
-  /** Only conversations whose title contains `text`; all for "". */
+  /** Only conversations whose title, or a turn, has `text`; all for "". */
   async search(text) {
     this.#pages.query = text;
     this.element.setAttribute("aria-busy", "true");
@@ -205,12 +205,13 @@ export class SessionList {
 class SessionRow {
   #pin = pinMark();
   #title = el("span", { class: "session-title" });
+  #match = el("span", { class: "session-match", hidden: true });
   #answering = el("span", { class: "answering", hidden: true }, el("span", { class: "offscreen", i18n: "sessionAnswering" }));
 
   /** `acts`: {menu(opener, session, rename), rename(session, title)}. */
   constructor(session, acts) {
     this.acts = acts;
-    this.link = el("a", { class: "session-link", href: `#/s/${session.session_id}` }, this.#title, this.#answering, this.#pin);
+    this.link = el("a", { class: "session-link" }, this.#title, this.#answering, this.#pin, this.#match);
     this.button = el("button", { class: "quiet row-menu", type: "button", "aria-haspopup": "menu", "aria-expanded": "false",
       on: { click: () => acts.menu(this.button, this.session, () => this.rename()) } }, icon("dots"));
     this.element = el("div", { class: "session", "data-session": session.session_id }, this.link, this.button);
@@ -228,6 +229,10 @@ class SessionRow {
     const title = session.title || t("untitled");
     if (this.#title.textContent !== title) this.#title.textContent = title;
     this.link.title = title;
+    const { match } = session; // the turn that a search found
+    this.link.href = `#/s/${session.session_id}${match ? `/${match.turn_id}` : ""}`;
+    this.#match.textContent = match?.text ?? "";
+    this.#match.hidden = !match;
     this.button.setAttribute("aria-label", t("sessionMenu", { title }));
     setPin(this.#pin, session.hold);
   }
