@@ -269,7 +269,7 @@ class Erasure:
         if traced.session_id:
             must.append(equals("session_id", traced.session_id))
         name, point_filter = self._parts.names.conversation_collection, Filter(must=must)
-        return [str(each.id) async for each in self._reader.records(name, point_filter, False)]
+        return await self._reader.ids(name, point_filter)
 
     async def _when_ended(
         self, turn_ids: Sequence[str], clean: Callable[[Sequence[str]], Awaitable[None]]
