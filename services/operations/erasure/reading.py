@@ -11,7 +11,6 @@ from typing import Any
 
 from config.settings import StoreSettings
 from core.dates import rfc3339
-from core.errors import BadRequestError
 from core.knowledge import SHARED_OWNER
 from core.operations.erasure import (
     ERASED_ID,
@@ -37,6 +36,7 @@ from services.store.points import (
     equals,
     existing_points,
     newest_first,
+    read_cursor,
     retrieve_all,
     scroll_all,
 )
@@ -312,7 +312,7 @@ class Owners:
 
     async def page(self, limit: int, cursor: str | None = None) -> OwnerPage:
         """Raises BadRequestError naming `cursor`, and StoreUnavailableError."""
-        after = _place(cursor) if cursor else None
+        after = read_cursor(cursor) if cursor else None
         counts = {kind: await self._by_owner(name) for kind, name in self._kinds.items()}
         names = set[str]().union(*counts.values()) - {"", SHARED_OWNER}
         places = sorted([(-await self._newest_us(owner), owner) for owner in names])
@@ -343,10 +343,3 @@ class Owners:
             with_payload=[_CREATED],
         )
         return int((records[0].payload or {}).get(_CREATED, 0)) if records else 0
-
-
-def _place(cursor: str) -> tuple[int, str]:
-    last_us, _, owner = cursor.partition(".")
-    if not last_us.isascii() or not last_us.isdigit() or len(last_us) > 18 or not owner:
-        raise BadRequestError("cursor: not one that this server gave out.")
-    return -int(last_us), owner
