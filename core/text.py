@@ -346,6 +346,39 @@ def _traditional() -> re.Pattern[str]:
     return re.compile(f"[{''.join(map(chr, _simplified()))}]")
 
 
+# Words that ask in Cantonese or in Taiwan, in both scripts, and what they are in standard Chinese; characters
+# that belong to other words (一点解决, 周边度假, 关系咪) are none.
+_NUMBERED = r"(?<![\d一二两兩三四五六七八九十零半早晚有这這那几幾站网網节節端痛热熱起终終])"
+_SPOKEN = {
+    "(?<!好)[幾几]多(?!年)": "多少",
+    f"{_NUMBERED}[點点]解(?![决決释釋除答析读讀说說密压壓雇散锁鎖冻凍法禁约約])": "为什么",
+    f"{_NUMBERED}[點点][樣样](?![本板式例])": "怎么",
+    "(?<![周旁身两兩这這那一半湖海江河路街])[邊边]度(?![假过過])": "哪里",
+    "(?<![周旁身两兩这這那一左右上下前后後里裡裏外湖海江河路街手床窗])[邊边]"
+    "(?:[個个](?![体體案性])|位(?!置))": "哪个",
+    "(?<![这這那一十])[幾几](?:時|时)(?!間|间)": "什么时候",
+    "有冇": "有没有",
+    "(?<![关關联聯体體])[係系](?:咪|唔[係系])": "是不是",
+    "真[係系嘅](?![统統列])[㗎噶]?": "真的",
+    "唔[係系]": "不是",
+    r"(?<=[的嘅真係系])咩(?=\W*$)": "吗",
+    "(?<!咩)咩(?!咩)|乜嘢|甚[麼么]|啥": "什么",
+    "唔(?=[可會会要得需])": "不",
+    "唔[該该]": "请",
+    "睇(?=[到過过])": "看",
+    "喺": "在",
+    "嘅": "的",
+    r"[㗎噶](?=\W*$)": "的",
+}
+_SPOKEN_WORD = re.compile("|".join(f"({pattern})" for pattern in _SPOKEN))
+
+
+def standard(text: str) -> str:
+    """With the question words of spoken Cantonese and of Taiwan as standard Chinese has them."""
+    meanings = ["", *_SPOKEN.values()]
+    return text if text.isascii() else _SPOKEN_WORD.sub(lambda word: meanings[word.lastindex or 0], text)
+
+
 _SCRIPT_CHARS = 300  # of a question, which show its script
 # The characters of our own sentences, as Taiwan writes them: OpenCC's dictionary of phrases takes 40 MB, and
 # to load it holds up every answer.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from api.search.handler import SearchHandler, SearchRequest
-from core.relevance.probability import Calibration, Judged, Verdicts, fit, holds_words, verdicts
+from core.relevance.probability import SURE, Calibration, Judged, fit, holds_words
 from services.retrieval.reranking import Calibrations
 
 log = structlog.get_logger()
@@ -20,6 +21,15 @@ class KnownQuestion:
 
     question: str
     passage: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """How many answers would be sure, or only the closest passage, or refused."""
+
+    sure: int = 0
+    closest: int = 0
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +105,11 @@ class CalibrationHandler:
 
     def _change(self, raw: Sequence[float], before: Calibration, after: Calibration) -> Change:
         return Change(*(verdicts(map(each.of, raw), self._threshold) for each in (before, after)))
+
+
+def verdicts(chances: Iterable[float], threshold: float) -> Verdicts:
+    counts = Counter(
+        "sure" if chance >= max(SURE, threshold) else "closest" if chance >= threshold else "refused"
+        for chance in chances
+    )
+    return Verdicts(**counts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +13,7 @@ from core.conversation.turns import ManifestPart, PromptManifest, Turn
 from core.images import ImageData
 from core.knowledge import Candidate, Chunk, Citation
 from core.memory.record import Memory
+from core.operations.backfill_turns import canonical_uuid
 from core.prompt.exchange import MESSAGES, PROMPT, is_fielded, rebuild_body, rebuild_fielded, wire_messages
 from core.prompt.fence import memory_lines, render_knowledge
 from core.prompt.layouts import lay_out, lay_steps
@@ -66,8 +66,8 @@ async def show_prompt(
     manifest = turn.prompt
     if manifest is None:
         return ShownPrompt(turn, None)
-    named = {part.turn_id for part in manifest.parts if part.kept and _is_id(part.turn_id)}
-    read = await turns.get_many(sorted(filter(None, named)))
+    named = {part.turn_id for part in manifest.parts if part.kept and part.turn_id}
+    read = await turns.get_many(sorted(each for each in named if canonical_uuid(each) == each))
     by_id = {each.turn_id: each for each in read if each.owner == turn.owner}
     lines = memory_lines(memories) if len(memories) == len(manifest.memory_ids) else None
     stored = _Stored(turn, by_id, lines, tuple(images))
@@ -192,10 +192,3 @@ def _message(shown: ShownPart, stored: _Stored) -> Message:
     called = [uses[call_id] for call_id in part.call_ids]
     calls = tuple(ToolCall(use.id, use.function.name, use.function.arguments) for use in called)
     return replace(message, tool_calls=calls)
-
-
-def _is_id(turn_id: str | None) -> bool:
-    try:
-        return turn_id is not None and str(uuid.UUID(turn_id)) == turn_id
-    except ValueError:
-        return False

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -108,10 +107,8 @@ class Together:
 
     def of(self, scores: Matrix, question: float) -> Matrix:
         best = scores.max()
-        total: Matrix = (
-            self.intercept + self.behind_best * (scores - best) + self.best * best + self.question * question
-        )
-        return total
+        behind = self.intercept + self.behind_best * (scores - best)
+        return np.asarray(behind + self.best * best + self.question * question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +204,7 @@ def _judged(features: Features, coefficients: Coefficients) -> Matrix:
 
 def _between(one: Matrix, other: Matrix) -> Matrix:
     """The mean of the logits, as a probability."""
-    mean: Matrix = 1.0 / (1.0 + np.exp(-(_logits(one) + _logits(other)) / 2.0))
-    return mean
+    return _logistic((_logits(one) + _logits(other)) / 2.0)
 
 
 def _chances(features: Features, coefficients: Coefficients) -> Matrix:
@@ -240,8 +236,7 @@ def probabilities(
         scores = learnt.candidate.of(scored(compared, tokens), SCORED) + PART_GAIN * part_gains
         whole = learnt.question.of(topped(whole, tokens), TOPPED)
         together = learnt.together
-    chances: Matrix = 1.0 / (1.0 + np.exp(-np.clip(together.of(scores, float(whole[0])), -30.0, 30.0)))
-    return chances
+    return _logistic(together.of(scores, float(whole[0])))
 
 
 def _by_distance(nearness: Matrix | None, abroad: Matrix, chances: Matrix) -> Matrix:
@@ -392,15 +387,6 @@ class Judged:
     answers: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Verdicts:
-    """How many answers would be sure, or only the closest passage, or refused."""
-
-    sure: int = 0
-    closest: int = 0
-    refused: int = 0
-
-
 def holds_words(text: str, words: str) -> bool:
     """Whether the text has these words one after the other, whatever marks stand between."""
     return _MARKS.sub("", words) in _MARKS.sub("", text)
@@ -422,7 +408,7 @@ def fit(judged: Sequence[Judged]) -> tuple[float, float]:
     prior, tied = np.array([1.0, 0.0]), np.diag([SLOPE_DEVIATION**-2, SHIFT_DEVIATION**-2])
     found = prior.copy()
     for _ in range(STEPS):
-        chances = 1.0 / (1.0 + np.exp(-np.clip(rows @ found, -30.0, 30.0)))
+        chances = _logistic(rows @ found)
         gradient = rows.T @ (chances - labels) + tied @ (found - prior)
         curvature = (rows.T * (chances * (1.0 - chances))) @ rows + tied
         step = np.linalg.solve(curvature, gradient)
@@ -431,12 +417,8 @@ def fit(judged: Sequence[Judged]) -> tuple[float, float]:
     return float(found[0]), float(found[1])
 
 
-def verdicts(chances: Iterable[float], threshold: float) -> Verdicts:
-    counts = Counter(
-        "sure" if chance >= max(SURE, threshold) else "closest" if chance >= threshold else "refused"
-        for chance in chances
-    )
-    return Verdicts(**counts)
+def _logistic(logits: Matrix) -> Matrix:
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logits, -30.0, 30.0))))
 
 
 def _logits(chances: Matrix) -> Matrix:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from core.relevance.sparse import SparseTerms, in_words, is_cjk, question_terms
 from core.relevance.tokens import QuestionTokens
-from core.text import is_mostly_chinese, language_in
+from core.text import is_mostly_chinese, language_in, standard
 
 Vector = npt.NDArray[np.float32]
 
@@ -49,39 +49,6 @@ _WORDINGS = {name: re.compile("".join(each), re.IGNORECASE) for name, each in to
 def wording(name: str) -> re.Pattern[str]:
     """One of the patterns of wordings.toml."""
     return _WORDINGS[name]
-
-
-# Words that ask in Cantonese or in Taiwan, in both scripts, and what they are in standard Chinese; characters
-# that belong to other words (一点解决, 周边度假, 关系咪) are none.
-_NUMBERED = r"(?<![\d一二两兩三四五六七八九十零半早晚有这這那几幾站网網节節端痛热熱起终終])"
-_SPOKEN = {
-    "(?<!好)[幾几]多(?!年)": "多少",
-    f"{_NUMBERED}[點点]解(?![决決释釋除答析读讀说說密压壓雇散锁鎖冻凍法禁约約])": "为什么",
-    f"{_NUMBERED}[點点][樣样](?![本板式例])": "怎么",
-    "(?<![周旁身两兩这這那一半湖海江河路街])[邊边]度(?![假过過])": "哪里",
-    "(?<![周旁身两兩这這那一左右上下前后後里裡裏外湖海江河路街手床窗])[邊边]"
-    "(?:[個个](?![体體案性])|位(?!置))": "哪个",
-    "(?<![这這那一十])[幾几](?:時|时)(?!間|间)": "什么时候",
-    "有冇": "有没有",
-    "(?<![关關联聯体體])[係系](?:咪|唔[係系])": "是不是",
-    "真[係系嘅](?![统統列])[㗎噶]?": "真的",
-    "唔[係系]": "不是",
-    r"(?<=[的嘅真係系])咩(?=\W*$)": "吗",
-    "(?<!咩)咩(?!咩)|乜嘢|甚[麼么]|啥": "什么",
-    "唔(?=[可會会要得需])": "不",
-    "唔[該该]": "请",
-    "睇(?=[到過过])": "看",
-    "喺": "在",
-    "嘅": "的",
-    r"[㗎噶](?=\W*$)": "的",
-}
-_SPOKEN_WORD = re.compile("|".join(f"({pattern})" for pattern in _SPOKEN))
-
-
-def standard(text: str) -> str:
-    """With the question words of spoken Cantonese and of Taiwan as standard Chinese has them."""
-    meanings = ["", *_SPOKEN.values()]
-    return text if text.isascii() else _SPOKEN_WORD.sub(lambda word: meanings[word.lastindex or 0], text)
 
 
 def meant(question: str, before: Sequence[str], answer: str = "") -> tuple[str, list[str]]:
@@ -319,20 +286,21 @@ def identifiers(text: str) -> tuple[str, ...]:
     """Those of a text, in lower case, each once, in its order: words with four digits in a row that are no
     year or date, and words of letters with at least two digits that are no ordinal."""
     names: dict[str, None] = {}
-    for match in _WORD.finditer(text):
-        word = match.group().lower()
-        if _is_identifier(word):
-            names[word] = None
-            if len(names) == MOST_CODES:
-                break
+    for word in filter(_is_identifier, _words(text)):
+        names[word] = None
+        if len(names) == MOST_CODES:
+            break
     return tuple(names)
 
 
 def short_codes(text: str) -> frozenset[str]:
     """The words of letters with digits behind them, in lower case: E2, but A4 and B2 as well. Where rows of a
     table begin with them, they are codes."""
-    words = (match.group().lower() for match in _WORD.finditer(text))
-    return frozenset(word for word in words if _SHORT_CODE.fullmatch(word))
+    return frozenset(filter(_SHORT_CODE.fullmatch, _words(text)))
+
+
+def _words(text: str) -> Iterator[str]:
+    return (match.group().lower() for match in _WORD.finditer(text))
 
 
 def clauses(question: str) -> tuple[str, ...]:

@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from core.relevance.features import Matrix
-from core.relevance.query import identifiers, own_words, standard, wording
+from core.relevance.query import identifiers, own_words, wording
 from core.relevance.sparse import folded
-from core.text import fold_width
+from core.text import fold_width, standard
 
 MAX_TALK_CHARS = 120  # a longer text has something to say
 # A passage this probable answers what only sounds like talk; beside talk itself the best has .1, once .2.

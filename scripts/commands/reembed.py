@@ -174,10 +174,7 @@ async def _here(settings: Settings, options: Options) -> Outcome:
         outcome.settings = {"EMBEDDING": settings.models.embedding}
         _say(
             options,
-            f"Done: start with EMBEDDING={settings.models.embedding}. The old store is kept in {old};",
-        )
-        _say(
-            options,
+            f"Done: start with EMBEDDING={settings.models.embedding}. The old store is kept in {old};\n"
             "started with the old model, the server goes back to it. Delete it when you do not need it.",
         )
     return outcome
@@ -345,13 +342,11 @@ async def reembed_in_server(server: Server, models: ModelSettings, options: Opti
     if state.status != "prepared":
         raise CommandError(f"the server's re-embedding is {state.status}: {state.error or 'run it again'}")
     name = f"{state.embedding} ({state.dimension} dimensions)"
-    _say(options, f"Done: a copy with {name} lies beside the store.")
     _say(
         options,
-        f"Start the server with EMBEDDING={models.embedding} and it is used from then on; started with",
-    )
-    _say(
-        options, "the present one again, it goes back. What is written until then is caught up at the start."
+        f"Done: a copy with {name} lies beside the store.\n"
+        f"Start the server with EMBEDDING={models.embedding} and it is used from then on; started with\n"
+        "the present one again, it goes back. What is written until then is caught up at the start.",
     )
     outcome.done, outcome.status = True, state.status
     outcome.settings = {"EMBEDDING": models.embedding}

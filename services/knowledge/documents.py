@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +10,8 @@ from pydantic import TypeAdapter
 
 from config.settings import StoreSettings
 from core.citing.citations import KnownDocuments
-from core.errors import BadRequestError
 from core.knowledge import SHARED_OWNER, Document, DocumentStatus, Narrowed
+from core.operations.backfill_turns import canonical_uuid
 from services.store.clock import Clock
 from services.store.dialect import Condition, Filter, Point, Record, VectorStore
 from services.store.points import (
@@ -24,6 +23,7 @@ from services.store.points import (
     is_empty,
     newest_first,
     of_sample,
+    read_cursor,
     retrieve_all,
     scroll_all,
 )
@@ -114,7 +114,7 @@ class DocumentStore:
 
     async def known(self, document_ids: Sequence[str], owners: Sequence[str]) -> KnownDocuments:
         """Those of these owners that can be read; any text may be given for an id."""
-        ids = filter(_is_id, document_ids)
+        ids = (each for each in document_ids if canonical_uuid(each) == each)
         hashes: dict[str, str] = {}
         async for record in retrieve_all(self._store, self._documents, ids, _KNOWN_FIELDS):
             payload = record.payload or {}
@@ -136,16 +136,16 @@ class DocumentStore:
         self, owners: Sequence[str], limit: int, cursor: str | None, narrowed: Narrowed = EVERY
     ) -> DocumentPage:
         """Raises BadRequestError naming `cursor`."""
-        after = _read_cursor(cursor) if cursor else None
+        after = read_cursor(cursor) if cursor else None
         records, _ = await self._store.scroll(
             self._documents,
-            scroll_filter=_document_filter(owners, None if after is None else after[0], narrowed),
+            scroll_filter=_document_filter(owners, None if after is None else -after[0], narrowed),
             limit=limit + 1 + _TIES,
             order_by=newest_first("created_us"),
             with_payload=True,
         )
         documents = sorted((_stored(record).document for record in records), key=_newest_first)
-        rest = [document for document in documents if after is None or _newest_first(document) > _key(after)]
+        rest = [document for document in documents if after is None or _newest_first(document) > after]
         more = len(rest) > limit
         cursor = f"{rest[limit - 1].created_us}.{rest[limit - 1].document_id}" if more else None
         return DocumentPage(tuple(rest[:limit]), cursor)
@@ -206,14 +206,6 @@ def document_payload(document: Document, updated_us: int) -> dict[str, Any]:
     return {**_DOCUMENT.dump_python(document, mode="json"), _UPDATED: updated_us}
 
 
-def _is_id(text: str) -> bool:
-    """Whether the store would take it for an id, in the one spelling that we use."""
-    try:
-        return str(uuid.UUID(text)) == text
-    except ValueError:
-        return False
-
-
 def _stored(record: Record) -> StoredDocument:
     payload = record.payload or {}
     document = _DOCUMENT.validate_python(payload)
@@ -239,14 +231,3 @@ def _document_filter(owners: Sequence[str], until_us: int | None, narrowed: Narr
 
 def _newest_first(document: Document) -> tuple[int, str]:
     return -document.created_us, document.document_id
-
-
-def _key(cursor: tuple[int, str]) -> tuple[int, str]:
-    return -cursor[0], cursor[1]
-
-
-def _read_cursor(cursor: str) -> tuple[int, str]:
-    time, _, document_id = cursor.partition(".")
-    if not (time.isascii() and time.isdigit() and len(time) <= 18 and document_id):
-        raise BadRequestError("cursor: not one that this server gave out.")
-    return int(time), document_id

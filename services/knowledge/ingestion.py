@@ -16,7 +16,6 @@ from core.citing.units import indexed_parts
 from core.errors import StoreUnavailableError, WenmaiError
 from core.failpoints import failpoint
 from core.knowledge import Chunk, Document, DocumentStatus, JobStage
-from core.relevance.sparse import encode_document
 from services.knowledge.chunks import ChunkStore, ChunkVectors, KnowledgeSize, chunk_payload
 from services.knowledge.documents import DocumentStore, StoredDocument
 from services.knowledge.jobs.job import Job
@@ -24,7 +23,7 @@ from services.knowledge.parsing.pieces import Pieces
 from services.knowledge.upload import chunk_id_of, version_of
 from services.models.embedding import EmbeddingService
 from services.store.dialect import Point, SparseVector
-from services.store.points import sparse_vector
+from services.store.points import sparse_vectors
 
 INTERRUPTED = "The server stopped while the document was read in; add it again."
 
@@ -265,7 +264,7 @@ class Ingestion:
 
     async def _embedded(self, chunks: Sequence[Chunk]) -> list[ChunkVectors]:
         texts = [chunk.indexed_text for chunk in chunks]
-        words = asyncio.create_task(asyncio.to_thread(_sparse_vectors, texts))
+        words = asyncio.create_task(asyncio.to_thread(sparse_vectors, texts))
         try:
             readings = await self._parts.embedding.read_passages(texts, [*map(indexed_parts, chunks)])
         finally:
@@ -313,9 +312,3 @@ def _chunks(document: Document, pieces: Pieces) -> Iterator[Chunk]:
             source=document.source,
             title=piece.title,
         )
-
-
-def _sparse_vectors(texts: Sequence[str]) -> list[SparseVector | None]:
-    """None where a text has no words at all."""
-    encoded = [encode_document(text) for text in texts]
-    return [sparse_vector(terms) if terms.indices else None for terms in encoded]

@@ -30,11 +30,10 @@ from core.relevance.query import (
     joined_vectors,
     joined_wordings,
     meant,
-    standard,
 )
 from core.relevance.sparse import encode_query
 from core.relevance.tokens import QuestionTokens
-from core.text import Language, language_in
+from core.text import Language, language_in, standard
 from services.llm_service import ModelEntry
 from services.models.embedding import EmbeddingService, QuestionReading
 

@@ -10,7 +10,8 @@ import structlog
 from pydantic import BaseModel, ValidationError
 from qdrant_client.http.models import models
 
-from core.relevance.sparse import SparseTerms
+from core.errors import BadRequestError
+from core.relevance.sparse import SparseTerms, encode_document
 from services.store.dialect import Condition, Filter, PointSelector, Record, SparseVector, VectorStore
 
 log = structlog.get_logger()
@@ -87,6 +88,12 @@ def sparse_vector(terms: SparseTerms) -> SparseVector:
     return SparseVector(indices=terms.indices, values=terms.values)
 
 
+def sparse_vectors(texts: Iterable[str]) -> list[SparseVector | None]:
+    """None where a text has no words at all."""
+    encoded = map(encode_document, texts)
+    return [sparse_vector(terms) if terms.indices else None for terms in encoded]
+
+
 async def scroll_pages(
     store: VectorStore,
     collection: str,
@@ -129,6 +136,17 @@ async def scroll_all(
     async for page in pages:
         for record in page:
             yield record
+
+
+def read_cursor(cursor: str) -> tuple[int, str]:
+    """Of `microseconds.id`, the last of a page that begins with the newest, what sorts it among the others.
+
+    Raises BadRequestError naming `cursor`.
+    """
+    last_us, _, name = cursor.partition(".")
+    if not (last_us.isascii() and last_us.isdigit() and len(last_us) <= 18 and name):
+        raise BadRequestError("cursor: not one that this server gave out.")
+    return -int(last_us), name
 
 
 def batches(items: Sequence[T], size: int = IDS_AT_ONCE) -> Iterator[list[T]]:

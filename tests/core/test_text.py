@@ -15,6 +15,7 @@ from core.text import (
     language_of,
     preprocess_question,
     scrub,
+    standard,
 )
 
 BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
@@ -138,3 +139,37 @@ def test_without_words_the_language_is_that_of_the_latest_question_that_has_them
     assert language_in("what about parental leave?", [chinese, chinese]) == "en"
     assert language_in("那产假呢", [english]) == "zh"
     assert (language_in("VPN"), language_in("VPN", ["1"], "zh")) == ("en", "zh")
+
+
+@pytest.mark.parametrize(
+    ("spoken", "expected"),
+    [
+        ("年假有幾多日", "年假有多少日"),
+        ("點解要蓋章", "为什么要蓋章"),
+        ("VPN點樣連", "VPN怎么連"),
+        ("食堂喺邊度", "食堂在哪里"),
+        ("邊個部門批", "哪个部門批"),
+        ("幾時發糧", "什么时候發糧"),
+        ("有冇年假", "有没有年假"),
+        ("係咪要蓋章", "是不是要蓋章"),
+        ("報銷要咩單據", "報銷要什么單據"),
+        ("真係咩？", "真的吗？"),
+        ("甚麼時候發薪", "什么時候發薪"),
+        ("几多钱", "多少钱"),
+    ],
+)
+def test_question_words_of_cantonese_and_of_taiwan_are_the_standard_ones(spoken: str, expected: str) -> None:
+    assert standard(spoken) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "一點解決方案", "周邊度假村", "關係咪", "好幾多年", "這幾時間", "三點樣板", "旁邊個人", "点解释",
+        "手边个人电脑", "路边个体户", "窗边位置", "湖边度周末", "站点样式", "痛点解法", "晚上9点解锁",
+        "系统是不是", "真系统", "什么时候", "How many?",
+    ],
+)  # fmt: skip
+def test_characters_of_other_words_are_no_question_words(text: str) -> None:
+    """Discriminates: replacing wherever the characters stand."""
+    assert standard(text) == text

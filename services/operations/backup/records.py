@@ -6,7 +6,6 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
-from uuid import UUID
 
 import msgspec
 from qdrant_client.http.models import models
@@ -24,6 +23,7 @@ from core.operations.archive import (
     Shape,
     SparseValues,
 )
+from core.operations.backfill_turns import canonical_uuid
 from services.store.collections import CollectionSpec, FieldSchema, collection_specs
 from services.store.dialect import Point, Record, SparseVector, UnsupportedByStoreError, VectorStore
 
@@ -122,12 +122,7 @@ def fault_of(record: PointRecord, shape: Shape) -> str:
 
 
 def _is_point_id(point_id: PointId) -> bool:
-    if isinstance(point_id, int):
-        return 0 <= point_id < 1 << 64
-    try:
-        return str(UUID(point_id)) == point_id
-    except ValueError:
-        return False
+    return 0 <= point_id < 1 << 64 if isinstance(point_id, int) else canonical_uuid(point_id) == point_id
 
 
 def _is_sparse(vector: SparseValues) -> bool:

@@ -72,9 +72,7 @@ class Copies:
     def _search(self, subject: _Subject, thorough: bool) -> CopySearch:
         archives = self._archives()
         small = sum(path.stat().st_size for path in archives) <= SEARCHED_AT_ONCE_BYTES
-        hits_by_copy = [
-            _looked_into(path, subject) if thorough or small else _unsearched(path) for path in archives
-        ]
+        hits_by_copy = [_looked_into(path, subject if thorough or small else None) for path in archives]
         earlier, prepared = self._stores()
         stores = [CopyHit(folder.name, _changed_at(folder), MAY) for folder in [*earlier, *prepared]]
         hits = sum(each.holds == YES for each in hits_by_copy)
@@ -117,19 +115,13 @@ def _advice(copy: CopyHit) -> str:
     return _DELETE_ARCHIVE if copy.holds == YES else _SEARCH_ARCHIVE
 
 
-def _looked_into(path: Path, subject: _Subject) -> CopyHit:
+def _looked_into(path: Path, subject: _Subject | None) -> CopyHit:
+    """None: it is not searched."""
     try:
-        if not subject.ids and not can_be_searched(path):
+        if subject is None or (not subject.ids and not can_be_searched(path)):
             return CopyHit(path.name, _made_at(path), MAY)
         holding = holds(path, subject.ids, owner=subject.owner)
         return CopyHit(path.name, _made_at(path), YES if holding else NO)
-    except (BadArchiveError, OSError):
-        return CopyHit(path.name, _changed_at(path), MAY)
-
-
-def _unsearched(path: Path) -> CopyHit:
-    try:
-        return CopyHit(path.name, _made_at(path), MAY)
     except (BadArchiveError, OSError):
         return CopyHit(path.name, _changed_at(path), MAY)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from core.failpoints import failpoint
 from core.operations.erasure import ERASED_ID, ErasedKind, Quoted, Quotes, Traced
 from core.prompt.fence import without_document
+from services.conversation.turns import TurnStore
 from services.knowledge.chunks import ChunkStore
 from services.knowledge.documents import DocumentStore
 from services.knowledge.jobs.spool import FOLDER, Spool
@@ -68,9 +69,8 @@ class DocumentEraser:
             shared=owner == self._shared_owner,
         )
         point_filter = Filter(must=[equals("document_id", document_id)])
-        name = self._names.knowledge_collection
-        ids = {str(each.id): None async for each in self._reader.records(name, point_filter, False)}
-        return replace(traced, chunk_ids=tuple(ids | dict.fromkeys(await self._cited(traced))))
+        ids = await self._reader.ids(self._names.knowledge_collection, point_filter)
+        return replace(traced, chunk_ids=tuple(dict.fromkeys([*ids, *await self._cited(traced)])))
 
     async def _cited(self, traced: Traced) -> list[str]:
         """The chunks that citations name, those of versions that are gone among them."""
@@ -149,17 +149,13 @@ class DocumentEraser:
     async def _naming(self, traced: Traced, personas: Sequence[Record], *, everywhere: bool) -> list[str]:
         turns, ids = self._names.conversation_collection, [traced.name, *traced.chunk_ids]
         keys = [SOURCE_DOCUMENTS, CONTEXT, MANIFEST_CHUNKS, FILTERED]
-        turn_ids = dict.fromkeys((await self._reader.holding(turns, keys, ids, readers_of(traced))).all_ids)
+        turn_ids = [*(await self._reader.holding(turns, keys, ids, readers_of(traced))).all_ids]
         sessions = [str(record.id) for record in personas]
-        point_filter = Filter(must=[any_of("session_id", sessions)])
         if sessions:
-            turn_ids |= {
-                str(each.id): None async for each in self._reader.records(turns, point_filter, False)
-            }
+            turn_ids += await self._reader.ids(turns, Filter(must=[any_of("session_id", sessions)]))
         if everywhere:
-            among = Filter(must=readers_of(traced))
-            turn_ids |= {str(each.id): None async for each in self._reader.records(turns, among, False)}
-        return list(turn_ids)
+            turn_ids += await self._reader.ids(turns, Filter(must=readers_of(traced)))
+        return list(dict.fromkeys(turn_ids))
 
     async def _scrub_turns(
         self, turn_ids: Sequence[str], traces: DocumentTraces, texts: Quotes
@@ -174,11 +170,7 @@ class DocumentEraser:
                 texts.add(text)
             if traces.quoted_by(payload):
                 quoting.append(str(record.id))
-            changes = traces.without(payload)
-            with suppress(UnknownPointError):  # it went meanwhile
-                if changes:
-                    await self._turns.set_payload(changes, [str(record.id)])
-                    scrubbed += 1
+            scrubbed += await change_turn(self._turns, record, traces.without(payload))
         return quoting, scrubbed
 
     async def _personas(self, traced: Traced, texts: Quotes) -> list[Record]:
@@ -206,15 +198,22 @@ class DocumentEraser:
         if not turn_ids:
             return ()
         name = self._names.conversation_collection
-        records = retrieve_all(self._store, name, turn_ids, ["session_id"])
-        sessions = {str((record.payload or {}).get("session_id", "")) async for record in records}
-        within = any_of("session_id", sorted(sessions))
+        within = any_of("session_id", sorted(await self._reader.values_of(name, turn_ids, "session_id")))
         return (await self._reader.holding(name, ["summary.covers"], turn_ids, [within])).all_ids
 
 
 def _persona(record: Record) -> dict[str, Any]:
     persona = (record.payload or {}).get("persona")
     return persona if isinstance(persona, dict) else {}
+
+
+async def change_turn(turns: TurnStore, record: Record, changes: dict[str, Any]) -> int:
+    """Returns 1; 0 where nothing changes, or the turn went meanwhile."""
+    with suppress(UnknownPointError):
+        if changes:
+            await turns.set_payload(changes, [str(record.id)])
+            return 1
+    return 0
 
 
 # What is taken out of a stored payload that something erased left a trace in; nothing else is changed.
@@ -227,6 +226,17 @@ _SOURCE_NUMBERS = {"page": None, "char_start": 0, "char_end": 0, "passage_start"
 def without_turns(payload: Mapping[str, Any], erased: Collection[str]) -> dict[str, Any]:
     """The manifest without the ids of these turns: its parts stay, and say that they were removed."""
     return _with_parts(payload, lambda part: {"turn_id": None} if part.get("turn_id") in erased else {})
+
+
+def without_memories(payload: Mapping[str, Any], erased: Collection[str]) -> dict[str, Any]:
+    """The manifest with the id that stands for what was erased in the places of these memories."""
+
+    def change(part: Mapping[str, Any]) -> dict[str, Any]:
+        ids = part.get("memory_ids") or []
+        left = [ERASED_ID if each in erased else each for each in ids]
+        return {"memory_ids": left} if left != ids else {}
+
+    return _with_parts(payload, change)
 
 
 class DocumentTraces:
@@ -333,7 +343,9 @@ def _emptied(source: Mapping[str, Any]) -> dict[str, Any]:
     return {**source, **texts, **numbers, "document_id": ERASED_ID, "chunk_id": ERASED_ID}
 
 
-def _with_parts(payload: Mapping[str, Any], change: Any) -> dict[str, Any]:
+def _with_parts(
+    payload: Mapping[str, Any], change: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
     prompt = payload.get("prompt")
     parts = prompt.get("parts") if isinstance(prompt, dict) else None
     if not isinstance(prompt, dict) or not isinstance(parts, list):

@@ -21,7 +21,6 @@ from core.operations.erasure import (
     Erased,
     ErasedKind,
     ErasureOptions,
-    Proof,
     Quoted,
     Quotes,
     Thoroughness,
@@ -32,7 +31,7 @@ from core.owners import is_owner_name
 from core.relevance.sparse import question_terms
 from services.operations.erasure.copies import StoreFiles, touched
 from services.operations.erasure.documents import DocumentEraser
-from services.operations.erasure.proof import Answers, ErasureParts, Prover, References
+from services.operations.erasure.proof import Answers, ErasureParts, Prover
 from services.operations.erasure.reading import StoreReader
 from services.operations.erasure.turns import MemoryEraser, OwnerEraser, TurnEraser
 from services.store.clock import utc_now_us
@@ -59,9 +58,9 @@ class Erasure:
         p = self._parts = parts
         self._reader = StoreReader(p.store)
         self._turn, self._document = TurnEraser(p), DocumentEraser(p)
-        self._owner, references = OwnerEraser(p, self._document), References(p)
+        self._owner = OwnerEraser(p, self._document)
         self._memory = MemoryEraser(p)
-        self._prover = Prover(p.names, self._reader, references, p.copies, utc_now_us)
+        self._prover = Prover(p)
         self._files = StoreFiles(None if p.names.qdrant_url else p.space)
         self._begun = BegunErasures(p.store, p.names.operations_collection)
         self._late: set[asyncio.Task[None]] = set()
@@ -204,12 +203,6 @@ class Erasure:
         if self._begun.doubtful:
             await self.finish_begun()
 
-    async def prove(
-        self, traced: Traced, options: ErasureOptions, texts: Quotes | None = None, late: int = 0
-    ) -> tuple[Proof, Quoted]:
-        """Search every place; `late` answers are under way that may still name it."""
-        return await self._prover.prove(traced, options, texts, late)
-
     async def close(self) -> None:
         """Return once the answers that were under way are cleaned, which have ended by then, and the store's
         files rewritten."""
@@ -269,7 +262,7 @@ class Erasure:
         if traced.session_id:
             must.append(equals("session_id", traced.session_id))
         name, point_filter = self._parts.names.conversation_collection, Filter(must=must)
-        return [str(each.id) async for each in self._reader.records(name, point_filter, False)]
+        return await self._reader.ids(name, point_filter)
 
     async def _when_ended(
         self, turn_ids: Sequence[str], clean: Callable[[Sequence[str]], Awaitable[None]]

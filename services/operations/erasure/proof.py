@@ -32,7 +32,7 @@ from services.operations.erasure.copies import Copies, CopySearch, FileSearch, R
 from services.operations.erasure.reading import FullSearch, Holding, StoreReader, is_id, strings_in
 from services.operations.qa_log import QALog
 from services.operations.retention.traces import TurnTraces
-from services.store.clock import Clock
+from services.store.clock import utc_now_us
 from services.store.dialect import Condition, VectorStore
 from services.store.points import equals, has_id
 from services.store.receipts import ReceiptStore
@@ -241,14 +241,9 @@ _NO_FILES = FileSearch()
 
 
 class Prover:
-    def __init__(
-        self, names: StoreSettings, reader: StoreReader, references: References, copies: Copies, clock: Clock
-    ) -> None:
-        self._names = names
-        self._reader = reader
-        self._references = references
-        self._copies = copies
-        self._clock = clock
+    def __init__(self, parts: ErasureParts) -> None:
+        self._names, self._copies = parts.names, parts.copies
+        self._reader, self._references = StoreReader(parts.store), References(parts)
 
     async def prove(
         self,
@@ -259,7 +254,7 @@ class Prover:
         files: FileSearch = _NO_FILES,
     ) -> tuple[Proof, Quoted]:
         """Search every place; `late` answers are under way that may still name it."""
-        checked_us = self._clock()
+        checked_us = utc_now_us()
         searched, quoted = await self._references.search(traced), Quoted()
         if options.mode is Thoroughness.FULL:
             everything, quoted = await self._everything(traced, texts)

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from config.settings import StoreSettings
 from core.dates import rfc3339
-from core.errors import BadRequestError
 from core.knowledge import SHARED_OWNER
 from core.operations.erasure import (
     ERASED_ID,
@@ -31,7 +30,16 @@ from core.operations.erasure import (
 )
 from core.owners import VISITOR, OwnerPage, StoredOwner
 from services.store.dialect import Condition, Filter, Record, VectorStore
-from services.store.points import any_of, batches, equals, existing_points, newest_first, scroll_all
+from services.store.points import (
+    any_of,
+    batches,
+    equals,
+    existing_points,
+    newest_first,
+    read_cursor,
+    retrieve_all,
+    scroll_all,
+)
 
 PAGE = 100  # payloads in one answer: some milliseconds of the event loop
 
@@ -61,6 +69,9 @@ class StoreReader:
         """Those of these points that exist; any text may be given for an id."""
         return await existing_points(self._store, collection, list(filter(is_id, point_ids)))
 
+    async def ids(self, collection: str, point_filter: Filter | None = None) -> list[str]:
+        return [str(each.id) async for each in self.records(collection, point_filter, False)]
+
     async def records(
         self, collection: str, point_filter: Filter | None = None, fields: Sequence[str] | bool = True
     ) -> AsyncIterator[Record]:
@@ -70,6 +81,11 @@ class StoreReader:
             self._store, collection, point_filter, size=PAGE, with_payload=payload
         ):
             yield record
+
+    async def values_of(self, collection: str, point_ids: Iterable[str], field: str) -> set[str]:
+        """What stands in a field of these points, "" where nothing does."""
+        records = retrieve_all(self._store, collection, point_ids, [field])
+        return {str((each.payload or {}).get(field, "")) async for each in records}
 
     async def holding(
         self,
@@ -98,9 +114,7 @@ class StoreReader:
     ) -> tuple[str, ...]:
         ids: dict[str, None] = {}
         for chunk in batches(sorted(values)):
-            among = any_of(key, chunk)
-            point_filter = Filter(must=[among, *within])
-            ids |= {str(each.id): None async for each in self.records(collection, point_filter, False)}
+            ids |= dict.fromkeys(await self.ids(collection, Filter(must=[any_of(key, chunk), *within])))
         return tuple(ids)
 
     async def _by_reading(
@@ -298,7 +312,7 @@ class Owners:
 
     async def page(self, limit: int, cursor: str | None = None) -> OwnerPage:
         """Raises BadRequestError naming `cursor`, and StoreUnavailableError."""
-        after = _place(cursor) if cursor else None
+        after = read_cursor(cursor) if cursor else None
         counts = {kind: await self._by_owner(name) for kind, name in self._kinds.items()}
         names = set[str]().union(*counts.values()) - {"", SHARED_OWNER}
         places = sorted([(-await self._newest_us(owner), owner) for owner in names])
@@ -329,10 +343,3 @@ class Owners:
             with_payload=[_CREATED],
         )
         return int((records[0].payload or {}).get(_CREATED, 0)) if records else 0
-
-
-def _place(cursor: str) -> tuple[int, str]:
-    last_us, _, owner = cursor.partition(".")
-    if not last_us.isascii() or not last_us.isdigit() or len(last_us) > 18 or not owner:
-        raise BadRequestError("cursor: not one that this server gave out.")
-    return -int(last_us), owner

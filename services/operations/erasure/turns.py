@@ -4,19 +4,18 @@ leaves something that can be erased again."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from core.conversation.turns import TurnStatus
 from core.failpoints import failpoint
-from core.operations.erasure import ERASED_ID, ErasedKind, Quotes, Traced, own_words, pieces_of
+from core.operations.erasure import ErasedKind, Quotes, Traced, own_words, pieces_of
 from services.conversation.images import FOLDER as IMAGES
 from services.conversation.images import ImageFiles
 from services.conversation.sessions import choices_id
 from services.memory.records import IS_SWITCH, MemoryRecords
-from services.operations.erasure.documents import DocumentEraser, without_turns
+from services.operations.erasure.documents import DocumentEraser, change_turn, without_memories, without_turns
 from services.operations.erasure.proof import (
     MANIFEST_MEMORIES,
     MANIFEST_TURNS,
@@ -144,13 +143,9 @@ class TurnEraser:
         held = await self._reader.holding(
             self._names.conversation_collection, [*SUMMARY_TURNS, REWRITTEN_TURNS], traced.turn_ids
         )
-        session_ids = set(titled.all_ids) | await self._sessions_of(held.all_ids)
-        return sorted(filter(None, session_ids))
-
-    async def _sessions_of(self, turn_ids: Collection[str]) -> set[str]:
-        name = self._names.conversation_collection
-        records = retrieve_all(self._store, name, turn_ids, ["session_id"])
-        return {str((each.payload or {}).get("session_id", "")) async for each in records}
+        turns = self._names.conversation_collection
+        named = await self._reader.values_of(turns, held.all_ids, "session_id")
+        return sorted(filter(None, {*titled.all_ids, *named}))
 
     async def forget_in_late(self, traced: Traced) -> None:
         """What turns wrote of an erased one that were being answered while it went."""
@@ -181,10 +176,7 @@ class TurnEraser:
         others = (each for each in naming.all_ids if each not in traced.turn_ids)
         async for record in retrieve_all(self._store, name, others, ["prompt"], size=100):
             changes = without_turns(record.payload or {}, traced.turn_ids)
-            with suppress(UnknownPointError):
-                if changes:
-                    await self._turns.set_payload(changes, [str(record.id)])
-                    changed += 1
+            changed += await change_turn(self._turns, record, changes)
         return Counter(manifests=changed)
 
     async def _forget_memories(self, kind: Condition) -> Counter[str]:
@@ -231,21 +223,21 @@ class OwnerEraser:
         """Every id of the owner's, read before anything goes."""
         names, of_owner = self._names, Filter(must=[equals("owner", owner)])
         writing = Filter(should=[equals("owner", owner), equals("writer", owner)])
-        sessions = dict.fromkeys(await self._ids(names.session_collection, writing))
+        sessions = dict.fromkeys(await self._reader.ids(names.session_collection, writing))
         turns: dict[str, None] = {}
         async for record in self._reader.records(names.conversation_collection, of_owner, ["session_id"]):
             turns[str(record.id)] = None
             sessions[str((record.payload or {}).get("session_id", ""))] = None
         for unowned in _unowned_of(list(sessions)):
-            turns |= dict.fromkeys(await self._ids(names.conversation_collection, unowned))
+            turns |= dict.fromkeys(await self._reader.ids(names.conversation_collection, unowned))
         return Traced(
             ErasedKind.OWNER,
             owner,
             owner=owner,
             turn_ids=tuple(turns),
             session_ids=tuple(each for each in sessions if each),
-            document_ids=tuple(await self._ids(names.document_collection, of_owner)),
-            chunk_ids=tuple(await self._ids(names.knowledge_collection, of_owner)),
+            document_ids=tuple(await self._reader.ids(names.document_collection, of_owner)),
+            chunk_ids=tuple(await self._reader.ids(names.knowledge_collection, of_owner)),
         )
 
     async def count(self, traced: Traced) -> dict[str, int]:
@@ -299,7 +291,7 @@ class OwnerEraser:
         """Whoever goes on asking meanwhile is stopped again."""
         name, deleted = self._names.conversation_collection, 0
         for _ in range(MOST_ROUNDS):
-            late = await self._ids(name, Filter(must=[equals("owner", traced.owner)]))
+            late = await self._reader.ids(name, Filter(must=[equals("owner", traced.owner)]))
             await self._traces.erase_images(late)
             owned = await self._delete(name, equals("owner", traced.owner))
             deleted += owned
@@ -313,11 +305,8 @@ class OwnerEraser:
 
     async def _halt_all(self, owner: str) -> None:
         running = Filter(must=[equals("owner", owner), equals("status", TurnStatus.RUNNING.value)])
-        for turn_id in await self._ids(self._names.conversation_collection, running):
+        for turn_id in await self._reader.ids(self._names.conversation_collection, running):
             await self._halt(turn_id)
-
-    async def _ids(self, collection: str, point_filter: Filter) -> list[str]:
-        return [str(each.id) async for each in self._reader.records(collection, point_filter, False)]
 
     async def _delete(self, collection: str, kind: Condition) -> int:
         point_filter = Filter(must=[kind])
@@ -359,7 +348,7 @@ class MemoryEraser:
     async def trace_all(self, owner: str) -> Traced:
         """Whatever is remembered of this owner, but for the switch."""
         of_owner = Filter(must=[equals("owner", owner)], must_not=[IS_SWITCH])
-        ids = [str(each.id) async for each in self._reader.records(self._memories, of_owner, False)]
+        ids = await self._reader.ids(self._memories, of_owner)
         return Traced(ErasedKind.MEMORY, owner, owner=owner, memory_ids=tuple(ids))
 
     async def erase(self, traced: Traced) -> Counter[str]:
@@ -377,24 +366,7 @@ class MemoryEraser:
         """The records of prompts name the id that stands for what was erased. Returns how many."""
         name, within = self._conversations, readers_of(traced)
         told = await self._reader.holding(name, [MANIFEST_MEMORIES], traced.memory_ids, within)
-        for chunk in batches(list(told.all_ids), 100):
-            for record in await self._store.retrieve(name, chunk, with_payload=["prompt"]):
-                if changes := _without(record, frozenset(traced.memory_ids)):
-                    with suppress(UnknownPointError):  # it went meanwhile
-                        await self._turns.set_payload(changes, [str(record.id)])
+        async for record in retrieve_all(self._store, name, told.all_ids, ["prompt"], size=100):
+            changes = without_memories(record.payload or {}, frozenset(traced.memory_ids))
+            await change_turn(self._turns, record, changes)
         return len(told.all_ids)
-
-
-def _without(record: Record, memory_ids: frozenset[str]) -> dict[str, Any]:
-    """Empty where the record of the prompt has gone meanwhile."""
-    prompt = (record.payload or {}).get("prompt")
-    if not isinstance(prompt, dict):
-        return {}
-
-    def erased(part: dict[str, Any]) -> dict[str, Any]:
-        ids = part.get("memory_ids")
-        if not ids:
-            return part
-        return {**part, "memory_ids": [ERASED_ID if each in memory_ids else each for each in ids]}
-
-    return {"prompt": {**prompt, "parts": list(map(erased, prompt.get("parts") or []))}}

@@ -68,7 +68,7 @@ class CopyBeside:
             )
             remaining = source if manner is not None and manner.live else target  # which goes on being used
             receipts = ReceiptStore(remaining, self._names.operations_collection)
-            await receipts.add(self._receipt(report, reason, began_us))
+            await receipts.add(_receipt(self._embedding, report, reason, began_us))
         await asyncio.to_thread(self.folders.mark_prepared)
         return report
 
@@ -90,11 +90,12 @@ class CopyBeside:
                 f"{max(free, 0) // MB} MB may be used; make room and run this again."
             )
 
-    def _receipt(self, report: ReembedReport, reason: str, began_us: int) -> Receipt:
-        details = {"embedding": self._embedding.name, "dimension": str(self._embedding.dimension)}
-        return Receipt(
-            "", ReceiptKind.REEMBEDDING, reason, began_us, utc_now_us(), counts=report.counts, details=details
-        )
+
+def _receipt(embedding: EmbeddingService, report: ReembedReport, reason: str, began_us: int) -> Receipt:
+    details = {"embedding": embedding.name, "dimension": str(embedding.dimension)}
+    return Receipt(
+        "", ReceiptKind.REEMBEDDING, reason, began_us, utc_now_us(), report.counts, details=details
+    )
 
 
 async def switch_if_prepared(
@@ -188,7 +189,9 @@ class CollectionsBeside:
         )
         if not catch_up:
             await self._write(Level(report.last_round_us, utc_now_us()))
-        await self._add_receipt(report, began_us)
+        # into the old ones: into the new ones it is copied when they are level again
+        receipts = ReceiptStore(self._store, self._old.operations_collection)
+        await receipts.add(_receipt(self._embedding, report, "command", began_us))
         return report
 
     async def _limits(self, *, catch_up: bool, replace: bool) -> Limits:
@@ -217,11 +220,3 @@ class CollectionsBeside:
         payload = {"record": RECORD, "level_began_us": level.began_us, "level_ended_us": level.ended_us}
         note = Point(id=MARK_ID, vector={}, payload=payload)
         await self._store.upsert(self._new.operations_collection, [note])
-
-    async def _add_receipt(self, report: ReembedReport, began_us: int) -> None:
-        """Into the old ones: into the new ones it is copied when they are level again."""
-        details = {"embedding": self._embedding.name, "dimension": str(self._embedding.dimension)}
-        receipt = Receipt(
-            "", ReceiptKind.REEMBEDDING, "command", began_us, utc_now_us(), report.counts, details=details
-        )
-        await ReceiptStore(self._store, self._old.operations_collection).add(receipt)

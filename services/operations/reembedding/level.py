@@ -20,12 +20,11 @@ from core.errors import StartRefusedError, WenmaiError
 from core.failpoints import failpoint
 from core.knowledge import Chunk
 from core.relevance.query import embedded_part
-from core.relevance.sparse import SparseTerms, encode_document
 from services.conversation.recall import EMBEDDED_TURN_CHARS
 from services.knowledge.chunks import SIGNS
 from services.models.embedding import EmbeddingService
 from services.store.collections import SPARSE, CollectionSpec
-from services.store.dialect import Filter, Point, Record, SparseVector, VectorStore
+from services.store.dialect import Filter, Point, Record, VectorStore
 from services.store.points import (
     IDS_AT_ONCE,
     batches,
@@ -33,7 +32,7 @@ from services.store.points import (
     has_id,
     has_vector,
     scroll_pages,
-    sparse_vector,
+    sparse_vectors,
 )
 
 Embedded = TypeVar("Embedded")
@@ -97,7 +96,7 @@ class PointMaker:
         questions = await _embedded(self.embedding.embed_queries, [each.question for each in texts])
         read = partial(self.embedding.read_passages, parts=[each.parts for each in texts if each.passage])
         passages = await _embedded(read, [each.passage for each in texts])
-        words = await asyncio.to_thread(_sparse, [each.words for each in texts])
+        words = await asyncio.to_thread(sparse_vectors, [each.words for each in texts])
         passage_name = spec.dense[0] if spec.dense else ""
         points = []
         for record, question, passage, terms in zip(records, questions, passages, words, strict=True):
@@ -138,11 +137,6 @@ async def _embedded(
     filled = [text for text in texts if text]
     made = iter(await embed(filled) if filled else [])
     return [next(made) if text else None for text in texts]
-
-
-def _sparse(texts: Sequence[str]) -> list[SparseVector | None]:
-    encoded: list[SparseTerms] = [encode_document(text) for text in texts]
-    return [sparse_vector(terms) if terms.indices else None for terms in encoded]
 
 
 # One collection brought level with another whose vectors are another embedding's.

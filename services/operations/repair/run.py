@@ -24,7 +24,7 @@ from services.operations.repair.importing import CollectionImport
 from services.operations.repair.plan import Planner
 from services.operations.repair.stored import BackfillWriter, Progress
 from services.operations.repair.vectors import MissingVectors
-from services.store.clock import Clock, utc_now_us
+from services.store.clock import utc_now_us
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
 
@@ -130,7 +130,7 @@ class Backfill:
         return report
 
     def _begin_receipt(self, reason: str) -> RunReceipt:
-        return RunReceipt(self._receipts, utc_now_us, reason, utc_now_us())
+        return RunReceipt(self._receipts, reason, utc_now_us())
 
     async def _backed_up(self, reason: str) -> str:
         if self._back_up is None:
@@ -179,7 +179,6 @@ class RunReceipt:
     """
 
     receipts: ReceiptStore | None
-    clock: Clock
     reason: str
     began_us: int
 
@@ -217,7 +216,7 @@ class RunReceipt:
     def _receipt(self, counts: dict[str, int], details: dict[str, str], error: str = "") -> Receipt:
         return Receipt(
             receipt_id="", kind=ReceiptKind.REPAIR, reason=self.reason, began_us=self.began_us,
-            ended_us=self.clock(), counts=counts, details=details, error=error,
+            ended_us=utc_now_us(), counts=counts, details=details, error=error,
         )  # fmt: skip
 
     async def _add(self, receipt: Receipt) -> None:

@@ -6,11 +6,11 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
-from uuid import UUID
 
 from core.conversation.turns import TurnStatus
 from core.dates import rfc3339
 from core.failpoints import failpoint
+from core.operations.backfill_turns import canonical_uuid
 from core.operations.expiry import MAX_DAYS, Age, AgeLimits, ExpiryReport, age_of
 from services.conversation.turns import TurnStore
 from services.operations.retention.traces import ErasedTraces, TurnTraces
@@ -45,7 +45,8 @@ class SessionRecords:
         limit are read. Raises StoreUnavailableError."""
         if among is None:
             return await self._limits(now_us, days, [])
-        points = [session_id for session_id in among if _is_point(session_id)]
+        # a session that an earlier version named otherwise has no record
+        points = [session_id for session_id in among if canonical_uuid(session_id)]
         if not points:
             return AgeLimits(now_us, days)
         return await self._limits(now_us, days, [has_id(points)])
@@ -59,7 +60,9 @@ class SessionRecords:
         point_filter = Filter(must=among, should=[_ON_HOLD, _OWN_LIMIT])
         held: set[str] = set()
         own: dict[str, int] = {}
-        async for record in self._scroll(point_filter, ["session_id", "hold", "expire_days"]):
+        async for record in scroll_all(
+            self._store, self._collection, point_filter, with_payload=["session_id", "hold", "expire_days"]
+        ):
             payload = record.payload or {}
             names = {str(record.id), str(payload.get("session_id", record.id))}
             limit = payload.get("expire_days")
@@ -75,7 +78,9 @@ class SessionRecords:
         quiet = Filter(must=[_quiet_since(newest_cutoff)], must_not=[_ON_HOLD])
         waiting: list[_Quiet] = []
         removed = 0
-        async for record in self._scroll(quiet, ["session_id", "updated_us"]):
+        async for record in scroll_all(
+            self._store, self._collection, quiet, with_payload=["session_id", "updated_us"]
+        ):
             session = _quiet(record)
             if session.updated_us < limits.cutoff_of(session.session_id):
                 waiting.append(session)
@@ -93,12 +98,6 @@ class SessionRecords:
         these = has_id([session.point for session in sessions])
         point_filter = Filter(must=[these, _quiet_since(cutoff_us)], must_not=[_ON_HOLD])
         await self._store.delete(self._collection, matching(point_filter))
-
-    async def _scroll(self, point_filter: Filter, fields: Sequence[str]) -> AsyncIterator[Record]:
-        async for record in scroll_all(
-            self._store, self._collection, point_filter, with_payload=list(fields)
-        ):
-            yield record
 
 
 async def _emptied(turns: TurnStore, sessions: Sequence[_Quiet]) -> list[_Quiet]:
@@ -120,15 +119,6 @@ def _quiet(record: Record) -> _Quiet:
 
 def _quiet_since(cutoff_us: int) -> Condition:
     return in_range("updated_us", lt=cutoff_us)
-
-
-def _is_point(session_id: str) -> bool:
-    """Earlier versions named sessions otherwise, too; such a session has no record."""
-    try:
-        UUID(session_id)
-    except ValueError:
-        return False
-    return True
 
 
 # Which turns are old enough to go, each by the limit of its session. Nothing is changed here.

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import BadRequestError
-from core.relevance.probability import Calibration, Judged, Verdicts, fit, holds_words, verdicts
+from core.relevance.probability import Calibration, Judged, fit, holds_words
 from scripts.evaluation.figures import calibration_error
 
 CHANCES = st.floats(0.001, 0.999)
@@ -65,9 +65,3 @@ def test_too_few_questions_or_none_that_nothing_answers_are_refused() -> None:
 def test_words_are_found_whatever_marks_stand_between() -> None:
     assert holds_words("| Paris | 3,5 days |", "Paris: 3.5 days")
     assert not holds_words("Paris", "Paris 3")
-
-
-def test_verdicts_are_counted_by_threshold() -> None:
-    """Discriminates: a threshold above what counts as sure that shows what it refuses."""
-    assert verdicts([0.05, 0.1, 0.44, 0.45, 0.9], 0.1) == Verdicts(sure=2, closest=2, refused=1)
-    assert verdicts([0.45, 0.6], 0.5) == Verdicts(sure=1, closest=0, refused=1)

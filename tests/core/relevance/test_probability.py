@@ -219,43 +219,8 @@ def test_twenty_candidates_take_a_few_milliseconds() -> None:
     assert min(times) < 0.02  # the goal is 5 ms on a quiet machine; this catches what is not linear
 
 
-# A model that goes by the cosine alone: whatever it says of a text in another language, its twin must match.
-BY_COSINE = Coefficients("x", plain("dense", 10.0), plain("overlap", 0.0), Together(0.0, 1.0, 0.0, 0.0))
 # One that finds nothing probable.
 UNSURE = Coefficients("x", plain("dense", 1.0), plain("overlap", 0.0), Together(-5.0, 1.0, 0.0, 0.0))
-OWN = Candidate(
-    Chunk("own", "d", "models.md", "To change the model, set LLM_MODEL and restart.", 0, "Models"),
-    dense=0.90, sparse=7.7, dense_rank=1, sparse_rank=1,
-    matches=(FormMatch(0.50, 1, 7.7, 1),),  # of a model that thinks less of it than of its twin
-)  # fmt: skip
-TWIN = Candidate(
-    Chunk("twin", "d", "models.md", "换大模型,改环境变量,再重新启动服务器即可生效。", 0, "模型"),
-    dense=0.86, dense_rank=3, matches=(FormMatch(0.86, 3),),
-)  # fmt: skip
-BESIDE = Candidate(
-    Chunk("beside", "d", "models.md", "The reranker is chosen by RERANKER.", 0, "Models"),
-    dense=0.86, sparse=2.0, dense_rank=2, sparse_rank=2, matches=(FormMatch(0.40, 2, 2.0, 2),),
-)  # fmt: skip
-
-
-def test_of_twins_in_two_languages_the_questions_own_goes_first() -> None:
-    """Discriminates: judging a text in another language by its cosine alone puts it before its twin."""
-    judged = judge(ask("How do I change the model?"), [OWN, BESIDE, TWIN], BY_COSINE)
-    assert judged[0].probability == judged[2].probability > judged[1].probability
-
-
-@pytest.mark.parametrize(
-    ("own", "beside"),
-    [
-        (OWN, replace(BESIDE, dense=0.895)),
-        (replace(OWN, dense_rank=2), BESIDE),
-        (replace(OWN, sparse_rank=4), BESIDE),
-        (replace(OWN, sparse_rank=None), BESIDE),
-    ],
-)
-def test_a_text_that_does_not_lead_its_language_is_not_lifted(own: Candidate, beside: Candidate) -> None:
-    judged = judge(ask("How do I change the model?"), [own, beside, TWIN], BY_COSINE)
-    assert judged[0].probability < judged[2].probability
 
 
 def test_of_texts_alike_but_for_a_number_the_one_with_the_questions_number_goes_first() -> None:

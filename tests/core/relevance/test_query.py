@@ -11,7 +11,6 @@ from core.relevance.query import (
     points_back,
     reciprocal_rank_fusion,
     short_codes,
-    standard,
 )
 
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)
@@ -145,40 +144,6 @@ def test_a_part_that_speaks_of_somebody_or_something_named_before_points_back(pa
 def test_words_of_letters_with_digits_behind_them_may_be_codes() -> None:
     """Discriminates: an hour, an ordinal, a number or an amount."""
     assert short_codes("E2 或 a4, X3 Pro at 2pm on the 3rd, 15 kg, 5kg, 2026, AX-220") == {"e2", "a4", "x3"}
-
-
-@pytest.mark.parametrize(
-    ("spoken", "expected"),
-    [
-        ("年假有幾多日", "年假有多少日"),
-        ("點解要蓋章", "为什么要蓋章"),
-        ("VPN點樣連", "VPN怎么連"),
-        ("食堂喺邊度", "食堂在哪里"),
-        ("邊個部門批", "哪个部門批"),
-        ("幾時發糧", "什么时候發糧"),
-        ("有冇年假", "有没有年假"),
-        ("係咪要蓋章", "是不是要蓋章"),
-        ("報銷要咩單據", "報銷要什么單據"),
-        ("真係咩？", "真的吗？"),
-        ("甚麼時候發薪", "什么時候發薪"),
-        ("几多钱", "多少钱"),
-    ],
-)
-def test_question_words_of_cantonese_and_of_taiwan_are_the_standard_ones(spoken: str, expected: str) -> None:
-    assert standard(spoken) == expected
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "一點解決方案", "周邊度假村", "關係咪", "好幾多年", "這幾時間", "三點樣板", "旁邊個人", "点解释",
-        "手边个人电脑", "路边个体户", "窗边位置", "湖边度周末", "站点样式", "痛点解法", "晚上9点解锁",
-        "系统是不是", "真系统", "什么时候", "How many?",
-    ],
-)  # fmt: skip
-def test_characters_of_other_words_are_no_question_words(text: str) -> None:
-    """Discriminates: replacing wherever the characters stand."""
-    assert standard(text) == text
 
 
 ANNUAL, HOW = "年假怎么请？", "How do I apply for annual leave?"

@@ -12,7 +12,7 @@ import pytest_asyncio
 from qdrant_client import models
 
 from core.operations.erasure import ERASED_ID, ErasedKind, ErasureOptions, Quotes, Thoroughness, Traced
-from services.operations.erasure.erase import Erasure
+from services.operations.erasure.proof import Prover
 from tests.support.servers.app import App, make_settings, open_app
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -125,8 +125,8 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
 
 
 @pytest.fixture
-def erasure(app: App) -> Erasure:
-    return app.container.sessions.erasure._erasure
+def prover(app: App) -> Prover:
+    return app.container.sessions.erasure._erasure._prover
 
 
 async def plant(app: App, collection: str, point_id: str, payload: dict[str, Any]) -> str:
@@ -143,33 +143,33 @@ async def uproot(app: App, collection: str, planted: str) -> None:
 
 @pytest.mark.parametrize("case", BY_REFERENCE, ids=named)
 async def test_a_leftover_is_found_in_every_field_that_can_name_it(
-    app: App, erasure: Erasure, case: tuple[Traced, str, str, dict[str, Any]]
+    app: App, prover: Prover, case: tuple[Traced, str, str, dict[str, Any]]
 ) -> None:
     """Discriminates: leaving out any one place of services.erasure_proof."""
     traced, collection, point_id, payload = case
     planted = await plant(app, collection, point_id, payload)
     for options in (ErasureOptions(), FULL):
-        proof, _ = await erasure.prove(traced, options)
+        proof, _ = await prover.prove(traced, options)
         assert proof.hits > 0, options
         assert any(each.hits and each.place.startswith(collection) for each in proof.searched)
         assert proof.left
     await uproot(app, collection, planted)
-    proof, _ = await erasure.prove(traced, ErasureOptions())
+    proof, _ = await prover.prove(traced, ErasureOptions())
     assert (proof.hits, proof.complete) == (0, True)
 
 
 @pytest.mark.parametrize("case", BY_READING_EVERYTHING, ids=named)
 async def test_a_full_proof_finds_it_in_any_string(
-    app: App, erasure: Erasure, case: tuple[Traced, str, str, dict[str, Any]]
+    app: App, prover: Prover, case: tuple[Traced, str, str, dict[str, Any]]
 ) -> None:
     """Discriminates: a full proof that reads the fields that are known only."""
     traced, collection, point_id, payload = case
     planted = await plant(app, collection, point_id, payload)
     texts = Quotes([WORDS])
-    proof, _ = await erasure.prove(traced, FULL, texts if traced is A_DOCUMENT else None)
+    proof, _ = await prover.prove(traced, FULL, texts if traced is A_DOCUMENT else None)
     assert proof.hits >= 1
     await uproot(app, collection, planted)
-    assert (await erasure.prove(traced, FULL, Quotes([WORDS])))[0].hits == 0
+    assert (await prover.prove(traced, FULL, Quotes([WORDS])))[0].hits == 0
 
 
 @pytest.mark.parametrize(
@@ -183,11 +183,11 @@ async def test_a_full_proof_finds_it_in_any_string(
     ],
 )
 async def test_what_another_turn_says_itself_is_no_leftover(
-    app: App, erasure: Erasure, payload: dict[str, Any]
+    app: App, prover: Prover, payload: dict[str, Any]
 ) -> None:
     planted = await plant(app, TURNS, ANY, {**payload, "session_id": OTHERS})
     for traced in (TURN, IMPORTED):
-        proof, _ = await erasure.prove(traced, FULL)
+        proof, _ = await prover.prove(traced, FULL)
         assert proof.hits == 0
     await uproot(app, TURNS, planted)
 
@@ -203,49 +203,49 @@ async def test_what_another_turn_says_itself_is_no_leftover(
     ],
 )
 async def test_a_line_of_the_question_log_is_found(
-    app: App, erasure: Erasure, traced: Traced, fields: dict[str, Any]
+    app: App, prover: Prover, traced: Traced, fields: dict[str, Any]
 ) -> None:
     folder = app.container.settings.conversation.qa_log
     assert folder is not None
     folder.mkdir(exist_ok=True)
     file = folder / "qa-2026-01-01.jsonl"
     file.write_text(json.dumps(fields, separators=(",", ":")) + "\n" + json.dumps({"owner": "nobody"}) + "\n")
-    proof, _ = await erasure.prove(traced, ErasureOptions())
+    proof, _ = await prover.prove(traced, ErasureOptions())
     assert [(each.looked_at, each.hits) for each in proof.searched if each.hits] == [(2, 1)]
     file.unlink()
-    assert (await erasure.prove(traced, ErasureOptions()))[0].hits == 0
+    assert (await prover.prove(traced, ErasureOptions()))[0].hits == 0
 
 
-async def test_a_session_tree_that_still_knows_the_turn_is_found(app: App, erasure: Erasure) -> None:
+async def test_a_session_tree_that_still_knows_the_turn_is_found(app: App, prover: Prover) -> None:
     planted = await plant(app, TURNS, ANY, a_turn(parent_turn_id=ERASED, turn_id="x"))
     await app.container.conversations.turns.tree(SESSION, "local")
     await app.container.store.delete(TURNS, models.PointIdsList(points=[planted]))  # past the cache
-    proof, _ = await erasure.prove(TURN, ErasureOptions())
+    proof, _ = await prover.prove(TURN, ErasureOptions())
     assert [each.place for each in proof.searched if each.hits] == ["memory: session trees"]
     app.container.conversations.turns.forget_trees()
 
 
-async def test_an_earlier_store_and_a_broken_archive_may_hold_it(app: App, erasure: Erasure) -> None:
+async def test_an_earlier_store_and_a_broken_archive_may_hold_it(app: App, prover: Prover) -> None:
     store = app.container.settings.store
     (store.data_dir / "store.before-20260101T000000Z").mkdir()
     store.backups.mkdir(parents=True)
     (store.backups / "a.wenmai.zip").write_bytes(b"no zip")
-    proof, _ = await erasure.prove(TURN, FULL)
+    proof, _ = await prover.prove(TURN, FULL)
     assert (proof.hits, proof.complete) == (0, False)
     assert {each.name: each.holds for each in proof.backups} == {
         "a.wenmai.zip": "may", "store.before-20260101T000000Z": "may",
     }  # fmt: skip
     assert len(proof.left) == 2
-    proof, _ = await erasure.prove(TURN, ErasureOptions(delete_backups=True))
+    proof, _ = await prover.prove(TURN, ErasureOptions(delete_backups=True))
     assert [each.name for each in proof.backups] == ["store.before-20260101T000000Z"]
     (store.data_dir / "store.before-20260101T000000Z").rmdir()
 
 
-async def test_a_prepared_copy_is_named_as_that(app: App, erasure: Erasure) -> None:
+async def test_a_prepared_copy_is_named_as_that(app: App, prover: Prover) -> None:
     """Discriminates: the copy of a change of the embedding told as an earlier store."""
     copy = app.container.settings.store.data_dir / "store.reembed"
     copy.mkdir()
-    proof, _ = await erasure.prove(TURN, ErasureOptions())
+    proof, _ = await prover.prove(TURN, ErasureOptions())
     assert [(each.name, each.holds) for each in proof.backups] == [("store.reembed", "may")]
     assert [(each.place, each.hits) for each in proof.left] == [("prepared copy: store.reembed", 0)]
     assert "brought up to date at the switch" in proof.left[0].what_to_do
