@@ -176,7 +176,8 @@ class Quotables:
 
     def _quoted_whole(self, known: _Asked, chosen: Sequence[int], asked_for: AskedFor | None) -> set[int]:
         """The short passages of which several units are chosen, or, where no row is picked by its name, one
-        beside which the answer may stand."""
+        beside which the answer may stand. No other question's answer belongs to a question's own."""
+        chosen = [at for at in chosen if self._candidates[at].unit.kind is not UnitKind.PAIR]
         units = {(self._candidates[at].passage, self._candidates[at].unit.start) for at in chosen}
         several = {passage for passage, times in Counter(at for at, _ in units).items() if times > 1}
         beside = {

@@ -217,7 +217,7 @@ def _chances(features: Features, coefficients: Coefficients) -> Matrix:
     gains = features.part_gains
     chances = probabilities(features.rows, features.question, coefficients, tokens, gains)
     chances = _by_distance(None if tokens is None else tokens[:, 0], features.abroad, chances)
-    chances = _by_translation(features.translated, chances)
+    chances = _by_translation(features.translated, features.foreign, chances)
     if features.foreign.any():
         chances = with_twins(features.candidates, chances, features.foreign, features.query.tokens)
     return _by_identifiers(features.query, features.candidates, chances)
@@ -252,15 +252,16 @@ def _by_distance(nearness: Matrix | None, abroad: Matrix, chances: Matrix) -> Ma
     return _raised(chances, FAR * np.minimum(0.0, (nearness - enough).max()))
 
 
-def _by_translation(translated: Matrix, chances: Matrix) -> Matrix:
-    """Those in another language by the words that a dictionary knows in both."""
-    known = ~np.isnan(translated)
-    if not known.any():
+def _by_translation(translated: Matrix, foreign: Matrix, chances: Matrix) -> Matrix:
+    """Those in another language by the words that a dictionary knows in both. What texts in the question's
+    have of these, too, such as a name, says nothing for the others."""
+    abroad = (foreign == 1) & ~np.isnan(translated)
+    if not abroad.any():
         return chances
-    best = translated[known].max()
-    gain = TRANSLATED * (translated[known] - best) + BEST_TRANSLATED * max(0.0, best - USUAL_TRANSLATED)
+    best, usual = translated[abroad].max(), translated[~abroad].max(initial=USUAL_TRANSLATED)
+    gain = TRANSLATED * (translated[abroad] - best) + BEST_TRANSLATED * max(0.0, best - usual)
     judged = chances.copy()
-    judged[known] = _raised(chances[known], gain)
+    judged[abroad] = _raised(chances[abroad], gain)
     return judged
 
 
