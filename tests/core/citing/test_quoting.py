@@ -107,6 +107,14 @@ def test_a_short_list_of_questions_is_not_quoted_whole(question: str, quotes: se
     assert {*quoted(question, "\n".join(ASKED))} == quotes
 
 
+def test_of_a_list_of_questions_that_has_no_word_the_nearest_is_quoted() -> None:
+    """Discriminates: the first questions of a list, up to a thousand characters of answers to others."""
+    text, query = "\n".join(ASKED), Query("Can I swap?", (QueryForm("", [], SparseTerms([], [])),))
+    for nearest, expected in (([ASKED[1]], ASKED[1]), ([], text)):
+        (quote,) = Quotables([("", text)], nearest).quotes(query, query.question)
+        assert quote.text == expected
+
+
 def test_a_block_of_code_is_whole_with_its_lead_in_and_its_fence_closed() -> None:
     whole = "Install it:\n\n```bash\npip install wenmai\nwenmai serve\n```\n"
     assert quoted("pip install", whole)[0] == whole.strip()
