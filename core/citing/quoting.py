@@ -114,7 +114,7 @@ class Quotables:
     that is nearest to the question, "" where none is known."""
 
     def __init__(self, passages: Sequence[tuple[str, str]], nearest: Sequence[str] = ()) -> None:
-        self._passages = passages
+        self._passages, self._nearest = passages, nearest
         self._is_part_known = any(nearest[:1])
         every = (one for number, passage in enumerate(passages) for one in _candidates(number, *passage))
         self._candidates = list(islice(every, MOST_CANDIDATES))
@@ -125,13 +125,13 @@ class Quotables:
         the term asked about, is quoted alone. A short passage is quoted whole where several of its units are
         among them, or one beside which the answer may stand.
 
-        Where none has words of the question, as in another language, the first passage as far as it is short.
+        Where none has words of the question, as in another language, the beginning of the first passage.
         """
         own = query.question if query.meant else asked
         names, known = {*identifiers(own)}, self._asked(asked, query.question, short_codes(own))
         entries = self._entries(own) or self._begun(numbered_parts(own, query.last_answer))
         if not entries and max(known.held @ known.rare, default=0.0) < LITTLE:
-            return [Quote(0, beginning(text, LONGEST_BEGINNING)) for _, text in self._passages[:1]]
+            return [self.beginning(0)] if self._passages else []
         chosen = self._of_those_named(entries or self._chosen(known, AskedFor.of(asked)), names)
         chosen = self._of_those_called(chosen, known.codes)
         picks = bool(entries or names or known.codes or (query.meant and asks_for_step(query.question)))
@@ -176,7 +176,8 @@ class Quotables:
 
     def _quoted_whole(self, known: _Asked, chosen: Sequence[int], asked_for: AskedFor | None) -> set[int]:
         """The short passages of which several units are chosen, or, where no row is picked by its name, one
-        beside which the answer may stand."""
+        beside which the answer may stand. No other question's answer belongs to a question's own."""
+        chosen = [at for at in chosen if self._candidates[at].unit.kind is not UnitKind.PAIR]
         units = {(self._candidates[at].passage, self._candidates[at].unit.start) for at in chosen}
         several = {passage for passage, times in Counter(at for at, _ in units).items() if times > 1}
         beside = {
@@ -208,10 +209,12 @@ class Quotables:
         return listing if is_listed and not _is_amount(terms, counts["measure"], listing) else None
 
     def _is_whole(self, listing: Listing, at: int) -> bool:
-        """It has several items, and no other part of its section is there, in which it may go on."""
-        heading = self._passages[self._candidates[at].passage][0]
-        parts = [each for each, _ in self._passages].count(heading) if heading else 1
-        return len(listing.items) >= SEVERAL and parts == 1
+        """It has several items, and no other part of its section is there, in which it may go on: a table in
+        one that has such a table, a list in any that has text."""
+        one, (heading, _) = self._candidates[at], self._passages[self._candidates[at].passage]
+        parts = [each for each in self._candidates if self._passages[each.passage][0] == heading != ""]
+        goes_on = any(each.unit.columns == one.unit.columns for each in parts if each.passage != one.passage)
+        return len(listing.items) >= SEVERAL and not goes_on
 
     def unmentioned(self, question: str, answer: str = "") -> list[str]:
         """The codes of the question, where no passage has any of them and rows of a table begin with such as
@@ -241,6 +244,13 @@ class Quotables:
         is_short = len(whole) <= LONGEST_UNIT
         quoted = whole.strip() if is_short else _with_what_follows(text[at : unit.end], part)
         return Quote(passage, under(unit.head, quoted), table=unit.start if unit.rows else -1)
+
+    def beginning(self, passage: int) -> Quote:
+        """As far as it is short; of a list of questions the nearest alone."""
+        text, part = self._passages[passage][1], "".join(self._nearest[passage : passage + 1])
+        pairs = [text[unit.start : unit.end] for unit in quotable_units(text) if unit.kind is UnitKind.PAIR]
+        nearest = next((pair for pair in pairs if part and part in pair), text)
+        return Quote(passage, beginning(nearest, LONGEST_BEGINNING))
 
     def _chosen(self, known: _Asked, asked_for: AskedFor) -> list[int]:
         cost_of_rank = EARLIER_COST_OF_RANK if known.leans else COST_OF_RANK

@@ -151,8 +151,8 @@ class Texts(NamedTuple):
     """What each candidate's text has of the question, whatever stands beside it: the costly part. `here`: the
     terms in it or above it; `tokens`: None where the question's or any candidate's are not known, for what
     lacks them could not be compared; `gains`: how much nearer its nearest part is, None likewise;
-    `translated`: the share of the question's words that one in the other language has by a dictionary, NaN
-    where nothing is known of it; `numbers_missing`: the share of the question's numbers that it has not."""
+    `translated`: the share of the question's words in the other language that it has by a dictionary, NaN
+    where none are known; `numbers_missing`: the share of the question's numbers that it has not."""
 
     foreign: Matrix
     translated: Matrix
@@ -241,10 +241,9 @@ class Features:
 
     def _translated(self, candidates: Sequence[Candidate], foreign: Matrix) -> Matrix:
         shares = np.full(len(candidates), np.nan)
-        others = [each for each, other in zip(candidates, foreign, strict=True) if other]
-        words = translated(self.query.forms[self._asked].text[-MAX_QUESTION_CHARS:]) if others else ()
-        if words:
-            shares[foreign == 1] = coverage(words, list(map(_whole, others)))
+        words = translated(self.query.forms[self._asked].text[-MAX_QUESTION_CHARS:]) if foreign.any() else ()
+        for side in (np.flatnonzero(foreign == other) for other in (0, 1) if words):
+            shares[side] = coverage(words, [_whole(candidates[at]) for at in side.tolist()])
         return shares
 
     def tokens(self, levels: Levels) -> Matrix | None:

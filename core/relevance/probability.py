@@ -59,6 +59,7 @@ ANSWERED = 0.5
 SAID = 1.5
 PART_GAIN = 0.8  # of a score, for each deviation by which a part of a text is nearer than the whole
 IDENTIFIER_LOGIT = 3.0
+PIECE = 0.3  # of the best one's probability, for another piece of its section that has as many of the words
 # Of the best of few passages that have every code a question names: what is E02? says nothing else to go by.
 NAMED = 0.2
 FEW_NAMED = 3
@@ -176,15 +177,16 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
     """
     if not candidates:
         return []
-    features = Features(query, candidates, coefficients.levels)
+    features, joined = Features(query, candidates, coefficients.levels), None
     chances = _judged(features, coefficients)
     if query.may_lean:
-        answered = features.answered
-        chances = _between(chances, _judged(features.joined(), coefficients))
+        answered, joined = features.answered, features.joined()
+        chances = _between(chances, _judged(joined, coefficients))
         chances = _raised(chances, ANSWERED * (answered - answered.max()))
         if features.coverage.max() > 0.99:
             chances = _raised(chances, SAID * (features.coverage - 1.0))
     chances = np.where(features.asks_itself, np.maximum(chances, SURE), chances)
+    chances = _with_pieces(features.candidates, (joined or features).coverage, chances)
     return [
         replace(candidate, probability=float(chance))
         for candidate, chance in zip(candidates, chances, strict=True)
@@ -213,7 +215,7 @@ def _chances(features: Features, coefficients: Coefficients) -> Matrix:
     gains = features.part_gains
     chances = probabilities(features.rows, features.question, coefficients, tokens, gains)
     chances = _by_distance(None if tokens is None else tokens[:, 0], features.abroad, chances)
-    chances = _by_translation(features.translated, chances)
+    chances = _by_translation(features.translated, features.foreign, chances)
     if features.foreign.any():
         chances = with_twins(features.candidates, chances, features.foreign, features.query.tokens)
     return _by_identifiers(features.query, features.candidates, chances)
@@ -247,15 +249,16 @@ def _by_distance(nearness: Matrix | None, abroad: Matrix, chances: Matrix) -> Ma
     return _raised(chances, FAR * np.minimum(0.0, (nearness - enough).max()))
 
 
-def _by_translation(translated: Matrix, chances: Matrix) -> Matrix:
-    """Those in another language by the words that a dictionary knows in both."""
-    known = ~np.isnan(translated)
-    if not known.any():
+def _by_translation(translated: Matrix, foreign: Matrix, chances: Matrix) -> Matrix:
+    """Those in another language by the words that a dictionary knows in both. What texts in the question's
+    have of these, too, such as a name, says nothing for the others."""
+    abroad = (foreign == 1) & ~np.isnan(translated)
+    if not abroad.any():
         return chances
-    best = translated[known].max()
-    gain = TRANSLATED * (translated[known] - best) + BEST_TRANSLATED * max(0.0, best - USUAL_TRANSLATED)
+    best, usual = translated[abroad].max(), translated[~abroad].max(initial=USUAL_TRANSLATED)
+    gain = TRANSLATED * (translated[abroad] - best) + BEST_TRANSLATED * max(0.0, best - usual)
     judged = chances.copy()
-    judged[known] = _raised(chances[known], gain)
+    judged[abroad] = _raised(chances[abroad], gain)
     return judged
 
 
@@ -300,6 +303,16 @@ def least_shown(chances: Iterable[float], threshold: float, question: str) -> fl
     which has a best passage for each."""
     share = COMPANION_SHARE / len(parts_of(question))
     return threshold * share if max(chances, default=0.0) >= threshold else threshold
+
+
+def _with_pieces(candidates: Sequence[Candidate], coverage: Matrix, chances: Matrix) -> Matrix:
+    """The other pieces of the best one's section that have no fewer of the question's words stand beside it:
+    a section is cut for its length, and a table apart from what is said of it."""
+    best = int(chances.argmax())
+    section = [(each.chunk.document_id, each.chunk.heading) for each in candidates]
+    is_piece = np.array([each == section[best] for each in section]) & bool(section[best][1])
+    is_piece &= coverage >= max(coverage[best], 1e-9)
+    return np.where(is_piece, np.maximum(chances, PIECE * chances[best]), chances)
 
 
 def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matrix) -> Matrix:

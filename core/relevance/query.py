@@ -276,7 +276,8 @@ _WORD = re.compile(r"[A-Za-z0-9]+(?:[-_./:][A-Za-z0-9]+)*")
 _MANY_DIGITS = re.compile(r"\d{4}")
 _YEAR = r"(?:1\d|20)\d\d"
 _NO_CODE = re.compile(
-    rf"{_YEAR}(?:[-/.]\d{{1,2}}){{0,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]{_YEAR}|{_YEAR}[-/]{_YEAR}|\d+(?:st|nd|rd|th|s)"
+    rf"{_YEAR}(?:[-/.]\d{{1,2}}){{0,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]{_YEAR}|{_YEAR}[-/]{_YEAR}"
+    r"|(?:[a-z]{4,}-)?\d+(?:st|nd|rd|th|s)"
 )
 _SHORT_CODE = re.compile(r"(?=.{2,8}$)[a-z]+\d[a-z\d]*")
 _LONGEST = 64

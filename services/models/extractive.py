@@ -8,7 +8,7 @@ from itertools import chain
 
 from llama_index.core.base.llms.types import LLMMetadata
 
-from core.citing.quoting import CLEAR, LONGEST_BEGINNING, Quotables, Quote, beginning
+from core.citing.quoting import CLEAR, Quotables, Quote
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, parse_knowledge, scope_in_prompt
@@ -240,8 +240,8 @@ def _answered(
     missing = [part for part in blank if not points_back(part) and all(readable)]
     missing = missing or quotables.unmentioned(query.question, query.last_answer)
     missing = [say(_MISSING).format(each) for each in missing]
-    shown = [*_beginnings(first, passages), *blocks, *_beginnings(sorted(last), passages)]
-    return [*_under_headings(shown, passages, say), *missing]
+    before, behind = (map(quotables.beginning, each) for each in (first, sorted(last)))
+    return [*_under_headings([*before, *blocks, *behind], passages, say), *missing]
 
 
 def _covered(best: Sequence[Quote]) -> float:
@@ -279,10 +279,6 @@ def _each_once(quotes: Iterable[Quote]) -> list[Quote]:
 
 def _stands_in(text: str, other: str) -> bool:
     return all(part in other for part in text.split("\n\n"))
-
-
-def _beginnings(numbers: Iterable[int], passages: Sequence[Passage]) -> list[Quote]:
-    return [Quote(at, beginning(passages[at].text, LONGEST_BEGINNING)) for at in numbers]
 
 
 def _under_headings(shown: Sequence[Quote], passages: Sequence[Passage], say: Say) -> list[str]:

@@ -156,8 +156,8 @@ class Retriever:
     async def in_own_language(
         self, query: Query, ranked: Sequence[Candidate], scope: SearchScope, limits: KnowledgeFilter
     ) -> tuple[Candidate, ...]:
-        """Where the best passage is in another language, the translations of the first such passages take
-        their places, in documents that are kept in both: each is the other's nearest.
+        """The translations of the first passages that are in another language take their places, in documents
+        that are kept in both: each is the other's nearest. So none is shown in two languages.
 
         Raises StoreUnavailableError.
         """
@@ -167,7 +167,7 @@ class Retriever:
             for one in ranked[:MOST_TWINS]
             if is_chinese(one.chunk.heading, one.chunk.text) != chinese
         }
-        if not abroad or ranked[0].chunk.chunk_id not in abroad:
+        if not abroad:
             return tuple(ranked)
         records = await self._store.retrieve(self._collection, [*abroad], with_vectors=[DENSE])
         nearest = await self._nearest({str(each.id): each for each in records}, _in_language(within, chinese))

@@ -73,7 +73,7 @@ def test_the_page_s_examples_name_wenmai_and_are_answered(sample_url: str) -> No
             assert any(word in first["heading"] for word in headings[name]), (question, first["heading"])
 
 
-@pytest.mark.full("reads the whole guide in, and asks 44 questions of it")
+@pytest.mark.full("reads the whole guide in, and asks 54 questions of it")
 def test_what_people_ask_in_their_first_week_is_cited(sample_url: str) -> None:
     """Discriminates: a page, new or reworded, that takes a question from the one that answers."""
     with httpx.Client(base_url=sample_url, timeout=60) as client:

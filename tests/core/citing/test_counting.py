@@ -62,3 +62,11 @@ def test_a_list_that_goes_on_in_another_passage_is_quoted_whole_and_not_counted(
     quotes = Quotables([("Fees", FEES), ("Fees", more)]).quotes(query, question)
     assert not any(quote.items for quote in quotes)
     assert quotes[0].text.count("Fee: Fee of kind") == 7
+
+
+def test_a_whole_table_is_counted_beside_what_else_its_section_says() -> None:
+    """Discriminates: a table not counted, since the text below it is a passage of the same section."""
+    question = "How many fees are there?"
+    query = Query(question, (QueryForm(question, [], SparseTerms([], [])),))
+    passages = [("Fees", FEES), ("Fees", "Fees are due in May.")]
+    assert [quote.items for quote in Quotables(passages).quotes(query, question) if quote.items] == [7]

@@ -91,6 +91,30 @@ def test_a_short_passage_of_which_several_units_have_the_words_is_quoted_whole()
     assert len(quoted("Is there a refund?", text.replace("\n\n", "." * 300 + "\n\n"))) == 3
 
 
+ASKED = [
+    "问：近视能报名吗？\n答：矫正到 4.9 就行。",
+    "问：教练能换吗？\n答：可以免费换一次。",
+    "问：外国人能报名吗？\n答：带护照。",
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "quotes"),
+    [("听不见的人能报名吗", {ASKED[0], ASKED[2]}), ("怀孕了教练知道要紧吗", {ASKED[1]})],
+)
+def test_a_short_list_of_questions_is_not_quoted_whole(question: str, quotes: set[str]) -> None:
+    """Discriminates: the answers to all its questions, where two have the words, or one has few of them."""
+    assert {*quoted(question, "\n".join(ASKED))} == quotes
+
+
+def test_of_a_list_of_questions_that_has_no_word_the_nearest_is_quoted() -> None:
+    """Discriminates: the first questions of a list, up to a thousand characters of answers to others."""
+    text, query = "\n".join(ASKED), Query("Can I swap?", (QueryForm("", [], SparseTerms([], [])),))
+    for nearest, expected in (([ASKED[1]], ASKED[1]), ([], text)):
+        (quote,) = Quotables([("", text)], nearest).quotes(query, query.question)
+        assert quote.text == expected
+
+
 def test_a_block_of_code_is_whole_with_its_lead_in_and_its_fence_closed() -> None:
     whole = "Install it:\n\n```bash\npip install wenmai\nwenmai serve\n```\n"
     assert quoted("pip install", whole)[0] == whole.strip()

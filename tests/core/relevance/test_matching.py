@@ -198,6 +198,7 @@ def test_a_text_that_repeats_the_question_holds_all_of_it(question: str, previou
         ("2024年的预算", ()),
         ("the 2010-2011 season, the 11th of 2024-03-05, the 1980s", ()),
         ("error 404 in version 3", ()),
+        ("under-16s and over-65s with a PB-500S", ("pb-500s",)),
         ("", ()),
     ],
 )

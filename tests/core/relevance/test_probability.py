@@ -17,6 +17,7 @@ from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, QUESTION_FEATUR
 from core.relevance.probability import (
     FEW_NAMED,
     NAMED,
+    PIECE,
     SURE,
     Coefficients,
     Feature,
@@ -431,3 +432,22 @@ def test_some_candidates_are_compared_as_if_there_were_no_others() -> None:
         assert mine is not None
         assert theirs is not None
         assert np.array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("heading", "row", "stands_beside"),
+    [
+        ("In the house", "| Sauna | £9 |", True),
+        ("Nearby", "| Sauna | £9 |", False),
+        ("In the house", "| Canoe | £9 |", False),
+    ],
+)
+def test_another_piece_of_the_best_ones_section_stands_beside_it(
+    heading: str, row: str, stands_beside: bool
+) -> None:
+    """Discriminates: a table lost that was cut from the text about it; one that says nothing of the question
+    shown for its section; one of another section."""
+    text = candidate("The sauna holds six people; children need an adult.", 1, 0.87, "In the house")
+    table = candidate(f"| What | Price |\n| --- | --- |\n{row}", 9, 0.7, heading)
+    best, other = judge(ask("is there a sauna?"), [text, table], E5)
+    assert (other.probability == pytest.approx(PIECE * best.probability)) is stands_beside

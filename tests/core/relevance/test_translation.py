@@ -115,6 +115,14 @@ def test_a_name_that_is_the_same_in_every_language_brings_no_translation_ahead()
     assert first.probability > second.probability
 
 
+def test_a_word_that_texts_in_the_questions_language_have_too_says_nothing_for_the_others() -> None:
+    """Discriminates: 加进去 is in no dictionary, so that an English text with PDF has all that is known."""
+    abroad = candidate("One sent over HTTP: file=@manual.pdf", 2, 0.81)
+    has_it, has_not = (candidate(text, 1, 0.85) for text in ("PDF 最多 50 MB。", "文件最多 50 MB。"))
+    beside, alone = (judge(ask("怎么把我的 PDF 加进去？"), [own, abroad], E5)[1] for own in (has_it, has_not))
+    assert beside.probability < alone.probability / 2
+
+
 @pytest.mark.parametrize(("own_share", "by_tokens"), [(0.1, True), (1.0, False)])
 def test_texts_in_another_language_are_compared_by_tokens_that_are_nearer_than_any_in_the_questions(
     own_share: float, by_tokens: bool

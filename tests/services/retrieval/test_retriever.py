@@ -245,8 +245,9 @@ TWINS = {
 
 
 async def test_a_translation_takes_the_place_of_a_passage_in_another_language() -> None:
-    """Discriminates: a Chinese passage quoted to a question in English, while its twin stands beside it; what
-    is only near in the place of a passage that has no translation; a sure passage left in its language."""
+    """Discriminates: a Chinese passage quoted to a question in English, while its twin stands beside it, or
+    before it; what is only near in the place of a passage that has no translation; a sure passage left in
+    its language."""
     chunks = {name: replace(chunk(name, text), heading="") for name, (text, _) in TWINS.items()}
     async with open_collection(2) as opened:
         await opened.upsert(COLLECTION, [point(chunks[name], vector) for name, (_, vector) in TWINS.items()])
@@ -262,8 +263,10 @@ async def test_a_translation_takes_the_place_of_a_passage_in_another_language() 
         sure = (replace(ranked[0], probability=0.5), *ranked[1:])
         first, *_ = await looked.in_own_language(asked, sure, scope, NO_LIMITS)
         assert (first.chunk, first.probability) == (chunks["upload en"], 0.5)
+        behind = await looked.in_own_language(asked, [ranked[2], ranked[0]], scope, NO_LIMITS)
+        assert [each.chunk for each in behind] == [chunks["upload en"]]
         own = ask(form("文件为什么被拒绝", [1.0, 0.0]))
-        assert await looked.in_own_language(own, ranked, scope, NO_LIMITS) == tuple(ranked)
-        assert len(counting.batches) == 4
+        assert await looked.in_own_language(own, ranked[:2], scope, NO_LIMITS) == tuple(ranked[:2])
+        assert len(counting.batches) == 6
         others = SearchScope(("owner-b",))
         assert await looked.in_own_language(asked, ranked, others, NO_LIMITS) == tuple(ranked)
