@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Literal
+from uuid import UUID
 
 Language = Literal["zh", "en"]
 
@@ -160,6 +161,14 @@ def fold_width(text: str) -> str:
 def alike(text: str) -> str:
     """What texts that differ in case and width alone have in common."""
     return fold_width(fold_width(text).casefold())
+
+
+def canonical_uuid(text: str | None) -> str | None:
+    """Lower case with hyphens, as the store gives ids back; None when it is no UUID."""
+    try:
+        return str(UUID(text)) if text else None
+    except ValueError:
+        return None
 
 
 class TextScrubber:

@@ -13,7 +13,6 @@ from core.conversation.turns import ManifestPart, PromptManifest, Turn
 from core.images import ImageData
 from core.knowledge import Candidate, Chunk, Citation
 from core.memory.record import Memory
-from core.operations.backfill_turns import canonical_uuid
 from core.prompt.exchange import MESSAGES, PROMPT, is_fielded, rebuild_body, rebuild_fielded, wire_messages
 from core.prompt.fence import memory_lines, render_knowledge
 from core.prompt.layouts import lay_out, lay_steps
@@ -30,6 +29,7 @@ from core.prompt.messages import (
     step_messages,
     tool_messages,
 )
+from core.text import canonical_uuid
 from services.conversation.turns import TurnStore
 
 log = structlog.get_logger()

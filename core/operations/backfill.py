@@ -24,9 +24,9 @@ from core.operations.backfill_turns import (
     StoredTurn,
     Trouble,
     TurnChange,
-    canonical_uuid,
     name_of,
 )
+from core.text import canonical_uuid
 
 _FIELDS = (Repair.TIME, Repair.TIMESTAMP, Repair.SEQ, Repair.OWNER, Repair.STATUS, Repair.SCHEMA)
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from uuid import UUID
 
 from core.conversation.sessions import Session
+from core.text import canonical_uuid
 
 PointId = str | int
 """A UUID, or an unsigned integer where an earlier version counted its points."""
@@ -139,14 +139,6 @@ class SessionPlan:
     duplicates: tuple[PointId, ...] = ()
     dropped: tuple[PointId, ...] = ()
     findings: tuple[Finding, ...] = ()
-
-
-def canonical_uuid(text: str | None) -> str | None:
-    """Lower case with hyphens, as the store gives ids back; None when it is no UUID."""
-    try:
-        return str(UUID(text)) if text else None
-    except ValueError:
-        return None
 
 
 def name_of(turn_id: str) -> str:

@@ -52,7 +52,9 @@ router = APIRouter(tags=["sessions"], responses=errors(401, 404, 422, 503), rout
 Title = Annotated[
     PlainText,
     AtMost(MAX_TITLE_CHARS),
-    Query(description="What the title has in it, or a turn all words of; case and width may differ."),
+    Query(
+        description="What the title contains, or words all of which a turn has. Case and width do not count."
+    ),
 ]
 
 

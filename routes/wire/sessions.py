@@ -92,7 +92,7 @@ class Session(SessionChoices):
         "pending: a turn of it runs, and a question without parent_turn_id is refused (409 session_busy); "
         "absent where a change is answered."
     )
-    match: TurnMatch = absent("With `q`: the newest turn of which question and answer have all its words.")
+    match: TurnMatch = absent("With `q`: the newest turn that has all its words.")
 
 
 class SessionPage(Reply):

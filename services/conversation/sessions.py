@@ -26,9 +26,8 @@ from core.conversation.sessions import (
 from core.conversation.turns import KnowledgeUse
 from core.dates import MAX_EXPIRE_DAYS
 from core.errors import UnknownSessionError
-from core.operations.backfill_turns import canonical_uuid
 from core.relevance.sparse import A_WORD, WeightedTerm, encode_query, presence, question_terms
-from core.text import alike
+from core.text import alike, canonical_uuid
 from services.conversation.turns import TurnStore
 from services.store.clock import utc_now_us
 from services.store.dialect import (

@@ -18,10 +18,9 @@ from config.settings import StoreSettings
 from core.dates import first_day
 from core.errors import BadRequestError, StoreUnavailableError
 from core.knowledge import SHARED_OWNER, Chunk, Document, KnowledgeFilter, SearchScope
-from core.operations.backfill_turns import canonical_uuid
 from core.relevance.features import LANGUAGE_CHARS
 from core.relevance.query import Query, follow_up_weight
-from core.text import fold_width, holds_chinese
+from core.text import canonical_uuid, fold_width, holds_chinese
 from services.knowledge.documents import DocumentStore
 from services.knowledge.upload import version_of
 from services.store.dialect import Filter, Point, SparseVector, VectorStore

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from config.settings import StoreSettings
 from core.citing.citations import KnownDocuments
 from core.knowledge import SHARED_OWNER, Document, DocumentStatus, Narrowed
-from core.operations.backfill_turns import canonical_uuid
+from core.text import canonical_uuid
 from services.store.clock import Clock
 from services.store.dialect import Condition, Filter, Point, Record, VectorStore
 from services.store.points import (

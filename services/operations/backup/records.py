@@ -23,7 +23,7 @@ from core.operations.archive import (
     Shape,
     SparseValues,
 )
-from core.operations.backfill_turns import canonical_uuid
+from core.text import canonical_uuid
 from services.store.collections import CollectionSpec, FieldSchema, collection_specs
 from services.store.dialect import Point, Record, SparseVector, UnsupportedByStoreError, VectorStore
 

@@ -19,9 +19,9 @@ from core.operations.backfill_turns import (
     StoredTurn,
     Trouble,
     TurnChange,
-    canonical_uuid,
     is_listable,
 )
+from core.text import canonical_uuid
 from services.conversation.sessions import title_from
 from services.conversation.turns import TurnStore
 from services.operations.repair.stored import FIELDS, point_id_of, stored_turn, text_digests, text_of

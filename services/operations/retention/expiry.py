@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from core.conversation.turns import TurnStatus
 from core.dates import rfc3339
 from core.failpoints import failpoint
-from core.operations.backfill_turns import canonical_uuid
 from core.operations.expiry import MAX_DAYS, Age, AgeLimits, ExpiryReport, age_of
+from core.text import canonical_uuid
 from services.conversation.turns import TurnStore
 from services.operations.retention.traces import ErasedTraces, TurnTraces
 from services.store.dialect import AnyPointId, Condition, Filter, Record, VectorStore
