@@ -18,6 +18,7 @@ from operator import or_
 from core.knowledge import Candidate
 from core.relevance.query import Query, wording
 from core.relevance.sparse import READ_TEXTS, WeightedTerm, folded, is_cjk, question_terms, terms_in
+from core.text import fold_width
 
 MAX_PASSAGE_CHARS = 300
 LONGEST_SEARCHED = 50_000  # characters; far beyond any chunk
@@ -310,7 +311,6 @@ class _Worth:
     def __init__(self, weights: Sequence[float], held: Sequence[int], factor: float = 1.0) -> None:
         self._weights = weights
         self._held = held
-        self._known: dict[int, float] = {}
         whole = self._sum(reduce(or_, held, 0))
         self._factor = factor / whole if whole else 0.0
 
@@ -323,9 +323,7 @@ class _Worth:
         return self._factor * (self._sum(inside) + BESIDE * self._sum(near & ~inside))
 
     def _sum(self, held: int) -> float:
-        if held not in self._known:
-            self._known[held] = sum(self._weights[at] for at in _bits(held))
-        return self._known[held]
+        return sum(self._weights[at] for at in _bits(held))
 
 
 def _bits(held: int) -> Iterator[int]:
@@ -430,13 +428,15 @@ def _held(terms: Sequence[WeightedTerm], text: str, spans: Sequence[Span]) -> li
     """A bit of each sentence for each term that it has."""
     lowered, places = terms_in(text)
     bits = {term.text: 1 << at for at, term in enumerate(terms)}
-    cuts = [0, *(span.start for span in spans[1:]), len(text)]
-    parts = [folded(text[start:end]) for start, end in pairwise(cuts)][: len(spans)]
+    # up to the next sentence each, and folded where the whole text is: its words' places are in that one
+    parts = [text[start:end] for start, end in pairwise([0, *(span.start for span in spans[1:]), len(text)])]
+    if len(lowered) != len(text):
+        parts = [fold_width(part) for part in parts]
     held = [0] * len(parts)
     for name in [name for name in bits if is_cjk(name) and name in lowered]:
         for number, part in enumerate(parts):
-            held[number] |= bits[name] * (name in part.lower())
-    ends = list(accumulate(map(len, parts)))
+            held[number] |= bits[name] * (name in folded(part).lower())
+    ends = [*accumulate(map(len, parts[:-1]))]
     for name in bits.keys() & places.keys():
         for at in places[name]:
             held[bisect_right(ends, at)] |= bits[name]

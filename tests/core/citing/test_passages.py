@@ -2,7 +2,7 @@ import itertools
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.citing.passages import (
@@ -100,6 +100,15 @@ def test_characters_that_fold_to_several_do_not_move_the_words_behind_them() -> 
     text = f"{squares}The gate is shut. The boiler runs hot. The roof is new. {squares}The door is red."
     assert passage(query("boiler"), text) == "The boiler runs hot."
     assert passage(query("door"), text) == "The door is red."
+
+
+@given(st.text(st.sampled_from("Ａ㍿…a费用 .。\nİe\u0301ﬁ"), max_size=60))
+@example("The ＶＰＮ is wide… and… waits… for… us……… The boiler runs.")
+def test_no_text_is_too_wide_for_its_passage(text: str) -> None:
+    """Discriminates: dots that are folded to three in the whole text, and not in a sentence of their own."""
+    found = passage(query("boiler a 费用"), text)
+    assert found in text
+    assert ("boiler" in found) == ("boiler" in text)
 
 
 @pytest.mark.parametrize(
