@@ -30,7 +30,7 @@ from core.relevance.sparse import (
     terms_in,
 )
 from core.relevance.tokens import Floats, nearest_tokens, nearness, parts_in, unpacked
-from core.relevance.translation import TextWords, coverage, translated
+from core.relevance.translation import LEAST_WEIGHT, TextWords, coverage, translated
 from core.text import QUESTION_WORD, holds_chinese
 
 Matrix = npt.NDArray[np.float64]
@@ -320,6 +320,10 @@ class Features:
         ]
         return np.array([any(_words_of(line) == asked for line in _ASKS.findall(text)) for text in texts])
 
+    def rare_nearby(self, at: int) -> float:
+        """How much of the question this text has in one place, rarer words counting more, 0…1."""
+        return float(self._nearby(self._weight * self._rare, self._texts.hits[at : at + 1])[0])
+
     def _of_words(self) -> Sequence[Matrix]:
         """The columns of WORD_FEATURES."""
         texts, (_, previous, conversation, _) = self._texts, self._words.rows
@@ -400,6 +404,16 @@ def _match(candidate: Candidate, number: int) -> FormMatch:
             candidate.dense, candidate.dense_rank, candidate.sparse or 0.0, candidate.sparse_rank
         )
     return candidate.matches[min(number, len(candidate.matches) - 1)]
+
+
+def asks_only_of(codes: Iterable[str], question: str, text: str) -> bool:
+    """Whether all else it says is in the text or says nothing of its own: my phone shows AP-4037."""
+    for code in codes:
+        question = re.sub(re.escape(code), " ", question, flags=re.IGNORECASE)
+    lowered, places = terms_in(text[:MAX_TEXT_CHARS])
+    words = [each.text for each in question_terms(question) if each.weight >= LEAST_WEIGHT]
+    own = (word for word in words if not wording("beside_code").fullmatch(word))
+    return all(word in (lowered if is_cjk(word) else places) for word in own)
 
 
 def _covered(weight: Matrix, here: Matrix) -> Matrix:

@@ -30,22 +30,22 @@ from core.relevance.features import (
     Level,
     Levels,
     Matrix,
+    asks_only_of,
 )
 from core.relevance.query import Query, clauses, identifiers, parts_of, shares
-from core.relevance.translation import with_twins
+from core.relevance.translation import dictionary_gains, with_twins
 
 ANY_EMBEDDING = "any"
 SCORED = ("score", *TOKEN_FEATURES)
 TOPPED = ("score", "top_tokens")
 SURE = 0.45  # the best passage's probability, from which on an answer is sure; below it is only the closest
 NOT_SURE = SURE - 0.01
+# Sure is also one of at least so much that is so far before all others, has so much of the question's words,
+# and so much of them, rarer ones counting more, in one place. Found on offices and MTRAG-UN: decision 77.
+LEADING, LEAD, LED_COVERAGE, LED_NEAR = 0.2, 0.2, 0.5, 0.5
 COMPANION_SHARE = 0.5  # of the threshold, for what is shown beside a passage that reached it
 TOKENS_ABROAD = 0.75  # of what else sets texts in another language apart: so much is left out
 CLEARLY_ABROAD = 0.5  # deviations by which their tokens are nearer than those of any in the question's
-# Logits, for texts in another language: of the share of the question's words that the best of them has by the
-# dictionary and one has not; of the best one's share beyond the usual, for all of them.
-TRANSLATED = 3.0
-BEST_TRANSLATED, USUAL_TRANSLATED = 2.0, 0.2
 # Of a text's tokens, in deviations from the level of texts at random; logits for each that the nearest lacks.
 # A question about something else altogether has some words here, too, and one of its cosines is the highest.
 NEAR_ENOUGH, NEAR_ENOUGH_ABROAD = 0.4, 0.8
@@ -186,6 +186,7 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
         if features.coverage.max() > 0.99:
             chances = _raised(chances, SAID * (features.coverage - 1.0))
     chances = np.where(features.asks_itself, np.maximum(chances, SURE), chances)
+    chances = _with_leader(features, chances)
     chances = _with_pieces(features.candidates, (joined or features).coverage, chances)
     return [
         replace(candidate, probability=float(chance))
@@ -215,7 +216,7 @@ def _chances(features: Features, coefficients: Coefficients) -> Matrix:
     gains = features.part_gains
     chances = probabilities(features.rows, features.question, coefficients, tokens, gains)
     chances = _by_distance(None if tokens is None else tokens[:, 0], features.abroad, chances)
-    chances = _by_translation(features.translated, features.foreign, chances)
+    chances = _raised(chances, dictionary_gains(features.translated, features.foreign))
     if features.foreign.any():
         chances = with_twins(features.candidates, chances, features.foreign, features.query.tokens)
     return _by_identifiers(features.query, features.candidates, chances)
@@ -247,19 +248,6 @@ def _by_distance(nearness: Matrix | None, abroad: Matrix, chances: Matrix) -> Ma
         return _raised(chances, UNKNOWN * np.minimum(0.0, _logits(chances) - _logit(SURE)))
     enough = NEAR_ENOUGH + (NEAR_ENOUGH_ABROAD - NEAR_ENOUGH) * abroad
     return _raised(chances, FAR * np.minimum(0.0, (nearness - enough).max()))
-
-
-def _by_translation(translated: Matrix, foreign: Matrix, chances: Matrix) -> Matrix:
-    """Those in another language by the words that a dictionary knows in both. What texts in the question's
-    have of these, too, such as a name, says nothing for the others."""
-    abroad = (foreign == 1) & ~np.isnan(translated)
-    if not abroad.any():
-        return chances
-    best, usual = translated[abroad].max(), translated[~abroad].max(initial=USUAL_TRANSLATED)
-    gain = TRANSLATED * (translated[abroad] - best) + BEST_TRANSLATED * max(0.0, best - usual)
-    judged = chances.copy()
-    judged[abroad] = _raised(chances[abroad], gain)
-    return judged
 
 
 def _raised(chances: Matrix, logits: Matrix) -> Matrix:
@@ -305,6 +293,16 @@ def least_shown(chances: Iterable[float], threshold: float, question: str) -> fl
     return threshold * share if max(chances, default=0.0) >= threshold else threshold
 
 
+def _with_leader(features: Features, chances: Matrix) -> Matrix:
+    """Sure is one that leaves all others behind where words say that it is about what is asked."""
+    second, best = np.sort(chances)[-2:].tolist() if len(chances) > 1 else (1.0, 0.0)
+    at = int(chances.argmax())
+    leads = LEADING <= best < SURE and best - second >= LEAD and features.coverage[at] >= LED_COVERAGE
+    if not leads or features.rare_nearby(at) < LED_NEAR:
+        return chances
+    return np.where(np.arange(len(chances)) == at, SURE, chances)
+
+
 def _with_pieces(candidates: Sequence[Candidate], coverage: Matrix, chances: Matrix) -> Matrix:
     """The other pieces of the best one's section that have no fewer of the question's words stand beside it:
     a section is cut for its length, and a table apart from what is said of it."""
@@ -320,8 +318,8 @@ def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matr
     meant.
 
     One that lacks it falls behind only where another has it: its odds are divided by e^IDENTIFIER_LOGIT.
-    The best of at most FEW_NAMED that have all of them is shown at least as the closest passage. Where other
-    articles begin but not the one that is named, none is sure.
+    The best of at most FEW_NAMED that have all of them is shown at least as the closest passage, and is sure
+    where nothing else is asked. Where other articles begin but not the one that is named, none is sure.
     """
     names, parts = (*identifiers(query.question), *clauses(query.question)), query.numbered_parts
     if not names and not parts:
@@ -333,7 +331,8 @@ def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matr
     naming = np.flatnonzero(have == 1.0)
     if 0 < len(naming) <= FEW_NAMED:
         best = naming[judged[naming].argmax()]
-        judged[best] = max(judged[best], NAMED)
+        asks_nothing_else = not parts and asks_only_of(names, query.question, texts[best])
+        judged[best] = max(judged[best], SURE if asks_nothing_else else NAMED)
     is_missing = any(not _begins(part.heads, texts) and _begins(part.alike, texts) for part in parts)
     return np.minimum(judged, NOT_SURE) if is_missing else judged
 

@@ -279,15 +279,24 @@ _NO_CODE = re.compile(
     rf"{_YEAR}(?:[-/.]\d{{1,2}}){{0,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]{_YEAR}|{_YEAR}[-/]{_YEAR}"
     r"|(?:[a-z]{4,}-)?\d+(?:st|nd|rd|th|s)"
 )
+_CALLED_CODE = re.compile(
+    r"(?:\b(?:http|error|code|status|alarm)\b|错误|錯誤|错|故障|代码|代碼|报警|報警|状态|警报)[码碼号號]?"
+    r"[ :：#]{0,2}(\d{3})(?!\d|\.\d|\s?[行个個次条條元天])",
+    re.IGNORECASE,
+)
 _SHORT_CODE = re.compile(r"(?=.{2,8}$)[a-z]+\d[a-z\d]*")
 _LONGEST = 64
 
 
 def identifiers(text: str) -> tuple[str, ...]:
     """Those of a text, in lower case, each once, in its order: words with four digits in a row that are no
-    year or date, and words of letters with at least two digits that are no ordinal."""
+    year or date, words of letters with at least two digits that are no ordinal, and what is called an error
+    or a code and has three digits."""
     names: dict[str, None] = {}
-    for word in filter(_is_identifier, _words(text)):
+    called = frozenset(_CALLED_CODE.findall(text))
+    for word in _words(text):
+        if word not in called and not _is_identifier(word):
+            continue
         names[word] = None
         if len(names) == MOST_CODES:
             break

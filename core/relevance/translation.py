@@ -29,6 +29,10 @@ TWIN_LIKENESS = 0.28  # of nine in ten translations; a tenth of texts on one sub
 TWIN_ODDS = 5.0  # by which one's odds may lie below its translation's
 TWIN_SPARSE_RANK = 3
 TWIN_LEAD = 0.02  # of cosine; among E5's texts on one subject the second is .01 behind, a twin's rival .03
+# Logits, for texts in another language: of the share of the question's words that the best of them has and
+# one has not; of the best one's share beyond the usual, for all of them.
+TRANSLATED = 3.0
+BEST_TRANSLATED, USUAL_TRANSLATED = 2.0, 0.2
 LEAST_WEIGHT = 0.6  # of a Chinese term that is a word, and no pair of characters within one or between two
 
 
@@ -110,6 +114,15 @@ def _held(word: Translated, text: TextWords) -> float:
             if best == 1.0:
                 break
     return best
+
+
+def dictionary_gains(shares: Matrix, foreign: Matrix) -> Matrix:
+    """Logits of each text in another language by its share of the words, 0 for all others. What texts in the
+    question's have of these, too, such as a name, says nothing for those abroad."""
+    abroad = (foreign == 1) & ~np.isnan(shares)
+    best = shares[abroad].max(initial=0.0)
+    beyond = max(0.0, best - shares[~abroad].max(initial=USUAL_TRANSLATED))
+    return np.where(abroad, TRANSLATED * (shares - best) + BEST_TRANSLATED * beyond, 0.0)
 
 
 def with_twins(

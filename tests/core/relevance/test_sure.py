@@ -1,0 +1,122 @@
+"""What makes one of the candidates sure, or keeps all from it, whatever the models say."""
+
+import pytest
+
+from core.relevance.probability import FEW_NAMED, LEADING, NAMED, SURE, Coefficients, Together, judge
+from tests.core.relevance.test_probability import E5, ask, candidate, plain
+
+# One that finds nothing probable.
+UNSURE = Coefficients("x", plain("dense", 1.0), plain("overlap", 0.0), Together(-5.0, 1.0, 0.0, 0.0))
+FILLER = "Two working days within Germany, five elsewhere. " * 6
+KEYS = "Spare keys for the parcel lockers are kept at the porter's desk until nine."
+
+
+def test_of_texts_alike_but_for_a_number_the_one_with_the_questions_number_goes_first() -> None:
+    """Discriminates: meaning alone, to which one part number is as good as another."""
+    question = ask("Which number has the stamp of project curlew 10028?")
+    other = candidate("The stamp of project curlew 10098 has the number curlew-30294.", 1, 0.87)
+    meant = candidate("Finance. The stamp of project curlew 10028 has the number curlew-30084.", 4, 0.84)
+    before, after = judge(question, [other, meant], E5)
+    assert after.probability > before.probability
+    alone = judge(question, [other], E5)[0]
+    assert alone.probability > before.probability  # it is held back only where another has the number
+
+
+def test_of_clauses_the_one_whose_number_is_named_goes_first() -> None:
+    """Discriminates: by meaning a table with a column of clauses, or the clause that is nearest by chance."""
+    table = candidate("| Item | Clause |\n| --- | --- |\n| Damages | 7.1, 7.5 |", 1, 0.84)
+    meant = candidate("7.6 You must not promise payment.", 5, 0.8)
+    plain = judge(ask("What does the clause say?"), [table, meant], E5)
+    named = judge(ask("What does clause 7.6 say?"), [table, meant], E5)
+    assert plain[0].probability > plain[1].probability
+    assert named[0].probability < named[1].probability
+
+
+def test_of_articles_the_one_that_is_named_goes_first_and_none_is_sure_where_it_is_missing() -> None:
+    """Discriminates: the article with the words of the question; one that mentions the named one."""
+    other = candidate("第三十八条 赔偿按损失计算，依照第三十七条处理。", 1, 0.88)
+    meant = candidate("第三十六条 通知要书面。\n第三十七条 应当保存记录。", 5, 0.8)
+    question = ask("第37条规定的赔偿怎么计算？")
+    before, after = judge(question, [other, meant], E5)
+    assert before.probability < after.probability >= NAMED
+    plain = judge(ask("赔偿怎么计算？"), [other, meant], E5)
+    assert plain[0].probability > SURE
+    assert judge(ask("第601条规定的赔偿怎么计算？"), [other, meant], E5)[0].probability < SURE
+
+
+@pytest.mark.parametrize(
+    ("question", "is_sure"),
+    [
+        ("Is there a minimum order?", True),
+        ("what is the minimum order", True),
+        ("Is there a minimum order for dealers?", False),
+        ("Is there an order?", False),
+        ("有最低起订量吗", True),
+        ("最低起订量是多少", False),
+        ("When is there a minimum order?", False),
+        ("最低起订量以下的订单收多少手续费", False),
+    ],
+)
+def test_a_text_that_asks_the_question_itself_is_sure(question: str, is_sure: bool) -> None:
+    """Discriminates: a question with a word more or fewer, or another question word."""
+    far = candidate("Ships leave on Mondays.", 1, 0.8)
+    texts = ("**Q: Is there a minimum order?**\nA: No.", "问：有没有最低起订量？\n答：没有。")
+    for text in texts:
+        asks = candidate(text, 9, 0.6)
+        chance = judge(ask(question), [far, asks], E5)[1].probability
+        assert (chance == SURE) is (is_sure and ("最低" in text) == ("最低" in question))
+    contents = (
+        "- **Is there a minimum order?**\n- **When do you ship?**",
+        "- [有没有最低起订量？](#order)\n- [何时发货？](#ship)",
+    )
+    for text in contents:  # questions alone
+        assert judge(ask(question), [far, candidate(text, 9, 0.6)], E5)[1].probability != SURE
+
+
+@pytest.mark.parametrize(
+    ("question", "passages", "least"),
+    [
+        ("What does E02 mean?", 1, SURE),
+        ("The display shows E02. What should I do with the grinder?", 3, SURE),
+        ("E02 怎么办", 1, SURE),
+        ("What does a part E02 cost?", 1, NAMED),
+        ("What does E02 mean?", FEW_NAMED + 1, None),
+    ],
+)
+def test_a_question_for_a_code_is_shown_one_of_few_passages_that_have_it(
+    question: str, passages: int, least: float | None
+) -> None:
+    """Discriminates: 'what does E02 mean?' has no other word to look for, and was refused at .08; then it was
+    the closest passage, as sure as what asks for a price that the passage does not have."""
+    named = [
+        candidate("- E02: the grinder is blocked. Turn the burr by hand.", 6 + at) for at in range(passages)
+    ]
+    others = [candidate("Two working days within Germany, five elsewhere.", at) for at in range(1, 6)]
+    best, *less = sorted(each.probability for each in judge(ask(question), [*others, *named], UNSURE))[::-1]
+    assert best == pytest.approx(least) if least else best < NAMED
+    assert max(less) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("leading", "is_sure"),
+    [
+        ([(KEYS, 0.81)], True),
+        ([(KEYS, 0.80), (KEYS.replace("desk", "gate"), 0.81)], False),  # none leads
+        (
+            [(f"Spare keys. {FILLER} Parcel lockers. {FILLER} Kept.", 0.81)],
+            False,
+        ),  # its words stand far apart
+        ([("The keys of the cellar are kept at the porter's desk.", 0.85)], False),  # it has two of five
+    ],
+)
+def test_one_that_leads_and_has_what_is_asked_in_one_place_is_sure(
+    leading: list[tuple[str, float]], is_sure: bool
+) -> None:
+    """Discriminates: half of an office's right answers that began with 'the closest passage'; and a lead
+    alone, or words alone, that made what no passage answers sure."""
+    first = [candidate(text, at, dense) for at, (text, dense) in enumerate(leading, start=1)]
+    others = [candidate(FILLER[:50], at, 0.8 - 0.005 * at) for at in range(3, 9)]
+    judged = judge(ask("Where are spare keys for the parcel lockers kept?"), [*first, *others], E5)
+    best = max(each.probability for each in judged)
+    assert best >= LEADING
+    assert (best >= SURE) == is_sure
