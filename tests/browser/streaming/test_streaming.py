@@ -87,6 +87,21 @@ async def test_nothing_jumps_while_an_answer_streams_and_when_its_sources_come(
     assert shift < 0.02
 
 
+async def test_an_answer_that_is_there_at_once_is_read_from_its_beginning(page: Page, live: Live) -> None:
+    """Discriminates: the page at the end of the sources, the answer's first words far above."""
+    live.says(*LINES)
+    await page.goto(live.url)
+    for number in range(2):
+        await ask(page, QUESTION)
+        turn = page.locator(".turn").nth(number)
+        await turn.locator(".source").first.wait_for()
+        await page.evaluate(SETTLED_TOP)
+        box = await turn.locator(".asked").bounding_box()
+        assert box is not None
+        assert 0 < box["y"] < 200
+    await page.wait_for_selector("#to-end", state="visible")
+
+
 @pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize("how", ["wheel", "PageUp", "drag"])
 async def test_a_reader_who_goes_up_is_left_there_until_the_button(page: Page, live: Live, how: str) -> None:

@@ -66,8 +66,8 @@ export function formatBytes(bytes) {
   return `${value.toFixed(step && value < 10 ? 1 : 0)} ${UNITS[step]}`;
 }
 
-/** For all that took time, so that a part never reads longer than the whole. */
-export const seconds = (ms) => (ms / 1000).toFixed(1);
+/** For all that took time, so that a part never reads longer than the whole, and what took any never 0.0. */
+export const seconds = (ms) => ((ms > 0 ? Math.max(ms, 50) : 0) / 1000).toFixed(1);
 
 /** A stored RFC 3339 time as a person of this language reads it. */
 export function formatTime(timestamp) {

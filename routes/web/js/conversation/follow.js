@@ -2,6 +2,7 @@
 
 const NEAR_PX = 90;
 const SETTLE_MS = 400;
+const READ_MS = 1_000; // sooner nobody has read an answer that is there at once
 const UP_KEYS = new Set(["PageUp", "ArrowUp", "Home"]);
 
 const page = () => document.scrollingElement;
@@ -23,9 +24,10 @@ export class Follower {
     addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.#listenToReader();
     // What comes below a finished answer, its sources, does not push away what is being read.
-    thread.addEventListener("answered", () => {
+    thread.addEventListener("answered", ({ target, detail }) => {
       this.#grown(); // with the answer's last piece, which is drawn in this very frame
       this.#active = false;
+      if (detail.saidForMs < READ_MS) this.#toBeginning(target);
     });
     button.addEventListener("click", () => this.toEnd());
   }
@@ -75,6 +77,12 @@ export class Follower {
     const pinned = performance.now() < this.#pinnedUntilMs;
     if ((this.#active || pinned) && this.#following) this.#jump();
     this.#showButton();
+  }
+
+  /** Of an answer that came at once the question stays in view: its end is not where to begin. */
+  #toBeginning(turn) {
+    this.#pinnedUntilMs = 0;
+    if (this.#following && turn.getBoundingClientRect().top < 0) turn.scrollIntoView({ block: "start", behavior: "instant" });
   }
 
   #jump() {

@@ -64,10 +64,19 @@ function cellsOf(line) {
   });
 }
 
-/** For a glance: the rows of a table as words, its cells with dots between, without its ruler. */
+// Marks of Markdown within a line that only make sense drawn: links, code, bold, and those of a heading.
+const MARKS = [
+  [/!?\[([^[\]]{1,300})\]\([^()\s]{1,2000}\)/g, "$1"],
+  [/(?<!`)(`{1,2})(?!`)([^`]{1,300})\1(?!`)/g, "$2"],
+  [/\*\*(?=\S)([^*]{1,300})(?<=\S)\*\*/g, "$1"],
+  [/^ {0,3}#{1,6}[ \t]+/, ""],
+];
+
+/** For a glance: the words alone; the rows of a table with dots between their cells, without its ruler. */
 export const atAGlance = (text = "") => text.split("\n").map(glanced).filter(Boolean).join("\n");
 
-function glanced(line) {
+function glanced(row) {
+  const line = MARKS.reduce((words, [mark, instead]) => words.replace(mark, instead), row);
   if (!line.trimStart().startsWith("|")) return line;
   if (RULER.test(line)) return "";
   return `${line.split("|").map((cell) => cell.trim()).filter(Boolean).join(" · ")};`;

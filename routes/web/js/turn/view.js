@@ -22,6 +22,7 @@ export class TurnView {
   #sources = null;
   #waiting = null; // sources that stand below an answer which is still being rendered
   #again = false;
+  #saidSinceMs = 0; // when the first word came
   #before = null; // the state and words that a lost connection interrupted
   #sourceBox = el("div", { class: "source-box" });
   #errorBox = el("div", { class: "error-box", role: "alert" });
@@ -118,11 +119,13 @@ export class TurnView {
   }
 
   appendThinking(text) {
+    this.#saidSinceMs ||= performance.now();
     this.thinking.append(text);
     this.state.set("thinking", this.thinking.title.textContent);
   }
 
   appendAnswer(text) {
+    this.#saidSinceMs ||= performance.now();
     this.thinking.end();
     this.answer.append(text);
     this.state.set("streaming", this.progress.words);
@@ -141,7 +144,8 @@ export class TurnView {
     this.answer.end();
     if (!this.#sources) this.setSources([]);
     await Promise.all([this.answer.drained, this.thinking.shown]);
-    this.element.dispatchEvent(new CustomEvent("answered", { bubbles: true }));
+    const saidForMs = this.#saidSinceMs && performance.now() - this.#saidSinceMs;
+    this.element.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: { saidForMs } }));
     if (this.#waiting) this.#placeSources();
     this.#settle({ status, finish_reason, timings_ms, usage });
   }
@@ -200,6 +204,7 @@ export class TurnView {
     this.#errorBox.replaceChildren();
     this.actions.rating.show(); // it was of the answer that goes
     this.#sources = this.#waiting = this.#before = null;
+    this.#saidSinceMs = 0;
     this.#lay();
   }
 
