@@ -255,7 +255,7 @@ async def test_of_an_answer_without_a_word_no_source_is_shown(page: Page, server
 
 
 async def test_marks_of_markdown_are_not_glanced_at(page: Page, server_url: str) -> None:
-    """Discriminates: backticks, asterisks and the targets of links on the card; what looks like marks lost."""
+    """Discriminates: backticks, asterisks targets of links on the card; what looks like marks lost."""
     key = "## 校准\n看[这一页](page.md#怎么做)，用 `--undo` 和 ``a`b``，**必须** 2 * 3 ** 4，[1] a_b `"
     await shown(page, server_url, "见 [1]", citation(key_passage=key, text=key))
     glance = await page.locator(".source >> nth=0").locator("summary .passage").text_content()
