@@ -261,7 +261,6 @@ class ModelSettings(Section):
     )
     embedding_base_url: Url = None
     embedding_api_key: Secret = None
-    embedding_threads: int = Field(1, ge=1, le=64)
     embedding_options: dict[str, Any] = Field(default_factory=dict, repr=False)
     reranker: str = Field(
         "calibrated",

@@ -31,6 +31,7 @@ REMOVED: Mapping[str, str] = {
     "dense_weight": _WEIGHTS,
     "document_collection": _COLLECTIONS,
     "embedding_model": "EMBEDDING=openai:NAME names the model of the embedding endpoint",
+    "embedding_threads": "documents are read in on half of the cores",
     "first_token_timeout_s": "TOKEN_TIMEOUT_S limits the wait for the first token, too",
     "history_cache_s": "a session's tree stays in memory for five minutes",
     "insert_block_max_parallel": "four passages are judged at once, all of them within 20 s",

@@ -139,7 +139,7 @@ def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[Base
     if kind == "bundled":
         from services.adapters.e5.embedding import DIMENSION, NAME, BundledEmbedding
 
-        return BundledEmbedding(models.embedding_threads), NAME, DIMENSION
+        return BundledEmbedding(), NAME, DIMENSION
     if kind == "sentence-transformers":
         from services.adapters.models.sentence_transformers import SentenceTransformersEmbedding
 

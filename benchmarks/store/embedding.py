@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
@@ -95,8 +96,8 @@ def _opened(engine: str, threads: int) -> tuple[Embed, Embed]:
         return E5().passage, E5().query
     from services.adapters.e5.embedding import BundledEmbedding
 
-    model = BundledEmbedding(passage_threads=threads)
-    return lambda texts: model.get_text_embedding_batch(list(texts)), model.get_query_embeddings
+    model, pool = BundledEmbedding(), ThreadPoolExecutor(threads)
+    return lambda texts: [*pool.map(model.get_text_embedding, texts)], model.get_query_embeddings
 
 
 def _timed(embed: Embed, texts: Sequence[str]) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeVar
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -28,6 +29,7 @@ LONG_QUERY_TOKENS = 64  # 45 ms of the bundled model, which cannot be interrupte
 PASSAGE_BATCH = 32
 PASSAGE_BATCH_TOKENS = 512  # a third of a second of the bundled model: how soon a stop is felt
 PASSAGE_NICENESS = 10
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 class QuestionReading(NamedTuple):
@@ -85,8 +87,9 @@ class BatchEmbedding(BaseEmbedding):
 
 
 class EmbeddingService:
-    """A less urgent thread for passages. Questions have a thread for each core and one for the long among
-    them; a model that must be asked in batches has one thread for all its questions.
+    """Less urgent threads for passages, on half of the cores. Questions have a thread for each core and one
+    for the long among them; a model that must be asked in batches has one thread for all its questions, and
+    one for all passages.
 
     The engine interrupts no text, so on one thread the next question would wait for it: with the bundled
     model once 400 ms after every answer of a hundred words.
@@ -97,11 +100,14 @@ class EmbeddingService:
         self.dimension = dimension
         self._model = model
         self._short = self._long = _Questions(self._read_queries, 1, QUERY_BATCH)
+        self._passage_threads = 1
         if getattr(model, "one_by_one", False):
-            self._short = _Questions(self._read_queries, _cores(), 1)
+            cores = usable_cores()
+            self._short = _Questions(self._read_queries, min(cores, MOST_QUERY_THREADS), 1)
             self._long = _Questions(self._read_queries, 1, 1)
+            self._passage_threads = max(1, cores // 2)
         self._passages = ThreadPoolExecutor(
-            1, thread_name_prefix="embed-passage", initializer=_be_less_urgent
+            self._passage_threads, thread_name_prefix="embed-passage", initializer=_be_less_urgent
         )
 
     @property
@@ -134,10 +140,11 @@ class EmbeddingService:
     ) -> list[PassageReading]:
         """The same with the signs of their tokens, and with `parts` of each text, where the model shows
         tokens. Raises EmbeddingUnavailableError."""
-        loop = asyncio.get_running_loop()
+        batches = [*passage_batches(texts)]
         readings: list[PassageReading] = []
-        for batch in passage_batches(texts):
-            readings += await loop.run_in_executor(self._passages, _mapped, self._read_passages, batch)
+        for at in range(0, len(batches), self._passage_threads):  # so that others have their turn between
+            side_by_side = map(self._begin_passages, batches[at : at + self._passage_threads])
+            readings += [reading for batch in await asyncio.gather(*side_by_side) for reading in batch]
         if not parts or not self.reads_tokens:
             return readings
         vectors = iter(await self.embed_passages([part for own in parts for part in own]))
@@ -145,6 +152,10 @@ class EmbeddingService:
             each._replace(signs=with_parts(each.signs, [next(vectors) for _ in own]))
             for each, own in zip(readings, parts, strict=True)
         ]
+
+    def _begin_passages(self, batch: list[str]) -> asyncio.Future[list[PassageReading]]:
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._passages, _mapped, self._read_passages, batch)
 
     async def close(self) -> None:
         """Stop all threads; what still waits is cancelled."""
@@ -249,10 +260,14 @@ def _mapped(embed: Callable[[list[str]], list[Reading]], texts: list[str]) -> li
         raise EmbeddingUnavailableError(f"The embedding model failed: {reason}.", failed) from error
 
 
-def _cores() -> int:
-    """Those this process may use, on Linux; elsewhere those of the machine."""
-    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return min(usable, MOST_QUERY_THREADS)
+def usable_cores() -> int:
+    """Those this process may use, on Linux, where a container's share of them counts, too (cgroup v2);
+    elsewhere those of the machine."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # there is no such share, or it says "max"
+        quota, period = map(int, CPU_QUOTA.read_text(encoding="ascii").split())
+        cores = min(cores, max(1, quota // period))
+    return cores
 
 
 def passage_batches(texts: Sequence[str]) -> Iterator[list[str]]:

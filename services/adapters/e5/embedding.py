@@ -7,7 +7,6 @@ docs/decisions/0021-faster-embedding.md.
 from __future__ import annotations
 
 import re
-import threading
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
@@ -163,8 +162,7 @@ _ERRORS_ONLY = 3
 class E5Engine:
     """Any number of threads may embed at once; each runs on its own thread, with that thread's urgency."""
 
-    def __init__(self, threads: int = 1) -> None:
-        """More `threads` than one are ONNX Runtime's own, as urgent as the thread that calls here."""
+    def __init__(self) -> None:
         self._weights = E5Weights()
         vocabulary = self._weights.vocabulary()
         self._pieces = Pieces(vocabulary)
@@ -172,7 +170,7 @@ class E5Engine:
         hidden = self._weights.sizes.hidden
         self._positions = self._weights.floats("emb.pos").reshape(-1, hidden)
         self._positions = self._positions + self._weights.floats("emb.type")[:hidden]
-        self._session = _open_session(e5_model(self._weights), threads)
+        self._session = _open_session(e5_model(self._weights))
 
     def embed(self, text: str) -> list[float]:
         """A unit vector. A text longer than a window is the mean of its windows, each by its tokens."""
@@ -207,10 +205,9 @@ class E5Engine:
         return hidden
 
 
-def _open_session(model: bytes, threads: int) -> onnxruntime.InferenceSession:
+def _open_session(model: bytes) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
     options.enable_cpu_mem_arena = False  # it would keep what the longest text took
     # a level higher, Add and LayerNormalization would be put together again
@@ -242,26 +239,17 @@ _QUERY_PIECES, _PASSAGE_PIECES = 3, 2  # that the tokenizer makes of them
 
 
 class BundledEmbedding(BatchEmbedding):
-    """Query and passage sides differ (E5's prefixes); the engine returns unit vectors and frees the GIL.
-
-    Both sides share one engine, which works on the calling thread. With more threads for passages they get
-    an engine of their own, opened by the first passage: its threads are as little urgent as that one.
-    """
+    """Query and passage sides differ (E5's prefixes); the engine, which both share, returns unit vectors,
+    works on the calling thread and frees the GIL."""
 
     one_by_one: ClassVar[bool] = True
 
-    _queries: E5Engine = PrivateAttr()
-    _passages: E5Engine | None = PrivateAttr()
-    _passage_threads: int = PrivateAttr()
-    _opening: threading.Lock = PrivateAttr()
+    _engine: E5Engine = PrivateAttr()
     _means: TokenMeans = PrivateAttr()
 
-    def __init__(self, passage_threads: int = 1) -> None:
+    def __init__(self) -> None:
         super().__init__(model_name=NAME)
-        self._queries = E5Engine()
-        self._passages = self._queries if passage_threads == 1 else None
-        self._passage_threads = passage_threads
-        self._opening = threading.Lock()
+        self._engine = E5Engine()
         self._means = load_means(NAME)
 
     @property
@@ -269,23 +257,15 @@ class BundledEmbedding(BatchEmbedding):
         return True
 
     def read_queries(self, queries: Sequence[str]) -> list[QuestionReading]:
-        read = (self._queries.read(_QUERY + as_read(query), _QUERY_PIECES) for query in queries)
+        read = (self._engine.read(_QUERY + as_read(query), _QUERY_PIECES) for query in queries)
         return [QuestionReading(vector, self._means.question_tokens(tokens)) for vector, tokens in read]
 
     def read_passages(self, texts: Sequence[str]) -> list[PassageReading]:
-        engine = self._passage_engine()
-        read = (engine.read(_PASSAGE + as_read(text), _PASSAGE_PIECES) for text in texts)
+        read = (self._engine.read(_PASSAGE + as_read(text), _PASSAGE_PIECES) for text in texts)
         return [PassageReading(vector, self._means.signs(tokens)) for vector, tokens in read]
 
     def get_query_embeddings(self, queries: Sequence[str]) -> list[list[float]]:
-        return [self._queries.embed(_QUERY + as_read(query)) for query in queries]
+        return [self._engine.embed(_QUERY + as_read(query)) for query in queries]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        engine = self._passage_engine()
-        return [engine.embed(_PASSAGE + as_read(text)) for text in texts]
-
-    def _passage_engine(self) -> E5Engine:
-        with self._opening:
-            if self._passages is None:
-                self._passages = E5Engine(self._passage_threads)
-            return self._passages
+        return [self._engine.embed(_PASSAGE + as_read(text)) for text in texts]

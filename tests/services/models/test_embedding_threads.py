@@ -6,13 +6,21 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import ClassVar, cast
 
 import pytest
 
 from core.prompt.budget import estimate_tokens
-from services.models.embedding import LONG_QUERY_TOKENS, BatchEmbedding, EmbeddingService, Vector
-from tests.support.waiting import LIMIT_S, wait_until
+from services.models.embedding import (
+    LONG_QUERY_TOKENS,
+    PASSAGE_BATCH_TOKENS,
+    BatchEmbedding,
+    EmbeddingService,
+    Vector,
+    usable_cores,
+)
+from tests.support.waiting import LIMIT_S, until, wait_until
 
 LONG = "the fee of the plan " * LONG_QUERY_TOKENS
 
@@ -95,6 +103,38 @@ async def test_a_model_that_fails_in_any_way_fails_its_own_question_alone(
         async with asyncio.timeout(LIMIT_S):
             await embedding.embed_queries([cast(str, Unreadable("?"))])
     assert await embedding.embed_queries(["fee?"]) == [[4.0]]
+
+
+@pytest.fixture
+def quota(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Of a container on a machine with four cores; there is none."""
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(4)}, raising=False)
+    monkeypatch.setattr("services.models.embedding.CPU_QUOTA", tmp_path / "cpu.max")
+    return tmp_path / "cpu.max"
+
+
+@pytest.mark.usefixtures("quota")
+async def test_passages_are_read_on_half_of_the_cores(model: HeldEmbedding) -> None:
+    """Discriminates: one core of sixteen for a folder; all of them; passages in another order."""
+    embedding = EmbeddingService(model, "held", 1)
+    passages = [f"held {'plan ' * PASSAGE_BATCH_TOKENS}{'!' * number}" for number in range(3)]
+    reading = asyncio.create_task(embedding.embed_passages(passages))
+    await until(lambda: len(model.calls) == 2)
+    assert {call[0] for call in model.calls} == {*passages[:2]}
+    model.gate.set()
+    assert await reading == [[float(len(passage))] for passage in passages]
+    await embedding.close()
+
+
+@pytest.mark.parametrize(
+    ("share", "cores"), [("max 100000", 4), ("200000 100000", 2), ("50000 100000", 1), ("", 4)]
+)
+def test_a_container_has_its_share_of_the_cores(quota: Path, share: str, cores: int) -> None:
+    """Discriminates: sixteen threads in a container of two cores, which then all stand still together."""
+    assert usable_cores() == 4
+    quota.write_text(f"{share}\n")
+    assert usable_cores() == cores
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core has one thread for questions")

