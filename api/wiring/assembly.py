@@ -406,6 +406,7 @@ def _pipeline(
         talk_model=load_talk_model(history.embedding.name),
         shared_owner=SHARED_OWNER,
         is_reading=knowledge.jobs.is_active,
+        is_reading_sample=lambda: knowledge.jobs.sample_pending,
         find_documents=knowledge.find_documents,
         precedence=knowledge.precedence,
         failure_text=failure_text,

@@ -113,11 +113,17 @@ async def test_while_documents_are_read_in_what_is_quoted_is_said_to_be_of_a_par
     tmp_path: Path,
 ) -> None:
     """Discriminates: a passage quoted as if all documents had been searched, also where it looks sure: the
-    section that answers may be among those to come."""
-    closest = await answer_meanwhile(tmp_path / "zh", "出差时年轻人有什么可以报？", LOOSE)
+    section that answers may be among those to come. And while the guide comes in, one that has hardly
+    anything to do with the question."""
+    closest = await answer_meanwhile(tmp_path / "zh", "一年能休几天？", LOOSE)
     assert closest.startswith("文档还在读入，请稍后再问一次。目前最接近的内容：")
     sure = await answer_meanwhile(tmp_path / "sure", "年假每年有几天？", LOOSE)
     assert sure.startswith("文档还在读入。资料中的相关内容：")
+    hardly = await answer_meanwhile(tmp_path / "hardly", "出差时年轻人有什么可以报？", LOOSE)
+    assert hardly.startswith("文档还在读入，暂时没有找到")
+    async with open_app(make_settings(tmp_path / "later", retrieval=LOOSE)) as app:
+        await app.add_text("handbook.md", HANDBOOK)
+        assert (await app.ask("出差时年轻人有什么可以报？")).answer.startswith("最接近的内容：")
 
 
 async def test_a_model_is_told_that_documents_are_still_being_read_in(tmp_path: Path) -> None:
@@ -127,7 +133,7 @@ async def test_a_model_is_told_that_documents_are_still_being_read_in(tmp_path: 
         app.container.knowledge.jobs.sample_pending = True
         await app.ask("年假有几天？")
         await app.add_text("handbook.md", HANDBOOK)
-        await app.ask("出差时年轻人有什么可以报？")
+        await app.ask("一年能休几天？")
         await app.ask("年假每年有几天？")
     prompts = ["\n".join(text for _, text in prompt) for prompt in RECORDED["reading"][-4:]]
     assert ["还有文档正在读入" in prompt for prompt in prompts] == [False, True, True, True]
