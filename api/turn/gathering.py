@@ -102,7 +102,7 @@ class Pipeline:
         reader."""
         self.metrics.turn_ended(turn, failure)
         self.conversations.after_turn(branch, turn)
-        self.learning.after_turn(turn, sum(node.recallable for node in branch.nodes))
+        self.learning.after_turn(turn, (node for node in reversed(branch.nodes) if node.recallable))
         if self.qa_log is not None:
             self.qa_log.write(turn)
         if turn.status is TurnStatus.COMPLETED and not turn.command:

@@ -49,10 +49,9 @@ def nearest_applicable(branch: Sequence[str], stored: Mapping[str, Summary]) -> 
     """
     place = {turn_id: at for at, turn_id in enumerate(branch)}
     holding: dict[str, Summary] = {}
-    for turn_id in branch:
-        summary = stored.get(turn_id)
-        if summary is not None and _holds(turn_id, summary, place, holding):
-            holding[turn_id] = summary
+    for turn_id in sorted(place.keys() & stored.keys(), key=place.__getitem__):
+        if _holds(turn_id, stored[turn_id], place, holding):
+            holding[turn_id] = stored[turn_id]
     if not holding:
         return None
     turn_id, nearest = next(reversed(holding.items()))

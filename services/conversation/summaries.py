@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import islice
 from typing import Any, Literal
 
 import structlog
@@ -263,16 +263,17 @@ class SummaryService:
         """
         if not self._settings.compress_after_tokens:
             return None
-        most = self._settings.max_recent_turns
-        recent = frozenset(_answered(nodes)[-most:] if most else [])
-        older = takewhile(lambda node: node.turn_id not in recent, nodes)
-        return await self._records.applicable(list(older))
+        return await self._records.applicable(self._older(nodes))
 
     def after_turn(self, nodes: Sequence[TurnNode], turn: Turn) -> None:
         """See in the background whether the branch (root → parent) that `turn` ends has grown long."""
         self._sizes[turn.turn_id] = estimate_tokens(turn.question) + estimate_tokens(turn.answer)
-        older = self._older(nodes, turn)
-        if not older or turn.session_id in self._jobs or not self._settings.compress_after_tokens:
+        older = self._older((*nodes, TurnNode.of(turn)))
+        if (
+            not any(node.is_history for node in older)
+            or turn.session_id in self._jobs
+            or not self._settings.compress_after_tokens
+        ):
             return
         scope = CancelScope()
         task = asyncio.create_task(self._compress(turn, nodes, older, scope))
@@ -308,15 +309,15 @@ class SummaryService:
         if crash is not None:  # a model's class of somebody else's may raise anything
             log.error("summary_crashed", session_id=session_id, exc_info=crash)
 
-    def _older(self, nodes: Sequence[TurnNode], turn: Turn) -> list[str]:
-        """The turns that the next prompt on this branch no longer repeats word for word as recent ones."""
-        turn_ids = _answered(nodes)
-        if TurnNode.of(turn).is_history:
-            turn_ids.append(turn.turn_id)
-        return turn_ids[: max(0, len(turn_ids) - self._settings.max_recent_turns)]
+    def _older(self, nodes: Sequence[TurnNode]) -> Sequence[TurnNode]:
+        """Those before the turns that the next prompt repeats word for word as recent ones. A long branch is
+        looked at from its end."""
+        most = self._settings.max_recent_turns
+        answered = (at for at in range(len(nodes) - 1, -1, -1) if nodes[at].is_history)
+        return nodes[: next(islice(answered, most - 1, None), 0)] if most else nodes
 
     async def _compress(
-        self, turn: Turn, nodes: Sequence[TurnNode], older: Sequence[str], scope: CancelScope
+        self, turn: Turn, nodes: Sequence[TurnNode], older: Sequence[TurnNode], scope: CancelScope
     ) -> None:
         with scope:
             try:
@@ -329,14 +330,13 @@ class SummaryService:
             except WenmaiError as error:  # the branch's prompts stay as they were; the next turn tries again
                 log.warning("summary_failed", session_id=turn.session_id, error=type(error).__name__)
 
-    async def _work(self, session_id: str, nodes: Sequence[TurnNode], older: Sequence[str]) -> _Work | None:
+    async def _work(
+        self, session_id: str, nodes: Sequence[TurnNode], older: Sequence[TurnNode]
+    ) -> _Work | None:
         """None when there is not enough to summarise."""
         before = await self._records.applicable(nodes)
-        if before is not None:
-            ids = [node.turn_id for node in nodes]
-            up_to_it = frozenset(ids[: ids.index(before.turn_id) + 1])
-            older = [turn_id for turn_id in older if turn_id not in up_to_it]
-        turns = await self._uncovered(older)
+        start = _place_behind(before.turn_id, nodes) if before else 0
+        turns = await self._uncovered([node.turn_id for node in older[start:] if node.is_history])
         if not turns:
             return None
         return _Work(session_id, before, before.start if before else turns[0].turn_id, tuple(turns))
@@ -414,8 +414,9 @@ class SummaryService:
         return max(MIN_STEP_TOKENS, min(STEP_TOKENS, room))
 
 
-def _answered(nodes: Sequence[TurnNode]) -> list[str]:
-    return [node.turn_id for node in nodes if node.is_history]
+def _place_behind(turn_id: str, nodes: Sequence[TurnNode]) -> int:
+    """Near the end as a rule: it is looked for from there."""
+    return next(at for at in range(len(nodes), 0, -1) if nodes[at - 1].turn_id == turn_id)
 
 
 def _language(turns: Sequence[SummarySource]) -> Literal["zh", "en"]:

@@ -5,9 +5,10 @@ model proposes of turns that it has not read yet."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -183,14 +184,15 @@ class MemoryLearning:
         self._again: set[tuple[str, str]] = set()
         self._slot = asyncio.Semaphore(1)
 
-    def after_turn(self, turn: Turn, earlier: int = 0) -> None:
-        """`earlier` is how many turns of its branch were answered before it."""
+    def after_turn(self, turn: Turn, earlier: Iterable[object] = ()) -> None:
+        """`earlier` are the turns of its branch that were answered before it; no more are counted than need
+        be."""
         if not self._on or not teaches(turn):
             return
         drafts = list(stated(turn))
         if drafts:
             self._begin(self._learn(turn.owner, drafts))
-        if self._reading is not None and earlier + 1 >= self._reading.min_turns:
+        if self._reading is not None and _has(earlier, self._reading.min_turns - 1):
             self._read_later(self._reading, turn.owner, turn.session_id)
 
     async def catch_up(self) -> None:
@@ -276,6 +278,10 @@ class MemoryLearning:
         for draft in drafts:
             with suppress(MemoryRefusedError):  # counted by the writer
                 await self._writer.write(owner, draft)
+
+
+def _has(each: Iterable[object], least: int) -> bool:
+    return sum(1 for _ in islice(each, least)) == least
 
 
 def teaches(turn: Turn) -> bool:

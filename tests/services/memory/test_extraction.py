@@ -189,7 +189,7 @@ async def test_each_turn_is_read_once_by_two_workers_and_over_restarts(bench: Be
     for number in range(1, 41):
         turn = await bench.answered(number)
         for worker in workers:
-            worker.after_turn(turn, earlier=number - 1)
+            worker.after_turn(turn, earlier=range(number - 1))
         if number == 20:
             for worker in workers:
                 await worker.close()
@@ -239,11 +239,11 @@ async def test_what_a_killed_worker_had_claimed_and_shown_to_nobody_is_read(benc
     """Discriminates: a claim for ever; one that is taken from a worker that lives."""
     await killed(bench, 1)
     beside = bench.worker()
-    beside.after_turn(await bench.answered(2), earlier=1)
+    beside.after_turn(await bench.answered(2), earlier=range(1))
     await beside.idle()
     assert bench.model.read == ["问题 2"]  # whoever claimed the first one may still be alive
     later = bench.worker(clock=lambda: utc_now_us() + (CLAIM_S + 1) * 1_000_000)
-    later.after_turn(await bench.answered(3), earlier=2)
+    later.after_turn(await bench.answered(3), earlier=range(2))
     await later.idle()
     assert bench.model.read == ["问题 2", "问题 1", "问题 3"]
 
@@ -253,7 +253,7 @@ async def test_alone_every_claim_of_before_the_start_is_free_and_what_was_sent_i
     await killed(bench, 1)
     await killed(bench, 2, **{READ: "killed"})
     worker = bench.worker(alone=True)
-    worker.after_turn(await bench.answered(3), earlier=2)
+    worker.after_turn(await bench.answered(3), earlier=range(2))
     await worker.idle()
     assert bench.model.read == ["问题 1", "问题 3"]
 
@@ -280,14 +280,14 @@ async def test_a_server_that_closes_gives_back_what_no_model_has_answered(bench:
     worker = bench.worker()
     bench.model.replies = ["..."]
     await bench.answered(1)
-    worker.after_turn(await bench.answered(2), earlier=1)
+    worker.after_turn(await bench.answered(2), earlier=range(1))
     await bench.model.asked.wait()
     await worker.close()
     again = bench.worker()
     await again.catch_up()
     await again.idle()
     assert bench.model.read == []  # older than a day, as these turns' times say
-    again.after_turn(await bench.answered(3), earlier=2)
+    again.after_turn(await bench.answered(3), earlier=range(2))
     await again.idle()
     assert bench.model.read == ["问题 1", "问题 2", "问题 3"]
 
@@ -295,10 +295,10 @@ async def test_a_server_that_closes_gives_back_what_no_model_has_answered(bench:
 async def test_nothing_is_asked_before_there_are_as_many_messages_as_it_takes(bench: Bench) -> None:
     """(b) Discriminates: a call after the first turn."""
     worker = bench.worker()
-    worker.after_turn(await bench.answered(1), earlier=0)
+    worker.after_turn(await bench.answered(1), earlier=range(0))
     await worker.idle()
     assert bench.model.numbers == []
-    worker.after_turn(await bench.answered(2), earlier=1)
+    worker.after_turn(await bench.answered(2), earlier=range(1))
     await worker.idle()
     assert bench.model.numbers == [["问题 1", "问题 2"]]
 
@@ -316,7 +316,7 @@ async def test_what_is_cut_failed_a_command_or_asked_without_memory_is_not_read(
     )
     for number, fields in enumerate(kinds, start=1):
         turn = await bench.answered(number, **fields)
-    worker.after_turn(turn, earlier=6)
+    worker.after_turn(turn, earlier=range(6))
     await worker.idle()
     assert bench.model.read == ["问题 7"]
 
@@ -325,13 +325,13 @@ async def test_a_model_that_is_down_loses_no_turn_and_doubles_nothing(bench: Ben
     """(h) Discriminates: turns that count as read though nobody read them; a memory for each attempt."""
     worker = bench.worker(min_turns=1)
     bench.model.replies = ["!", "I am not sure, sorry"]
-    worker.after_turn(await bench.answered(1, question="我叫张三"), earlier=0)
+    worker.after_turn(await bench.answered(1, question="我叫张三"), earlier=range(0))
     await worker.idle()
     assert bench.model.read == []
-    worker.after_turn(await bench.answered(2, question="谢谢"), earlier=1)  # it babbles
+    worker.after_turn(await bench.answered(2, question="谢谢"), earlier=range(1))  # it babbles
     await worker.idle()
     bench.model.replies = [reply_of({"content": "用户的名字是张三", "turn_ids": [1]})]
-    worker.after_turn(await bench.answered(3, question="我叫张三"), earlier=2)
+    worker.after_turn(await bench.answered(3, question="我叫张三"), earlier=range(2))
     await worker.idle()
     assert bench.model.read == ["我叫张三", "谢谢", "我叫张三"]
     (memory,) = await MemoryRecords(bench.store, MEMORIES).of_owner("local")
@@ -343,9 +343,9 @@ async def test_what_is_said_while_memory_is_off_is_never_learned(bench: Bench) -
     records = MemoryRecords(bench.store, MEMORIES)
     worker = bench.worker(min_turns=1)
     await records.set_switch("local", MemorySwitch(False, 1))
-    worker.after_turn(await bench.answered(2), earlier=0)
+    worker.after_turn(await bench.answered(2), earlier=range(0))
     await worker.idle()
     await records.set_switch("local", MemorySwitch(True, 3))
-    worker.after_turn(await bench.answered(4), earlier=1)
+    worker.after_turn(await bench.answered(4), earlier=range(1))
     await worker.idle()
     assert bench.model.read == ["问题 4"]
