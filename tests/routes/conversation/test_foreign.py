@@ -51,17 +51,18 @@ async def test_a_plan_first_then_the_conversations_and_the_second_time_only_what
     assert questions[parents["More? [plan.pdf]"]] == "[image] And this?"
 
 
-@pytest.mark.parametrize("product", EXPORTS)
-async def test_each_product_comes_in_and_goes_out_again(app: App, product: str) -> None:
-    plan = await bring(app, EXPORTS[product](), apply="true")
-    session_id = plan["conversations"][0]["session_id"]
-    exported = (await app.client.get(f"/sessions/{session_id}/export", params={"format": "json"})).json()
-    assert len(exported["turns"]) == plan["conversations"][0]["turns"]
-    del exported["session_id"]
-    for turn in exported["turns"]:
-        turn["turn_id"] = turn["turn_id"][:-4] + "0000"
-        turn["parent_turn_id"] = turn["parent_turn_id"] and turn["parent_turn_id"][:-4] + "0000"
-    assert (await app.client.post("/sessions/import", json=exported)).status_code == 201
+async def test_each_product_comes_in_and_goes_out_again(app: App) -> None:
+    for product, export in EXPORTS.items():
+        plan = await bring(app, export(), apply="true")
+        session_id = plan["conversations"][0]["session_id"]
+        path = f"/sessions/{session_id}/export"
+        exported = (await app.client.get(path, params={"format": "json"})).json()
+        assert len(exported["turns"]) == plan["conversations"][0]["turns"], product
+        del exported["session_id"]
+        for turn in exported["turns"]:
+            turn["turn_id"] = turn["turn_id"][:-4] + "0000"
+            turn["parent_turn_id"] = turn["parent_turn_id"] and turn["parent_turn_id"][:-4] + "0000"
+        assert (await app.client.post("/sessions/import", json=exported)).status_code == 201, product
 
 
 @pytest.mark.full("ten thousand messages are stored, read and stored again")
