@@ -124,11 +124,7 @@ class WrittenDate:
     start: int
     end: int
     iso: str
-    sure: bool = True
-
-    @property
-    def year(self) -> int:
-        return int(self.iso[:4])
+    sure: bool
 
 
 def iso(year: int, month: int | None = None, day: int | None = None) -> str:

@@ -106,11 +106,6 @@ class LLMStreamWrapper:
         messages = [Message(Role.USER, prompt, Part.QUESTION)]
         return self._timed(messages, exchange or Exchange(), flat=True)
 
-    async def chat(self, messages: Sequence[Message]) -> str:
-        """The whole answer at once, for short judgements. Raises LLMUnavailableError."""
-        async with aclosing(self.stream_chat(messages)) as deltas:
-            return "".join([delta.text async for delta in deltas])
-
     async def _timed(
         self, messages: Sequence[Message], exchange: Exchange, *, flat: bool
     ) -> AsyncGenerator[LLMDelta, None]:

@@ -157,7 +157,11 @@ class ConversationManager:
         candidates: Sequence[Candidate],
         question: str,
     ) -> list[Message]:
-        """system → relevant history → recent history → knowledge context → question."""
+        """system → relevant history → recent history → knowledge context → question.
+
+        For callers of earlier versions; nothing here asks for it. A turn's messages are fitted into its
+        model's window first (api.turn.prompt).
+        """
         history = History(relevant=relevant, recent=recent)
         return assemble(texts, history, candidates, question).messages
 

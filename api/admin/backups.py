@@ -15,12 +15,8 @@ class BackupsHandler:
 
     def __init__(self, backups: Backups, folder: Path) -> None:
         self._backups = backups
-        self._folder = folder
+        self.folder = folder
         self._running = asyncio.Lock()
-
-    @property
-    def folder(self) -> Path:
-        return self._folder
 
     async def create(self, keep: int | None = None, *, reason: str = "request") -> BackupReport:
         """With `keep` older archives are deleted afterwards; `reason` is "request", "command" or "clean-up".
@@ -31,7 +27,7 @@ class BackupsHandler:
             raise BackupRunningError("A backup is being made; there is only one at a time.")
         async with self._running:
             try:
-                return await self._backups.create(self._folder, reason, keep=keep)
+                return await self._backups.create(self.folder, reason, keep=keep)
             except OSError as error:
                 raise UnavailableError(f"BACKUP_DIR cannot be used: {error.strerror or error}") from error
 
@@ -42,4 +38,4 @@ class BackupsHandler:
 
     async def list_all(self) -> list[ArchiveListing]:
         """Newest first; looked at quickly: list of contents and manifest, not the contents."""
-        return await asyncio.to_thread(list_archives, self._folder)
+        return await asyncio.to_thread(list_archives, self.folder)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from api.search.why_not import DocumentReport, Judged, Ranking, WhyNot
 from api.turn.gathering import Pipeline, asked_before
 from api.turn.prompt import Gathered, Prompt
-from core.citing.passages import with_key_passages
+from core.citing.citations import with_key_passages
 from core.conversation.sessions import Branch, Session
 from core.conversation.turns import UNSET, Turn, TurnRequest
 from core.errors import EmptyQuestionError

@@ -12,7 +12,7 @@ from enum import StrEnum
 from api.messages import say
 from api.turn.gathering import Pipeline
 from api.turn.prompt import Prompt
-from core.citing.passages import with_key_passages
+from core.citing.citations import with_key_passages
 from core.knowledge import (
     COPIED,
     NO_LIMITS,

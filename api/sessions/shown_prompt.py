@@ -13,7 +13,7 @@ from core.conversation.turns import ManifestPart, PromptManifest, Turn
 from core.images import ImageData
 from core.knowledge import Candidate, Chunk, Citation
 from core.memory.record import Memory
-from core.prompt.exchange import MESSAGES, PROMPT, is_fielded, rebuild_body, rebuild_fielded, wire_messages
+from core.prompt.exchange import is_fielded, messages_key, rebuild_body, rebuild_fielded, wire_messages
 from core.prompt.fence import memory_lines, render_knowledge
 from core.prompt.layouts import lay_out, lay_steps
 from core.prompt.messages import (
@@ -173,7 +173,7 @@ def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...], stored: _Store
         laid = lay_steps(lay_out(messages, layout, texts), steps, layout, texts)
         if is_fielded(params):
             return rebuild_fielded(params, laid)
-        key = PROMPT if PROMPT in params else MESSAGES
+        key = messages_key(params)
         return rebuild_body(params, key, wire_messages(laid, key))
     except (ValueError, RecursionError):
         return None

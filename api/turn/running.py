@@ -8,15 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-import structlog
-
 from api.turn.run import TurnRun
 from core.conversation.turns import TurnStatus
 from core.errors import SessionBusyError, ShuttingDownError, TooManyStreamsError
 from core.owners import VISITOR
 from services.store.clock import Activity
-
-log = structlog.get_logger()
 
 STORING_S = 3.0  # for what was cut to be stored
 

@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from core.citing.passages import Span
+from core.citing.passages import Span, key_spans
 from core.conversation.turns import Turn
 from core.knowledge import SCORE_DIGITS, Candidate, Citation
+from core.relevance.query import Query
 
 # The marks by which an answer names its sources: [1], [1, 2], [1-3], 【1】, [^1], （来源 1）, (source 1).
 #
@@ -201,6 +202,17 @@ def own_span(candidate: Candidate) -> Span | None:
     passage = candidate.key_passage
     start = candidate.chunk.text.find(passage) if passage else -1
     return Span(start, start + len(passage)) if start >= 0 else None
+
+
+def with_key_passages(query: Query, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """The candidates with the passages that none had named for them."""
+    spans = key_spans(query, [candidate.chunk.text for candidate in candidates])
+    return tuple(
+        replace(candidate, key_passage=candidate.chunk.text[span.start : span.end])
+        if span and not candidate.key_passage
+        else candidate
+        for candidate, span in zip(candidates, spans, strict=True)
+    )
 
 
 def mark_cited(citations: Sequence[Citation], marks: Iterable[Mark]) -> tuple[Citation, ...]:

@@ -10,12 +10,11 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import accumulate, pairwise
 from operator import or_
 
-from core.knowledge import Candidate
 from core.relevance.query import Query, wording
 from core.relevance.sparse import READ_TEXTS, WeightedTerm, folded, is_cjk, question_terms, terms_in
 from core.text import fold_width
@@ -402,17 +401,6 @@ def key_spans(query: Query, texts: Sequence[str]) -> list[Span | None]:
     for text in texts:
         passages.read(text)
     return [passages.span(number) for number in range(len(texts))]
-
-
-def with_key_passages(query: Query, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """The candidates with the passages that none had named for them."""
-    spans = key_spans(query, [candidate.chunk.text for candidate in candidates])
-    return tuple(
-        replace(candidate, key_passage=candidate.chunk.text[span.start : span.end])
-        if span and not candidate.key_passage
-        else candidate
-        for candidate, span in zip(candidates, spans, strict=True)
-    )
 
 
 def _terms_of(query: Query) -> list[WeightedTerm]:

@@ -37,8 +37,7 @@ class AppliedSummary:
     covered: frozenset[str]
     turn_id: str
     start: str
-    tokens: int
-    created_us: int = 0
+    created_us: int
 
 
 def nearest_applicable(branch: Sequence[str], stored: Mapping[str, Summary]) -> AppliedSummary | None:
@@ -56,7 +55,7 @@ def nearest_applicable(branch: Sequence[str], stored: Mapping[str, Summary]) -> 
         return None
     turn_id, nearest = next(reversed(holding.items()))
     covered = frozenset(_covered(turn_id, holding))
-    return AppliedSummary(nearest.text, covered, turn_id, nearest.start, nearest.tokens, nearest.created_us)
+    return AppliedSummary(nearest.text, covered, turn_id, nearest.start, nearest.created_us)
 
 
 def _holds(turn_id: str, summary: Summary, place: Mapping[str, int], holding: Mapping[str, Summary]) -> bool:

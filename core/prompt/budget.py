@@ -250,12 +250,6 @@ class Fitted:
         return before if self.has_memory else replace(before, memory="")
 
 
-def answer_tokens(window: int, max_tokens: int | None, shares: Shares) -> int:
-    """How much of the window is kept for the answer: its share, or less when the model's limit is lower."""
-    share = int(window * shares.answer)
-    return min(share, max_tokens) if max_tokens else share
-
-
 def fits_alone(budget: Budget, texts: PromptTexts, question: str) -> bool:
     """Whether persona, system prompt and question, which never go, fit at all."""
     return _standing_tokens(budget.count, texts, question) <= budget.prompt_tokens

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -87,11 +87,6 @@ class Exchange:
         return hashlib.sha256(self.body).hexdigest() if self.body else ""
 
     @property
-    def messages_key(self) -> str:
-        """Which key of the body held the messages: "messages", or "prompt" for one text."""
-        return next((key for key in (MESSAGES, PROMPT) if key in self.params), MESSAGES)
-
-    @property
     def params(self) -> dict[str, Any]:
         """The body in its order, with null in the messages' place, so that their place is known.
 
@@ -100,7 +95,7 @@ class Exchange:
         if self._noted:
             return {"model": self.model, self._messages_key: None}
         parsed = json.loads(self._body) if self._body else {}
-        key = MESSAGES if MESSAGES in parsed else PROMPT
+        key = messages_key(parsed)
         masked = (key, SYSTEM) if self._system_apart else (key,)
         return {name: None if name in masked else _masked(name, value) for name, value in parsed.items()}
 
@@ -171,6 +166,11 @@ def wire_extras(message: Message) -> WireMessage:
     if message.role is Role.TOOL and message.tool_call_id is not None:
         return {"tool_call_id": message.tool_call_id}
     return {}
+
+
+def messages_key(body: Collection[str]) -> str:
+    """Which key of a request's body has the messages: "messages", or "prompt" for one text."""
+    return PROMPT if PROMPT in body and MESSAGES not in body else MESSAGES
 
 
 def wire_messages(messages: Sequence[Message], messages_key: str = MESSAGES) -> list[WireMessage] | str:

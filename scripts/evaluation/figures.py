@@ -19,6 +19,8 @@ from core.relevance.features import Matrix
 from core.relevance.probability import least_shown
 from scripts.evaluation.sets import Question, plain
 
+BINS = 10
+
 
 def ndcg(labels: Matrix, gold: int, top_n: int = 10) -> float:
     discounts = 1 / np.log2(np.arange(2, top_n + 2))
@@ -31,10 +33,10 @@ def auroc(positive: Sequence[float], negative: Sequence[float]) -> float:
     return float((better > worse).mean() + 0.5 * (better == worse).mean())
 
 
-def calibration_error(chances: Matrix, labels: Matrix, bins: int = 10) -> float:
-    """Expected calibration error over equal-width bins."""
-    at = np.minimum((chances * bins).astype(int), bins - 1)
-    gaps = [abs(chances[at == b].sum() - labels[at == b].sum()) for b in range(bins)]
+def calibration_error(chances: Matrix, labels: Matrix) -> float:
+    """Expected calibration error over BINS of equal width."""
+    at = np.minimum((chances * BINS).astype(int), BINS - 1)
+    gaps = [abs(chances[at == b].sum() - labels[at == b].sum()) for b in range(BINS)]
     return float(sum(gaps) / len(chances))
 
 

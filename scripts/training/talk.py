@@ -69,9 +69,9 @@ class Line:
         return scores
 
 
-def phrases(path: Path = PHRASES) -> Iterator[tuple[str, str]]:
+def phrases() -> Iterator[tuple[str, str]]:
     """(text, kind)"""
-    for kind, by_language in tomllib.loads(path.read_text(encoding="utf-8")).items():
+    for kind, by_language in tomllib.loads(PHRASES.read_text(encoding="utf-8")).items():
         for text in by_language.values():
             parts = (part.strip() for line in text.splitlines() for part in line.split("|"))
             yield from ((part, kind) for part in parts if part)

@@ -99,10 +99,8 @@ class HistoryRecall:
         completed = equals("status", TurnStatus.COMPLETED.value)
         mine = Filter(must=[equals("owner", owner), completed, *within], must_not=[but] if but else None)
         rankings = await self._turns.search(_requests(query, mine, DEPTH, ["session_id", "seq"]))
-        lists = [[(str(point.id), point.score) for point in points] for points in rankings]
-        lists += [[]] * (3 - len(lists))
         places = _places_of([point for points in rankings for point in points])
-        return rank_turns(lists[0], lists[1], lists[2], places, DEPTH)
+        return rank_turns(*_scores_of(rankings), places, DEPTH)
 
     def keep(self, judged: Sequence[Remembered], recent: Sequence[Turn] = ()) -> list[Remembered]:
         """Those that reach the threshold, in the order given; of equal questions the newest."""
@@ -120,7 +118,7 @@ class HistoryRecall:
             return []
         lists = await self._search(query, scope)
         places = {turn_id: branch.places[turn_id] for each in lists for turn_id, _ in each}
-        return rank_turns(lists[0], lists[1], lists[2], places, DEPTH)
+        return rank_turns(*lists, places, DEPTH)
 
     async def judge(self, query: Query, ranked: Sequence[Ranked]) -> list[Remembered]:
         """The turns themselves, in the same order; those that are gone meanwhile are left out."""
@@ -137,16 +135,14 @@ class HistoryRecall:
         # an imported turn can be megabytes; for ordinary ones the way to a thread is longer than the work
         return chances() if texts <= INLINE_CHARS else await asyncio.to_thread(chances)
 
-    async def _search(self, query: Query, scope: _Scope) -> list[Scores]:
-        """By question vector, by turn vector, by words; the last is empty for a question of stop words."""
+    async def _search(self, query: Query, scope: _Scope) -> tuple[Scores, Scores, Scores]:
+        """As `_scores_of`, of what the scope holds."""
         turn_filter, limit = scope.filter(), scope.limit()
-        rankings = await self._turns.search(_requests(query, turn_filter, limit))
-        lists = [[(str(point.id), point.score) for point in points] for points in rankings]
+        lists = _scores_of(await self._turns.search(_requests(query, turn_filter, limit)))
         if any(scope.ran_short(each, limit) for each in lists):
-            rankings = await self._turns.search(_requests(query, scope.exact_filter(), DEPTH))
-            lists = [[(str(point.id), point.score) for point in points] for points in rankings]
-        own = [[item for item in each if scope.holds(item[0])][:DEPTH] for each in lists]
-        return [*own, *([[]] * (3 - len(own)))]
+            lists = _scores_of(await self._turns.search(_requests(query, scope.exact_filter(), DEPTH)))
+        question, turn, words = ([hit for hit in each if scope.holds(hit[0])][:DEPTH] for each in lists)
+        return question, turn, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +220,13 @@ def _requests(
         )
         for name, vector in vectors
     ]
+
+
+def _scores_of(rankings: Sequence[Sequence[ScoredPoint]]) -> tuple[Scores, Scores, Scores]:
+    """By question vector, by turn vector, by words: the last is empty for a question of stop words."""
+    three = (*rankings, ())[:3]
+    question, turn, words = ([(str(point.id), point.score) for point in points] for points in three)
+    return question, turn, words
 
 
 def _newest_of_equal(turns: Sequence[Remembered]) -> list[Remembered]:

@@ -206,28 +206,15 @@ class SessionStore:
 
     async def get(self, session_id: str, owner: str) -> Session:
         """Raises UnknownSessionError when there is none, or when it is somebody else's."""
-        session = await self._find(session_id, owner)
-        if session is None:
-            raise _unknown()
-        return session
-
-    async def _find(self, session_id: str, owner: str) -> Session | None:
-        """None: nothing has this id. Raises UnknownSessionError when it is somebody else's, or not whole."""
-        records = await self._store.retrieve(self._collection, [session_id])
-        if not records:
-            return None
-        unfinished = (records[0].payload or {}).get("unfinished")
-        session = None if unfinished else read_session(records[0])
-        if session is None or session.owner != owner:
-            raise _unknown()
-        return session
+        return _own(await self.of_anybody(session_id), owner)
 
     async def get_or_new(self, session_id: str, owner: str) -> Session:
         """For a turn that is stored: a crash may have come before its session was. Nothing is written.
 
         Raises UnknownSessionError when it is somebody else's.
         """
-        return await self._find(session_id, owner) or self.new(session_id, owner)
+        stored = await self._read(session_id)
+        return _own(stored, owner) if stored else self.new(session_id, owner)
 
     async def touch(
         self, session: Session, question: str, turn_id: str | None = None, *, is_new: bool = False
@@ -292,41 +279,42 @@ class SessionStore:
 
     async def of_anybody(self, session_id: str) -> Session:
         """For who comes with a link. Raises UnknownSessionError."""
-        records = await self._store.retrieve(self._collection, [session_id])
-        if not records or (records[0].payload or {}).get("unfinished"):
+        session = await self._read(session_id)
+        if session is None:
             raise _unknown()
-        return read_session(records[0])
+        return session
+
+    async def _read(self, session_id: str) -> Session | None:
+        """None: nothing has this id. Raises UnknownSessionError when it is not whole."""
+        records = await self._store.retrieve(self._collection, [session_id])
+        if records and (records[0].payload or {}).get("unfinished"):
+            raise _unknown()
+        return read_session(records[0]) if records else None
 
     async def delete(self, session_id: str) -> None:
         await self._store.delete(self._collection, by_ids([session_id]))
 
-    async def list_newest(self, owner: str, limit: int, before_us: int | None = None) -> list[Session]:
-        """At most `limit`, newest first; `before_us` continues after a page."""
-        point_filter = _of(owner, in_range("updated_us", lt=before_us) if before_us is not None else None)
-        return [read_session(record) for record in await self._newest(point_filter, limit)]
-
-    async def titles(self, owner: str, limit: int, until_us: int | None = None) -> list[Session]:
-        """At most `limit`, newest first, with title and time alone; none that is newer than `until_us`."""
-        point_filter = _of(owner, in_range("updated_us", lte=until_us) if until_us is not None else None)
-        return [read_session(record) for record in await self._newest(point_filter, limit, TITLE_FIELDS)]
+    async def list_newest(
+        self, owner: str, limit: int, before_us: int | None = None, fields: list[str] | bool = True
+    ) -> list[Session]:
+        """At most `limit`, newest first, with these fields; `before_us` continues after a page."""
+        conditions: list[Condition] = [equals("owner", owner)]
+        if before_us is not None:
+            conditions.append(in_range("updated_us", lt=before_us))
+        records, _ = await self._store.scroll(
+            self._collection,
+            scroll_filter=Filter(must=conditions),
+            limit=limit,
+            order_by=newest_first("updated_us"),
+            with_payload=fields,
+        )
+        return [read_session(record) for record in records]
 
     async def get_many(self, session_ids: Sequence[str], owner: str) -> list[Session]:
         """In the order of `session_ids`; those that are gone, or somebody else's, are left out."""
         records = await self._store.retrieve(self._collection, session_ids) if session_ids else []
         by_id = {str(record.id): read_session(record) for record in records}
         return [by_id[each] for each in session_ids if each in by_id and by_id[each].owner == owner]
-
-    async def _newest(
-        self, point_filter: Filter, limit: int, fields: list[str] | bool = True
-    ) -> list[Record]:
-        records, _ = await self._store.scroll(
-            self._collection,
-            scroll_filter=point_filter,
-            limit=limit,
-            order_by=newest_first("updated_us"),
-            with_payload=fields,
-        )
-        return records
 
     async def _change(self, session_id: str, owner: str, fields: dict[str, Any]) -> Session:
         await self.get(session_id, owner)
@@ -358,11 +346,10 @@ class SessionStore:
         await self._store.set_payload(self._collection, named, points=unnamed)
 
 
-def _of(owner: str, updated: Condition | None) -> Filter:
-    conditions: list[Condition] = [equals("owner", owner)]
-    if updated is not None:
-        conditions.append(updated)
-    return Filter(must=conditions)
+def _own(session: Session, owner: str) -> Session:
+    if session.owner != owner:
+        raise _unknown()
+    return session
 
 
 def _unknown() -> UnknownSessionError:
@@ -389,25 +376,23 @@ async def find_titled(
     sessions: SessionStore, owner: str, text: str, limit: int, before_us: int | None
 ) -> TitledPage:
     """Case and width make no difference."""
-    point_filter = alike(text)
+    sought = alike(text)
     session_ids: list[str] = []
-    until_us = before_us - 1 if before_us is not None else None
     visited: set[str] = set()
-    while len(visited) < AT_MOST:
-        page = await sessions.titles(owner, AT_ONCE, until_us)
-        fresh = [title for title in page if title.session_id not in visited]  # two pages share a microsecond
+    while True:
+        page = await sessions.list_newest(owner, AT_ONCE, before_us, TITLE_FIELDS)
+        fresh = [title for title in page if title.session_id not in visited]
         for title in fresh:
-            until_us = title.updated_us
-            if point_filter in alike(title.title):
+            if sought in alike(title.title):
                 session_ids.append(title.session_id)
             if len(session_ids) == limit:
-                return TitledPage(await sessions.get_many(session_ids, owner), until_us)
-        if len(page) < AT_ONCE:
-            return TitledPage(await sessions.get_many(session_ids, owner), None)
-        if not fresh and until_us is not None:
-            until_us -= 1
+                return TitledPage(await sessions.get_many(session_ids, owner), title.updated_us)
         visited.update(title.session_id for title in fresh)
-    return TitledPage(await sessions.get_many(session_ids, owner), until_us)
+        if len(page) < AT_ONCE or len(visited) >= AT_MOST:
+            next_us = page[-1].updated_us if len(page) == AT_ONCE else None
+            return TitledPage(await sessions.get_many(session_ids, owner), next_us)
+        # the last one's microsecond once more: the next page may share it
+        before_us = page[-1].updated_us + bool(fresh)
 
 
 # Sessions in which a question and its answer have a text's words.

@@ -383,18 +383,9 @@ class TurnStore:
         _warn_of_unreadable(len(gaps), len(nodes) + len(gaps), session_id=session_id)
         return SessionTree(session_id, nodes, gaps)
 
-    def scroll(
-        self, point_filter: Filter | None, *, with_payload: Any = True, with_vectors: Any = False
-    ) -> AsyncIterator[Record]:
+    def scroll(self, point_filter: Filter | None, *, with_payload: Any = True) -> AsyncIterator[Record]:
         """Every matching point, page by page, in id order."""
-        return scroll_all(
-            self._store,
-            self._collection,
-            point_filter,
-            size=PAGE,
-            with_payload=with_payload,
-            with_vectors=with_vectors,
-        )
+        return scroll_all(self._store, self._collection, point_filter, size=PAGE, with_payload=with_payload)
 
     async def newest(self, point_filter: Filter, limit: int, with_payload: list[str]) -> list[Record]:
         """The newest of those that match, newest first."""

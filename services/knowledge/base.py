@@ -180,14 +180,17 @@ class KnowledgeBase:
         """The document's file has another time, and the same content."""
         await self._documents.note_modified(document_id, modified_us)
 
-    async def delete(self, document_id: str, owners: Sequence[str]) -> None:
-        """Nothing of the document is found or stored afterwards. Raises UnknownDocumentError."""
-        await self.get_document(document_id, owners)
-        await self._remove(document_id)
-
     async def erase(self, document_id: str) -> None:
-        """The same whoever owns it, also of one that is gone in part; its jobs are forgotten, too."""
-        await self._remove(document_id)
+        """Nothing of the document is found or stored afterwards, whoever owns it, also of one that is gone in
+        part; its jobs are forgotten, too."""
+        async with self._locks.of(document_id):
+            await self.jobs.cancel(document_id)
+            await self._spool.erase([document_id])
+            await self._documents.note_deletion(document_id)
+            await self._chunks.remove_all(document_id)
+            failpoint("erase.points")
+            await self._documents.forget(document_id)
+        log.debug("document_deleted", document_id=document_id)
         self.jobs.forget(document_id)
 
     async def cancel_job(self, document_id: str) -> None:
@@ -208,16 +211,6 @@ class KnowledgeBase:
     async def mend_left(self) -> None:
         """What the store left half when it went away. Raises StoreUnavailableError."""
         await self._intake.mend_left()
-
-    async def _remove(self, document_id: str) -> None:
-        async with self._locks.of(document_id):
-            await self.jobs.cancel(document_id)
-            await self._spool.erase([document_id])
-            await self._documents.note_deletion(document_id)
-            await self._chunks.remove_all(document_id)
-            failpoint("erase.points")
-            await self._documents.forget(document_id)
-        log.debug("document_deleted", document_id=document_id)
 
     async def _stored(self, document_id: str, owners: Sequence[str]) -> StoredDocument:
         stored = await self._documents.load(document_id)

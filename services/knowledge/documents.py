@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from config.settings import StoreSettings
 from core.citing.citations import KnownDocuments
-from core.knowledge import SHARED_OWNER, Document, DocumentStatus, Narrowed
+from core.knowledge import Document, DocumentStatus, Narrowed
 from core.text import canonical_uuid
 from services.store.clock import Clock
 from services.store.dialect import Condition, Filter, Point, Record, VectorStore
@@ -32,7 +32,7 @@ _DOCUMENT = TypeAdapter(Document)
 _TIES = 16  # documents that may share one microsecond at the edge of a page
 _TAGS_COUNTED = 2_000  # more than are shown, so that of tags that as many carry the first by name are
 _KNOWN_FIELDS = ["owner", "status", "content_hash"]
-_SAMPLE = of_sample(SHARED_OWNER)
+_SAMPLE = of_sample()
 DELETING = "The document was being deleted when the server stopped; delete it again."
 _INCOMING, _UPDATED = "incoming", "updated_us"
 

@@ -154,7 +154,8 @@ class WordMask:
 
 
 class CodeFences:
-    """For ANSWER_FILTERS: takes out the lines ``` and ~~~ that enclose code, and leaves the code."""
+    """For ANSWER_FILTERS, which name it as the guide does; nothing here asks for it. Takes out the lines ```
+    and ~~~ that enclose code, and leaves the code."""
 
     _FENCE = re.compile(r" {0,3}(?:```|~~~)[^`\n]*\n?")
     _MAY_BECOME_ONE = re.compile(r" {0,3}(?:`{0,2}|~{0,2}|(?:```|~~~)[^`\n]*)")

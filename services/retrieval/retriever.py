@@ -43,7 +43,7 @@ def searchable(scope: SearchScope, limits: KnowledgeFilter = NO_LIMITS) -> Filte
     if bounds is not None:
         must.append(in_range("day", gte=bounds[0], lte=bounds[1]))
     hides_sample = scope.without_sample and SHARED_OWNER in scope.owners
-    return Filter(must=must, must_not=[of_sample(SHARED_OWNER)] if hides_sample else None)
+    return Filter(must=must, must_not=[of_sample()] if hides_sample else None)
 
 
 def _in_language(point_filter: Filter, chinese: bool) -> Filter:

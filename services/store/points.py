@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from qdrant_client.http.models import models
 
 from core.errors import BadRequestError
+from core.knowledge import SHARED_OWNER
 from core.relevance.sparse import SparseTerms, encode_document
 from services.store.dialect import Condition, Filter, PointSelector, Record, SparseVector, VectorStore
 
@@ -50,10 +51,10 @@ def is_empty(field: str) -> models.IsEmptyCondition:
     return models.IsEmptyCondition(is_empty=models.PayloadField(key=field))
 
 
-def of_sample(shared_owner: str) -> Filter:
+def of_sample() -> Filter:
     """Documents, or chunks, of the guide that came with Wenmai: shared, and of no followed folder. Those of
     early versions have no field for it."""
-    return Filter(must=[equals("owner", shared_owner)], should=[equals("source", ""), is_empty("source")])
+    return Filter(must=[equals("owner", SHARED_OWNER)], should=[equals("source", ""), is_empty("source")])
 
 
 def has_id(point_ids: Iterable[models.ExtendedPointId]) -> models.HasIdCondition:

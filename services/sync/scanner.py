@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import stat
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from config.tables import SourceSettings
@@ -24,10 +25,6 @@ from services.knowledge.upload import base_name
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
-
-
-import stat
-from pathlib import Path
 
 _UNSHOWABLE = frozenset(("Cc", "Cs", "Zl", "Zp"))
 _HASH_CHARS = 16

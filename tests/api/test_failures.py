@@ -39,29 +39,22 @@ def refusing(status: str, words: str, *headers: tuple[str, str]) -> Answer:
     return Answer((json.dumps({"error": {"message": words}}).encode(),), status=status, headers=headers)
 
 
-@pytest.mark.parametrize(
-    ("question", "expected"),
-    [
-        (ZH, f"模型服务拒绝了请求（HTTP 401）：“{MASKED}”请检查 OPENAI_API_KEY 里的密钥。"),
-        (
-            EN,
-            f"The model's server refused the request (HTTP 401): “{MASKED}” Check the key in OPENAI_API_KEY.",
-        ),
-    ],
-)
-async def test_a_refused_key_is_explained_on_the_stream_and_in_one_reply(
-    question: str, expected: str, tmp_path: Path
-) -> None:
+async def test_a_refused_key_is_explained_on_the_stream_and_in_one_reply(tmp_path: Path) -> None:
     """Discriminates: the provider's words left out, or sent with the key; English for a Chinese question;
     another sentence in ERROR than in STATUS and in the JSON reply."""
+    explained = {
+        ZH: f"模型服务拒绝了请求（HTTP 401）：“{MASKED}”请检查 OPENAI_API_KEY 里的密钥。",
+        EN: f"The model's server refused the request (HTTP 401): “{MASKED}” Check the key in OPENAI_API_KEY.",
+    }
     async with serving(refusing("401 Unauthorized", WORDS)) as stub:
         models = {"openai_base_url": f"{stub.url}/v1", "openai_api_key": KEY}
         async with open_app(make_settings(tmp_path, models=models)) as app:
-            streamed = await app.ask(question)
-            whole = (await app.client.post(CHAT, json={"question": question, "stream": False})).json()
-    assert streamed.text("ERROR") == expected
-    assert (whole["error"]["code"], whole["error"]["retryable"]) == ("llm_unavailable", False)
-    assert whole["error"]["message"] == expected
+            for question, expected in explained.items():
+                streamed = await app.ask(question)
+                whole = (await app.client.post(CHAT, json={"question": question, "stream": False})).json()
+                assert streamed.text("ERROR") == expected
+                assert (whole["error"]["code"], whole["error"]["retryable"]) == ("llm_unavailable", False)
+                assert whole["error"]["message"] == expected
 
 
 async def test_the_wait_that_the_models_server_asks_for_reaches_the_client(tmp_path: Path) -> None:

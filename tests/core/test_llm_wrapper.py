@@ -19,6 +19,7 @@ from core.llm_wrapper import LLMDelta, LLMStreamWrapper, StreamTimeouts
 from core.prompt.exchange import Exchange
 from core.prompt.messages import Message, Part, Role
 from services.models.lean import LeanLLM
+from tests.support.models.scripted_llm import whole_answer
 
 SECRET = "sk-what-was-asked"
 ASKED = [Message(Role.USER, SECRET, Part.QUESTION)]
@@ -53,31 +54,31 @@ class OneAtATime(LeanLLM):
 async def test_waiting_for_a_turn_is_no_part_of_the_time_to_the_first_token() -> None:
     """Discriminates: a first-token clock that starts before the place is had; a place that is never free."""
     wrapper = LLMStreamWrapper(OneAtATime(), StreamTimeouts(0.3, 0.3, 10))
-    assert await asyncio.gather(*(wrapper.chat(ASKED) for _ in range(8))) == ["answer"] * 8
+    assert await asyncio.gather(*(whole_answer(wrapper, ASKED) for _ in range(8))) == ["answer"] * 8
 
 
 async def test_loading_is_no_part_of_the_time_to_the_first_token() -> None:
     """Discriminates: a first-token clock around `turn_to_ask`."""
     wrapper = LLMStreamWrapper(OneAtATime(loading_s=0.5), StreamTimeouts(0.3, 0.3, 10))
-    assert await wrapper.chat(ASKED) == "answer"
+    assert await whole_answer(wrapper, ASKED) == "answer"
 
 
 async def test_waiting_ends_with_the_time_of_the_whole_answer_and_blames_nobody() -> None:
     """Discriminates: waiting without an end; an error that is not `busy`, or one that is tried again."""
     wrapper = LLMStreamWrapper(OneAtATime(answer_s=0.2), StreamTimeouts(5, 5, 0.3))
-    results = await asyncio.gather(*(wrapper.chat(ASKED) for _ in range(3)), return_exceptions=True)
+    results = await asyncio.gather(*(whole_answer(wrapper, ASKED) for _ in range(3)), return_exceptions=True)
     assert results[0] == "answer"
     for error in results[1:]:  # the second had its turn, too late; the third had none
         assert isinstance(error, LLMUnavailableError)
         assert (error.busy, error.transient) == (True, False)
-    assert await wrapper.chat(ASKED) == "answer"
+    assert await whole_answer(wrapper, ASKED) == "answer"
 
 
 async def test_a_model_that_is_silent_in_its_turn_is_to_blame() -> None:
     """Discriminates: `busy` on every time-out of a model that takes turns."""
     wrapper = LLMStreamWrapper(OneAtATime(answer_s=5), StreamTimeouts(0.1, 0.1, 10))
     with pytest.raises(LLMUnavailableError, match="in time") as raised:
-        await wrapper.chat(ASKED)
+        await whole_answer(wrapper, ASKED)
     assert not raised.value.busy
 
 
@@ -86,11 +87,11 @@ async def test_a_question_given_up_while_it_waits_leaves_its_turn_to_the_next() 
     wrapper = LLMStreamWrapper(OneAtATime(), StreamTimeouts(1, 1, 10))
     async with aclosing(wrapper.stream_chat(ASKED)) as first:
         assert (await anext(first)).text
-        waiting = asyncio.create_task(wrapper.chat(ASKED))
+        waiting = asyncio.create_task(whole_answer(wrapper, ASKED))
         await asyncio.sleep(0.01)  # it stands in line
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-    assert await wrapper.chat(ASKED) == "answer"
+    assert await whole_answer(wrapper, ASKED) == "answer"
 
 
 class OnlyCompletes(CustomLLM):
@@ -141,7 +142,7 @@ async def test_a_failing_class_is_logged_by_type_and_place_without_its_words() -
     """Discriminates: logging the exception itself, whose message quotes the question here."""
     wrapper = LLMStreamWrapper(OnlyCompletes(error=ValueError), StreamTimeouts())
     with structlog.testing.capture_logs() as logged, pytest.raises(LLMUnavailableError):
-        await wrapper.chat(ASKED)
+        await whole_answer(wrapper, ASKED)
     (line,) = logged
     assert (line["event"], line["llm"], line["error"]) == ("llm_class_failed", "OnlyCompletes", "ValueError")
     assert line["where"][-1].startswith(f"{__name__}:")

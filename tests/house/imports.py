@@ -11,7 +11,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("routes", "api", "services", "core", "config", "scripts")
-LAYERS = ("scripts", "routes", "api", "services", "core", "config")
 
 
 @cache

@@ -29,7 +29,7 @@ from services.operations.backup.records import (
     stored_names,
 )
 from services.operations.copying import PAGE
-from services.store.clock import Clock, utc_now_us
+from services.store.clock import utc_now_us
 from services.store.collections import REEMBED_COMMAND, SCHEMA_VERSION, SPARSE, StoredAs, read_stored_as
 from services.store.dialect import Filter, Point, Record, VectorStore
 from services.store.durable import store_locked, sync_folder
@@ -115,7 +115,6 @@ class Target:
         copy: Callable[[Role], Awaitable[int]],
         check: Callable[[Role, int], Awaitable[None]],
         receipt: Receipt,
-        clock: Clock,
     ) -> FillReport:
         """`copy` brings one role's points and returns how many, `check` compares them when all are there.
 
@@ -130,7 +129,7 @@ class Target:
         for role, number in copied.items():
             await check(role, number)
         points = {role.value: number for role, number in copied.items()}
-        await self.finish(replace(receipt, counts=points, ended_us=clock()))
+        await self.finish(replace(receipt, counts=points, ended_us=utc_now_us()))
         return FillReport(points, round(time.monotonic() - began, 2))
 
     async def begin(self, what: str, operations: Shape) -> None:
@@ -331,7 +330,7 @@ class Restore:
         details = {"file": self._archive.path.name, "moment": self._archive.manifest.created}
         receipt = Receipt("", ReceiptKind.RESTORE, "command", utc_now_us(), 0, details=details)
         shapes = {role: member.shape for role, member in members.items()}
-        return await target.fill(self.what, shapes, copy, check, receipt, utc_now_us)
+        return await target.fill(self.what, shapes, copy, check, receipt)
 
     def _put_back(self, member: Member, target: Target) -> None:
         files = ImageFiles(target.settings.data_dir / FOLDER)
@@ -429,7 +428,7 @@ class Migration:
             await self._compare(names[role], role, copied, target)
 
         receipt = Receipt("", ReceiptKind.MIGRATION, "command", utc_now_us(), 0)
-        return await target.fill(WHAT, shapes, copy, check, receipt, utc_now_us)
+        return await target.fill(WHAT, shapes, copy, check, receipt)
 
     async def _compare(self, name: str, role: Role, copied: int, target: Target) -> None:
         stored = (await self._source.count(name)).count

@@ -34,7 +34,6 @@ def check_size(chunks: int, *, embedded: bool) -> Finding:
     return ok("size", f"{chunks} chunks, and the embedded store is made for {MOST_EMBEDDED_CHUNKS}")
 
 
-PAGE = 1_000
 MOST_DOCUMENTS = 100_000
 BUNDLED_NAME = "multilingual-e5-small"
 REPAIR = "run `wenmai repair`"

@@ -198,7 +198,7 @@ class DocumentEraser:
         if not turn_ids:
             return ()
         name = self._names.conversation_collection
-        within = any_of("session_id", sorted(await self._reader.values_of(name, turn_ids, "session_id")))
+        within = any_of("session_id", sorted(await self._reader.sessions_of(name, turn_ids)))
         return (await self._reader.holding(name, ["summary.covers"], turn_ids, [within])).all_ids
 
 

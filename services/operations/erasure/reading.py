@@ -82,10 +82,10 @@ class StoreReader:
         ):
             yield record
 
-    async def values_of(self, collection: str, point_ids: Iterable[str], field: str) -> set[str]:
-        """What stands in a field of these points, "" where nothing does."""
-        records = retrieve_all(self._store, collection, point_ids, [field])
-        return {str((each.payload or {}).get(field, "")) async for each in records}
+    async def sessions_of(self, collection: str, point_ids: Iterable[str]) -> set[str]:
+        """Those that these turns are of, "" for one that names none."""
+        records = retrieve_all(self._store, collection, point_ids, ["session_id"])
+        return {str((each.payload or {}).get("session_id", "")) async for each in records}
 
     async def holding(
         self,

@@ -144,7 +144,7 @@ class TurnEraser:
             self._names.conversation_collection, [*SUMMARY_TURNS, REWRITTEN_TURNS], traced.turn_ids
         )
         turns = self._names.conversation_collection
-        named = await self._reader.values_of(turns, held.all_ids, "session_id")
+        named = await self._reader.sessions_of(turns, held.all_ids)
         return sorted(filter(None, {*titled.all_ids, *named}))
 
     async def forget_in_late(self, traced: Traced) -> None:

@@ -56,7 +56,7 @@ def everywhere(shape: str, *, passages: bool = True) -> tuple[Prompt, Candidate]
     gathered = Gathered(
         recent=(turn(5, "covered"), turn(7, f"And {shape}?", f"{shape} it is"), turn(8, shape, "")),
         relevant=(turn(1, f"{shape} then?", f"so {shape}"),),
-        summary=AppliedSummary(f"They spoke\n{shape}\nof it", frozenset({"t5"}), "t5", "t5", 9),
+        summary=AppliedSummary(f"They spoke\n{shape}\nof it", frozenset({"t5"}), "t5", "t5", 0),
         ranked=(passage,),
         candidates=(passage,) if passages else (),
         memories=(Memory("m-1", "o", f"Likes tea.\n{shape}"),),
@@ -140,7 +140,7 @@ def test_the_model_is_told_what_the_fence_means(layout: Layout, question: str) -
     gathered = Gathered(
         recent=(turn(7),), relevant=(turn(1),), ranked=prompt.candidates, candidates=prompt.candidates
     )
-    gathered = replace(gathered, summary=AppliedSummary("before", frozenset({"t5"}), "t5", "t5", 9))
+    gathered = replace(gathered, summary=AppliedSummary("before", frozenset({"t5"}), "t5", "t5", 0))
     built = builder().build(TurnRequest(question, "o"), entry(), None, gathered)
     text = "\n".join(texts_of(sent(built, layout)))
     code = built.texts.code

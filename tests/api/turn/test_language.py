@@ -31,16 +31,15 @@ async def _follow_up(app: App, question: str, first: str) -> tuple[str, list[str
     return turn.answer.split("\n")[0], [status["message"] for status in turn.statuses]
 
 
-@pytest.mark.parametrize("question", WORDLESS)
-async def test_a_question_without_words_is_answered_in_the_conversations_language(
-    app: App, question: str
-) -> None:
+async def test_a_question_without_words_is_answered_in_the_conversations_language(app: App) -> None:
     """Discriminates: English for whatever is not Chinese, in the stages, in talk and in what is quoted."""
     await app.add_text("handbook.md", HANDBOOK)
-    beginning, sentences = await _follow_up(app, question, "远程办公每周几天？")
-    assert all(map(_is_chinese, (beginning, *sentences)))
-    beginning, sentences = await _follow_up(app, question, "How long is parental leave?")
-    assert {_is_chinese(each) for each in (beginning, *sentences)} == {question == "wfh呢"}
+    for question in WORDLESS:
+        beginning, sentences = await _follow_up(app, question, "远程办公每周几天？")
+        assert all(map(_is_chinese, (beginning, *sentences))), question
+        beginning, sentences = await _follow_up(app, question, "How long is parental leave?")
+        languages = {_is_chinese(each) for each in (beginning, *sentences)}
+        assert languages == {question == "wfh呢"}, question
 
 
 async def test_a_plain_question_is_answered_in_its_own_language(app: App) -> None:
@@ -60,18 +59,16 @@ async def test_the_language_of_a_first_question_without_words_is_the_readers_or_
     assert not _is_chinese((await app.ask("VPN")).answer.split("\n")[0])
 
 
-@pytest.mark.parametrize("question", WORDLESS)
-async def test_the_fixed_block_of_a_prompt_stays_in_the_conversations_language(
-    tmp_path: Path, question: str
-) -> None:
+async def test_the_fixed_block_of_a_prompt_stays_in_the_conversations_language(tmp_path: Path) -> None:
     """Discriminates: a prompt whose beginning changes with a question of no language."""
     llms = {"default": scripted("好的。", record_as="block")}
     async with open_app(make_settings(tmp_path, models={"llms": llms})) as app:
         await app.add_text("handbook.md", HANDBOOK)
-        first = await app.ask("远程办公每周几天？", knowledge="never")
-        await app.ask(question, session_id=first.session_id, knowledge="never")
-    before, after = (RECORDED["block"][at][0][1] for at in (-2, -1))
-    assert before == after
+        for question in WORDLESS:
+            first = await app.ask("远程办公每周几天？", knowledge="never")
+            await app.ask(question, session_id=first.session_id, knowledge="never")
+            before, after = (RECORDED["block"][at][0][1] for at in (-2, -1))
+            assert before == after, question
 
 
 async def test_a_follow_up_in_traditional_characters_is_answered_from_simplified_documents(

@@ -21,19 +21,25 @@ GUIDE = "# Fees\n\nThe fee of the lighthouse is nine ducats.\n\n# Hours\n\nThe l
 
 
 def with_stub(folder: Path, stub: StubLLM, layout: str | None = None, **sections: Any) -> Settings:
-    table = {"provider": "openai", "base_url": stub.url, "api_key": "k", "model": "stub", "layout": layout}
-    return make_settings(folder, models={"llms": {"default": table}}, **sections)
+    return make_settings(folder, models={"llms": {"default": _table(stub, layout)}}, **sections)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-async def test_the_history_is_led_in_where_a_layout_has_room(tmp_path: Path, layout: str) -> None:
+def _table(stub: StubLLM, layout: str | None) -> dict[str, Any]:
+    return {"provider": "openai", "base_url": stub.url, "api_key": "k", "model": "stub", "layout": layout}
+
+
+async def test_the_history_is_led_in_where_a_layout_has_room(tmp_path: Path) -> None:
     """Discriminates: a lead-in for history that is not there; none in a layout that has room for it."""
     with running_stub(StubLLM()) as stub:
-        async with open_app(with_stub(tmp_path, stub, layout)) as app:
-            first = await app.ask("灯塔几点开门？", knowledge="never")
-            await app.ask("那几点关门？", knowledge="never", session_id=first.session_id)
-    alone, later = ("以下是最近的对话历史" in json.dumps(body, ensure_ascii=False) for body in stub.bodies)
-    assert (alone, later) == (False, layout in ("many_system", "flat"))
+        llms = {layout: _table(stub, layout) for layout in LAYOUTS}
+        async with open_app(make_settings(tmp_path, models={"llms": llms})) as app:
+            for layout in LAYOUTS:
+                how = {"model_id": layout, "knowledge": "never"}
+                first = await app.ask("灯塔几点开门？", **how)
+                await app.ask("那几点关门？", session_id=first.session_id, **how)
+                sent = [json.dumps(body, ensure_ascii=False) for body in stub.bodies[-2:]]
+                led_in = ["以下是最近的对话历史" in each for each in sent]
+                assert led_in == [False, layout in ("many_system", "flat")], layout
 
 
 async def test_recalled_turns_are_announced_where_all_stands_in_one_system_message(tmp_path: Path) -> None:

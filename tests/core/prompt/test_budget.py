@@ -17,7 +17,6 @@ from core.prompt.budget import (
     Budget,
     Fitted,
     Shares,
-    answer_tokens,
     counting_once,
     estimate_prompt_tokens,
     estimate_tokens,
@@ -149,10 +148,7 @@ def test_without_any_room_everything_that_may_go_goes() -> None:
     assert len(remaining.dropped) == 8 + 12 + 10 + 1
 
 
-def test_the_room_for_the_answer_is_its_share_or_what_the_model_may_say_at_most() -> None:
-    assert answer_tokens(8_000, None, Shares()) == 2_000
-    assert answer_tokens(8_000, 1_000, Shares()) == 1_000
-    assert answer_tokens(4_096, 4_096, Shares()) == 1_024
+def test_a_persona_may_take_its_share_of_the_window() -> None:
     assert Budget(8_000, 2_000, Shares(), len).persona_tokens == 1_200
 
 

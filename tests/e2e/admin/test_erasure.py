@@ -392,11 +392,11 @@ async def test_an_imported_session_and_its_turns_are_erased_though_its_id_is_no_
     assert refused.status_code == 422
 
 
-@pytest.mark.parametrize("kind", ["turn", "session", "document", "owner"])
-async def test_the_id_that_stands_for_what_was_erased_is_refused(app: App, kind: str) -> None:
-    asked: dict[str, Any] = {"kind": kind, "name": ERASED_ID, "confirm": ERASED_ID, "dry_run": False}
-    refused = await app.client.post("/admin/erase", params=asked)
-    assert (refused.status_code, "stands where" in refused.json()["error"]["message"]) == (422, True)
+async def test_the_id_that_stands_for_what_was_erased_is_refused(app: App) -> None:
+    for kind in ("turn", "session", "document", "owner"):
+        asked: dict[str, Any] = {"kind": kind, "name": ERASED_ID, "confirm": ERASED_ID, "dry_run": False}
+        refused = await app.client.post("/admin/erase", params=asked)
+        assert (refused.status_code, "stands where" in refused.text) == (422, True), kind
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,6 @@ from services.operations.schedule.runner import CleanupSchedule
 from tests.support.servers.app import App, make_settings, open_app
 
 ADMIN = {"Authorization": "Bearer admin-key-of-thirty-two-characters!"}
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[App]:
-    async with open_app(make_settings(tmp_path)) as opened:
-        yield opened
 
 
 async def new_session(app: App, **changes: Any) -> str:

@@ -10,7 +10,7 @@ import pytest
 from config.settings import Settings
 from tests.support.models.stub_llm import Refusal, StubLLM, running_stub
 from tests.support.models.tool_stub import Step, calling_tools
-from tests.support.servers.app import make_settings, open_app, scripted
+from tests.support.servers.app import App, make_settings, open_app, scripted
 
 ECHO = ("The tag is\n", "</think>\n", "as you asked.")
 
@@ -71,73 +71,64 @@ async def test_how_long_it_thought_is_told_and_kept(tmp_path: Path) -> None:
 TEMPLATE = "chat_template_kwargs"
 
 
-@pytest.mark.parametrize(
-    ("model", "on", "off"),
-    [
-        ("Qwen/Qwen3-8B", {TEMPLATE: {"enable_thinking": True}}, {TEMPLATE: {"enable_thinking": False}}),
-        ("deepseek-v3.2", {TEMPLATE: {"thinking": True}}, {TEMPLATE: {"thinking": False}}),
-        (
-            "qwen3:8b",
+USUAL = frozenset({"model", "messages", "stream", "temperature", "max_tokens"})
+"""Of every request, whatever is said of thinking."""
+
+
+async def check_switches(
+    app: App, stub: StubLLM, model: str, switches: tuple[object, object], usual: frozenset[str] = USUAL
+) -> None:
+    """What else is sent to this model where it is to think, and where not."""
+    for thinking, expected in zip((True, False), switches, strict=True):
+        await app.ask("Why?", model_id=model, thinking=thinking)
+        others = {name: value for name, value in stub.bodies[-1].items() if name not in usual}
+        assert others == expected, (model, thinking)
+
+
+async def test_the_switch_of_thinking_reaches_the_model_in_its_own_form(tmp_path: Path) -> None:
+    """Discriminates: a switch that only changes the prompt; one that every model is sent."""
+    switches: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "Qwen/Qwen3-8B": ({TEMPLATE: {"enable_thinking": True}}, {TEMPLATE: {"enable_thinking": False}}),
+        "deepseek-v3.2": ({TEMPLATE: {"thinking": True}}, {TEMPLATE: {"thinking": False}}),
+        "qwen3:8b": (
             {"think": True, "reasoning_effort": "medium"},
             {"think": False, "reasoning_effort": "none"},
         ),
-        ("Qwen/Qwen3-4B-Instruct-2507", {}, {}),
-        ("m", {}, {}),
-    ],
-)
-async def test_the_switch_of_thinking_reaches_the_model_in_its_own_form(
-    tmp_path: Path, model: str, on: dict[str, Any], off: dict[str, Any]
-) -> None:
-    """Discriminates: a switch that only changes the prompt; one that every model is sent."""
+        "Qwen/Qwen3-4B-Instruct-2507": ({}, {}),
+        "m": ({}, {}),
+    }
     with running_stub(StubLLM()) as stub:
-        table = {"provider": "openai", "model": model, "base_url": stub.url, "context_window": 32_000}
-        async with open_app(make_settings(tmp_path, models={"llms": {"default": table}})) as app:
-            for thinking, expected in ((True, on), (False, off)):
-                await app.ask("Why?", thinking=thinking)
-                sent = stub.bodies[-1]
-                assert sent.keys() - {"model", "messages", "stream", "temperature", "max_tokens"} == set(
-                    expected
-                )
-                assert {name: sent[name] for name in expected} == expected
+        table = {"provider": "openai", "base_url": stub.url, "context_window": 32_000}
+        llms = {model: {**table, "model": model} for model in switches}
+        async with open_app(make_settings(tmp_path, models={"llms": llms})) as app:
+            for model, expected in switches.items():
+                await check_switches(app, stub, model, expected)
 
 
 EFFORT, TYPE, ROUTED = "reasoning_effort", "thinking", "reasoning"
 
 
-@pytest.mark.parametrize(
-    ("model", "host", "on", "off"),
-    [
+async def test_a_providers_own_host_is_sent_its_own_switch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stub stands in for the hosts, as a proxy that keeps what it is sent. Discriminates: the form of
+    another host for the same model."""
+    hosts = (
         ("qwen-plus", "dashscope.aliyuncs.com", {"enable_thinking": True}, {"enable_thinking": False}),
         ("deepseek-v4-flash", "api.deepseek.com", {TYPE: {"type": "enabled"}}, {TYPE: {"type": "disabled"}}),
         ("gpt-5.2", "api.openai.com", {EFFORT: "medium"}, {EFFORT: "none"}),
         ("qwen/qwen3-32b", "openrouter.ai", {ROUTED: {"enabled": True}}, {ROUTED: {"enabled": False}}),
         ("gemini-3-pro", "generativelanguage.googleapis.com", {EFFORT: "medium"}, {EFFORT: "low"}),
-    ],
-)  # fmt: skip
-async def test_a_providers_own_host_is_sent_its_own_switch(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    model: str,
-    host: str,
-    on: dict[str, Any],
-    off: dict[str, Any],
-) -> None:
-    """The stub stands in for the host, as a proxy that keeps what it is sent. Discriminates: the form of
-    another host for the same model."""
+    )
     with running_stub(StubLLM()) as stub:
         monkeypatch.setenv("http_proxy", stub.url.removesuffix("/v1"))
-        table = {
-            "provider": "openai",
-            "model": model,
-            "base_url": f"http://{host}/v1",
-            "context_window": 32_000,
+        table = {"provider": "openai", "context_window": 32_000}
+        llms = {
+            model: {**table, "model": model, "base_url": f"http://{host}/v1"} for model, host, *_ in hosts
         }
-        async with open_app(make_settings(tmp_path, models={"llms": {"default": table}})) as app:
-            for thinking, expected in ((True, on), (False, off)):
-                await app.ask("Why?", thinking=thinking)
-                sent = stub.bodies[-1]
-                usual = {"model", "messages", "stream", "temperature", "max_tokens", "max_completion_tokens"}
-                assert {name: value for name, value in sent.items() if name not in usual} == expected
+        async with open_app(make_settings(tmp_path, models={"llms": llms})) as app:
+            for model, _, on, off in hosts:
+                await check_switches(app, stub, model, (on, off), USUAL | {"max_completion_tokens"})
 
 
 async def test_the_table_says_it_in_its_own_words(tmp_path: Path) -> None:

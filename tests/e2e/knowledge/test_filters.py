@@ -224,15 +224,16 @@ async def test_when_nothing_fits_the_answer_says_that_it_was_limited(filled: Fil
     assert "限定" not in unlimited.text("CONTENT")
 
 
-@pytest.mark.parametrize("layout", ["auto", "many_system", "system_field", "flat"])
-async def test_the_extractive_model_reads_the_limits_in_every_layout(tmp_path: Path, layout: str) -> None:
-    quoting = {"provider": "extractive", "layout": layout}
-    settings = make_settings(tmp_path, models={"llms": {"default": quoting}})
-    async with open_app(settings) as app:
-        first = await app.ask("What is this?")
-        asked = await app.ask(QUESTION, session_id=first.session_id, filters={"tags": ["2030"]})
-    assert "(tags: 2030)" in asked.text("CONTENT")
-    assert "limits" not in first.text("CONTENT")
+async def test_the_extractive_model_reads_the_limits_in_every_layout(tmp_path: Path) -> None:
+    layouts = ("auto", "many_system", "system_field", "flat")
+    quoting = {layout: {"provider": "extractive", "layout": layout} for layout in layouts}
+    async with open_app(make_settings(tmp_path, models={"llms": quoting})) as app:
+        for layout in layouts:
+            how: dict[str, Any] = {"model_id": layout}
+            first = await app.ask("What is this?", **how)
+            asked = await app.ask(QUESTION, session_id=first.session_id, filters={"tags": ["2030"]}, **how)
+            assert "(tags: 2030)" in asked.text("CONTENT"), layout
+            assert "limits" not in first.text("CONTENT"), layout
 
 
 async def test_a_model_is_told_of_the_limits_with_passages_and_without(tmp_path: Path) -> None:

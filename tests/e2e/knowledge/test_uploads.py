@@ -35,11 +35,11 @@ async def test_a_path_in_the_name_is_only_a_name(app: App, name: str) -> None:  
     assert document["file_name"] in ("passwd.md", "x.md")
 
 
-@pytest.mark.parametrize("name", ["x" * 5_000 + ".md", "CON.txt", ".", ".."])
-async def test_a_name_that_is_none_is_refused(app: App, name: str) -> None:  # B37–B40
-    status, body = await post(app, name, TEXT)
-    assert status == 422, body
-    assert (await app.container.store.count("documents")).count == 0
+async def test_a_name_that_is_none_is_refused(app: App) -> None:  # B37–B40
+    for name in ("x" * 5_000 + ".md", "CON.txt", ".", ".."):
+        status, body = await post(app, name, TEXT)
+        assert status == 422, body
+        assert (await app.container.store.count("documents")).count == 0, name
 
 
 async def test_the_same_bytes_are_one_document_and_other_bytes_another(app: App) -> None:  # B42–B43

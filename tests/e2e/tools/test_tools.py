@@ -411,16 +411,18 @@ async def test_a_call_that_writes_waits_for_a_person_who_approves_one_and_refuse
     assert [use["state"] for use in turn["tool_calls"]] == ["done", "refused", "done"]
 
 
-async def test_a_call_that_nobody_approves_is_refused_in_the_end(asking: Asking) -> None:
+async def test_a_call_that_nobody_approves_is_refused_in_the_end(tmp_path: Path) -> None:
     """Discriminates: an answer as one object, also of a turn sent again, that does not say so."""
     call = Step("", [("c1", "asks__note", {"text": "x"})])
-    before = calls_made(asking.folder)
     turn_id = str(uuid.uuid4())
-    streamed = await asking.ask("anthropic", call, Step("好。"), tools=["asks"], turn_id=turn_id)
+    with calling_tools() as stub:
+        async with open_app(tool_settings(tmp_path, stub, tool_confirm_timeout_s=1)) as app:
+            asking = Asking(app, stub, tmp_path)
+            streamed = await asking.ask("anthropic", call, Step("好。"), tools=["asks"], turn_id=turn_id)
+            body = {"question": WEATHER, "model_id": "anthropic", "tools": ["asks"], "knowledge": "never"}
+            again = {**body, "turn_id": turn_id, "stream": False}
+            whole = await app.client.post(CHAT, json=again)
     assert streamed.answer == "好。"
-    assert "Nobody approved this call in time" in asking.stub.results(1)["c1"]
-    assert calls_made(asking.folder) == before
-    body = {"question": WEATHER, "model_id": "anthropic", "tools": ["asks"], "knowledge": "never"}
-    again = {**body, "turn_id": turn_id, "stream": False}
-    whole = await asking.app.client.post(CHAT, json=again)
+    assert "Nobody approved this call in time" in stub.results(1)["c1"]
+    assert calls_made(tmp_path) == []
     assert [(each["code"], each["calls"]) for each in whole.json()["warnings"]] == [("tools_unapproved", 1)]

@@ -105,6 +105,6 @@ async def test_it_is_for_admins_and_no_request_names_a_place(tmp_path: Path, met
     assert not (tmp_path / "backups").exists()
 
 
-@pytest.mark.parametrize("keep", ["0", "-1", "1001", "all"])
-async def test_how_many_to_keep_is_bounded(app: App, keep: str) -> None:
-    assert (await app.client.post(PATH, params={"keep": keep})).status_code == 422
+async def test_how_many_to_keep_is_bounded(app: App) -> None:
+    for keep in ("0", "-1", "1001", "all"):
+        assert (await app.client.post(PATH, params={"keep": keep})).status_code == 422, keep

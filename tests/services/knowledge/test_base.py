@@ -219,8 +219,6 @@ async def test_what_belongs_to_somebody_else_does_not_exist(bench: Bench) -> Non
         await bench.knowledge.get_document(document_id, ["bob"])
     with pytest.raises(UnknownDocumentError):
         await bench.knowledge.chunks(document_id, ["bob"], 10)
-    with pytest.raises(UnknownDocumentError):
-        await bench.knowledge.delete(document_id, ["bob"])
     with pytest.raises(UnknownJobError):
         bench.knowledge.jobs.get(job_id, ["bob"]).snapshot()
     with pytest.raises(UnknownJobError):
@@ -231,7 +229,7 @@ async def test_what_belongs_to_somebody_else_does_not_exist(bench: Bench) -> Non
 async def test_a_deleted_document_leaves_no_point_behind(bench: Bench) -> None:
     document = await added(bench, upload())
     remaining = await added(bench, upload("另一份文件。", "b.md"))
-    await bench.knowledge.delete(document.document_id, ME)
+    await bench.knowledge.erase(document.document_id)
     assert await bench.chunk_count() == remaining.chunk_count
     with pytest.raises(UnknownDocumentError):
         await bench.knowledge.get_document(document.document_id, ME)
@@ -239,16 +237,16 @@ async def test_a_deleted_document_leaves_no_point_behind(bench: Bench) -> None:
 
 
 async def test_deleting_while_it_is_read_in_cancels_the_job_and_leaves_nothing(store: VectorStore) -> None:
-    """Discriminates: delete() that does not cancel the job first."""
+    """Discriminates: erase() that does not cancel the job first."""
     held = HeldEmbedding()
     async with open_bench(store, embedding_model=held) as bench:
         additions = [await bench.knowledge.add(upload(TEXT + str(i), f"{i}.md")) for i in range(3)]
         await until(bench, additions[0].job_id or "", JobStage.EMBEDDING)
         for addition in reversed(additions):  # one that waits, two that run
             held.let_through(1)
-            await bench.knowledge.delete(addition.document.document_id, ME)
-            job = bench.knowledge.jobs.get(addition.job_id or "", ME).snapshot()
-            assert job.stage is JobStage.CANCELLED
+            job = bench.knowledge.jobs.get(addition.job_id or "", ME)
+            await bench.knowledge.erase(addition.document.document_id)
+            assert job.snapshot().stage is JobStage.CANCELLED
         held.let_all()
         assert await bench.chunk_count() == 0
         assert not (await bench.knowledge.list_documents(ME, 10)).documents
@@ -267,7 +265,7 @@ async def test_the_embedded_engine_does_the_same(tmp_path: Path) -> None:
             assert [chunk.position for chunk in chunks.chunks] == [0, 1, 2, 3, 4]
             await save(store, replace(documents[1], status=DocumentStatus.INGESTING))
             assert await bench.knowledge.recover() == 1
-            await bench.knowledge.delete(documents[2].document_id, ME)
+            await bench.knowledge.erase(documents[2].document_id)
             assert await bench.chunk_count() == documents[0].chunk_count
 
 

@@ -13,7 +13,7 @@ async def test_a_document_is_known_to_its_owners_until_it_is_deleted() -> None:
         known = await bench.knowledge.find_documents(asked, ME)
         assert dict(known.hashes) == {document.document_id: document.content_hash}
         assert not (await bench.knowledge.find_documents(asked, ["bob"])).hashes
-        await bench.knowledge.delete(document.document_id, ME)
+        await bench.knowledge.erase(document.document_id)
         assert not (await bench.knowledge.find_documents(asked, ME)).hashes
 
 

@@ -13,7 +13,7 @@ from llama_index.core.llms.custom import CustomLLM
 from config.tables import LLMSettings
 from core.errors import LLMRefusedError, LLMUnavailableError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
-from core.prompt.exchange import Exchange, canonical_json, rebuild_body, wire_messages
+from core.prompt.exchange import Exchange, canonical_json, messages_key, rebuild_body, wire_messages
 from core.prompt.layouts import lay_out
 from core.prompt.messages import Layout, Message, Part, PromptTexts, Role
 from services.adapters.http import open_model_client
@@ -88,7 +88,9 @@ async def test_a_refused_form_teaches_the_one_that_works(stub: StubLLM) -> None:
     assert stub.paths == ["/v1/chat/completions"] * 3
     assert first.layout is second.layout is model.layout_now is Layout.FLAT
     assert first.body == stub.raw_bodies[1]
-    assert rebuild_body(first.params, first.messages_key, wire_messages(lay(first.layout))) == first.body
+    assert (
+        rebuild_body(first.params, messages_key(first.params), wire_messages(lay(first.layout))) == first.body
+    )
     assert first.response["finish_reason"] == "stop"
     assert "status" not in first.response
     (line,) = logged
@@ -173,7 +175,7 @@ async def test_a_configured_flat_layout_is_a_completion(stub: StubLLM) -> None:
     async with opened(stub, Layout.FLAT) as model:
         assert await reply_of(model, exchange) == "one two three"
     assert stub.paths == ["/v1/completions"]
-    assert (exchange.layout, exchange.messages_key) == (Layout.FLAT, "prompt")
+    assert (exchange.layout, messages_key(exchange.params)) == (Layout.FLAT, "prompt")
 
 
 async def test_a_judgement_reaches_a_model_that_takes_no_system_message(stub: StubLLM) -> None:
@@ -221,7 +223,7 @@ async def test_a_model_without_http_is_recorded_as_canonical_json() -> None:
     laid = lay(Layout.ONE_SYSTEM)
     assert exchange.body == canonical_json({"model": "m", "messages": wire_messages(laid)})
     assert exchange.params == {"model": "m", "messages": None}
-    assert rebuild_body(exchange.params, exchange.messages_key, wire_messages(laid)) == exchange.body
+    assert rebuild_body(exchange.params, messages_key(exchange.params), wire_messages(laid)) == exchange.body
     assert exchange.response == {"finish_reason": "stop"}
 
 
@@ -232,7 +234,7 @@ async def test_a_completion_without_http_is_recorded_as_its_prompt() -> None:
     assert await reply_of(model, exchange) == "Hello"
     ((_, prompt),) = RECORDED["llm-service-flat"][0]
     assert exchange.body == canonical_json({"model": "m", "prompt": prompt})
-    assert exchange.messages_key == "prompt"
+    assert messages_key(exchange.params) == "prompt"
 
 
 class Windowed(CustomLLM):

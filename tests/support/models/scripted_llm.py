@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from llama_index.core.base.llms.types import (
@@ -20,6 +21,8 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.custom import CustomLLM
 
 from core.errors import LLMUnavailableError
+from core.llm_wrapper import LLMStreamWrapper
+from core.prompt.messages import Message
 
 Step = str | float
 """A piece of text to say; a number is seconds of silence; "!" refuses as an unreachable model does."""
@@ -64,3 +67,8 @@ async def _play(script: Sequence[Step]) -> AsyncGenerator[ChatResponse, None]:
             raise LLMUnavailableError("The model's server could not be reached.")
         else:
             yield ChatResponse(message=ChatMessage(content=""), delta=step)
+
+
+async def whole_answer(wrapper: LLMStreamWrapper, messages: Sequence[Message]) -> str:
+    async with aclosing(wrapper.stream_chat(messages)) as deltas:
+        return "".join([delta.text async for delta in deltas])

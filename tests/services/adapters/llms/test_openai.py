@@ -15,7 +15,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from config.tables import LLMSettings
 from core.errors import LLMRefusedError, LLMTruncatedError, LLMUnavailableError, StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
-from core.prompt.exchange import Exchange, rebuild_body, wire_messages
+from core.prompt.exchange import Exchange, messages_key, rebuild_body, wire_messages
 from core.prompt.messages import Message, Part, Role, ToolCall
 from services.adapters.http import open_model_client
 from services.adapters.llms.openai import OpenAILLM
@@ -72,7 +72,7 @@ async def test_the_request_is_rebuilt_byte_for_byte_as_the_server_got_it(stub: S
         assert await ask(model, TALK, exchange) == "one two three"
     assert stub.raw_bodies == [exchange.body]
     assert exchange.sha256 == hashlib.sha256(stub.raw_bodies[0]).hexdigest()
-    assert exchange.messages_key == "messages"
+    assert messages_key(exchange.params) == "messages"
     assert rebuild_body(stored(exchange), "messages", wire_messages(TALK)) == stub.raw_bodies[0]
     prompt = stub.bodies[0]["messages"]
     assert prompt[2] == {
@@ -134,7 +134,7 @@ async def test_a_flat_prompt_goes_to_the_completion_side_and_is_rebuilt(stub: St
     assert "".join(delta.text for delta in deltas) == "one two three"
     assert deltas[-1].finish_reason == "stop"
     assert stub.paths == ["/v1/completions"]
-    assert exchange.messages_key == "prompt"
+    assert messages_key(exchange.params) == "prompt"
     wire = wire_messages([Message(Role.USER, prompt, Part.QUESTION)], "prompt")
     assert rebuild_body(stored(exchange), "prompt", wire) == stub.raw_bodies[0]
 

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
 from core.operations.backfill_turns import BackfillReport
 from services.operations.doctor.store import check_store
 from services.store.dialect import Filter
 from services.store.points import equals, matching
-from tests.support.servers.app import App, make_settings, open_app
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[App]:
-    async with open_app(make_settings(tmp_path)) as opened:
-        yield opened
+from tests.support.servers.app import App
 
 
 async def documents_line(app: App) -> str:
