@@ -287,7 +287,7 @@ class ModelSettings(Section):
 
     @property
     def is_llm_model_unused(self) -> bool:
-        """LLM_MODEL names the model of OPENAI_…: alone, or beside a table for `default`, it changes nothing."""
+        """LLM_MODEL names the model of OPENAI_…: alone, or beside [llms.default], it changes nothing."""
         has_endpoint = self.openai_base_url or self.openai_api_key
         return self.llm_model is not None and (not has_endpoint or "default" in self.llms)
 

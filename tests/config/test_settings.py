@@ -80,7 +80,7 @@ def test_what_the_calibrated_reranker_was_not_fitted_on_is_named(
 def test_a_model_that_is_named_and_not_used_is_warned_of_at_the_start(
     models: dict[str, Any], warned: bool
 ) -> None:
-    """Discriminates: answers that are quoted, and nothing that says why the named model does not write them."""
+    """Discriminates: quoted answers, and nothing that says why the named model does not write them."""
     with structlog.testing.capture_logs() as logged:
         warn_of_settings(load_settings(models=models), {})
     assert [line["event"] for line in logged] == ["llm_model_not_used"] * warned

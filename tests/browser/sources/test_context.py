@@ -98,7 +98,9 @@ async def test_a_context_that_cannot_be_read_says_why(
     page: Page, server_url: str, chunk_status: int, document_status: int, text: str
 ) -> None:
     """Discriminates: the server's own sentence, in English on a Chinese page."""
-    error = json.dumps({"error": {"code": "store_unavailable", "message": "The store is away.", "retryable": True}})
+    error = json.dumps(
+        {"error": {"code": "store_unavailable", "message": "The store is away.", "retryable": True}}
+    )
 
     async def refuse(route: Route) -> None:
         if chunk_status == 0:
