@@ -166,6 +166,11 @@ async def test_a_running_server_is_asked_and_writes_into_its_own_folder(
         assert await back_up(settings, "--url", url) == 0
         (made,) = (session[0] / "backups").glob("*.wenmai.zip")
         assert str(made) in capsys.readouterr().out
+        elsewhere = make_settings(session[0], store={"backup_dir": tmp_path})  # as this shell has it
+        assert await back_up(elsewhere, "--url", url) == 0
+        printed = capsys.readouterr().out
+        assert str(tmp_path) not in printed  # no file of that name is there
+        assert ".wenmai.zip in BACKUP_DIR of the server" in printed
         with pytest.raises(CommandError, match="omit --to") as raised:
             await back_up(settings, "--url", url, "--to", str(tmp_path))
         assert raised.value.exit_code == 2
