@@ -125,6 +125,14 @@ async def test_the_list_and_what_is_refused(
     assert "removed wenmai-" in capsys.readouterr().out
     assert await back_up(settings, "--list", "--to", str(tmp_path)) == 0
     assert capsys.readouterr().out.count("wenmai-") == 1
+    upgrade = str(tmp_path / "before-upgrade.wenmai.zip")
+    assert await back_up(settings, "--to", upgrade) == 0
+    assert await back_up(settings, "--to", str(tmp_path), "--keep", "1") == 0  # what has a name stays
+    capsys.readouterr()
+    assert await back_up(settings, "--list", "--to", str(tmp_path)) == 0
+    newest, named = capsys.readouterr().out.splitlines()
+    assert newest.startswith("wenmai-")
+    assert named.startswith("before-upgrade.wenmai.zip")
     existing, missing = tmp_path / "there.wenmai.zip", tmp_path / "not-mounted"
     existing.touch()
     for refused in (existing, tmp_path / "a.zip", missing, missing / "b", missing / "c.wenmai.zip"):
