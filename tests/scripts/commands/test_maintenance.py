@@ -281,6 +281,15 @@ async def test_what_expires_in_a_server_is_by_its_own_limit(
     assert json.loads(capsys.readouterr().out)["deleted"] == 1
 
 
+@pytest.mark.full("runs commands as processes of their own")
+def test_the_doctor_names_the_servers_own_limit(small_server: tuple[RunningServer, Path]) -> None:
+    """Discriminates: the next clean-up beside the 30 days of the shell alone."""
+    server, folder = small_server
+    environment = {"DATA_DIR": str(folder), "EMBEDDING": HASHING, "WENMAI_KEY": "secret"}
+    shown = command("wenmai", "doctor", "--url", server.url, **environment)
+    assert "the server's turns older than 365 days go" in shown.stdout
+
+
 async def test_a_wrong_key_is_told_in_the_servers_words(small_server: tuple[RunningServer, Path]) -> None:
     server, folder = small_server
     with pytest.raises(CommandError, match=r"401.*API key.*set ADMIN_API_KEYS here"):
