@@ -284,6 +284,12 @@ class ModelSettings(Section):
         kind, _, name = self.embedding.partition(":")
         return name if kind == "openai" and name else OPENAI_EMBEDDING
 
+    @property
+    def is_llm_model_unused(self) -> bool:
+        """LLM_MODEL names the model of OPENAI_…: alone, or beside [llms.default], it changes nothing."""
+        has_endpoint = self.openai_base_url or self.openai_api_key
+        return self.llm_model is not None and (not has_endpoint or "default" in self.llms)
+
 
 SEARCH_TOOL = "search_knowledge"  # our own (core.tools), which needs no table
 

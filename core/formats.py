@@ -73,6 +73,7 @@ SAVE_AS = {
 PICTURES = (
     ".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jfif",
 )  # fmt: skip
+PACKED = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".bz2", ".xz")
 
 
 def format_of(file_name: str) -> DocumentFormat | None:
@@ -92,6 +93,10 @@ def format_of(file_name: str) -> DocumentFormat | None:
         raise UnsupportedMediaError(
             f"A picture ('{ending}') cannot be read: let a program recognise its text (OCR), save that as a "
             f"PDF with text, and add it."
+        )
+    if ending in PACKED:
+        raise UnsupportedMediaError(
+            f"An archive ('{ending}') cannot be read: unpack it, and add the files that are in it."
         )
     if ending not in FORMATS:
         supported = ", ".join(DocumentFormat)

@@ -28,7 +28,14 @@ from config.logging import SparingLog
 from config.settings import ServerSettings
 from core import errors
 from core.errors import BodyTooLargeError, ForbiddenError, ForbiddenHostError, WenmaiError
-from routes.openai.wire import PREFIX, error_in_openai, is_misplaced, right_base, status_in_openai
+from routes.openai.wire import (
+    PREFIX,
+    error_in_openai,
+    is_misplaced,
+    not_offered,
+    right_base,
+    status_in_openai,
+)
 
 log = structlog.get_logger()
 
@@ -162,7 +169,8 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
         return error_response(request, 404, code, right_base(str(request.base_url).rstrip("/")))
     if error.status_code == 405:  # Starlette names the methods of the first route that has the path
         headers["Allow"] = ", ".join(sorted(_methods_of(request)))
-    return error_response(request, error.status_code, code, str(error.detail), headers=headers)
+    message = not_offered(path_of(request.scope)) if error.status_code == 404 else ""
+    return error_response(request, error.status_code, code, message or str(error.detail), headers=headers)
 
 
 def _methods_of(request: Request) -> set[str]:

@@ -226,9 +226,14 @@ def _parts(app: FastAPI, settings: Settings) -> dict[str, str]:
 
 def warn_of_settings(settings: Settings, environment: Mapping[str, str]) -> None:
     """In the log: those that are not read, whose names in the environment may be another program's, those
-    that the calibrated reranker was not fitted on, and owners of folders that no key has."""
+    that the calibrated reranker was not fitted on, a model that is not used, and owners of folders that no
+    key has."""
     for line in unread(environment):
         log.warning("setting_not_read", message=line)
+    if settings.models.is_llm_model_unused:
+        log.warning(
+            "llm_model_not_used", hint="set OPENAI_BASE_URL or OPENAI_API_KEY; [llms.default] goes first"
+        )
     if changed := not_as_fitted(settings):
         log.warning("probabilities_not_fitted", settings=changed, hint="look at RERANK_SCORE_THRESHOLD")
     for name, source in settings.knowledge.sources.items():

@@ -21,7 +21,7 @@ from scripts.commands.maintenance import (
     print_table,
     run,
 )
-from scripts.commands.server import Server, ask_server, at_store, at_url, open_here
+from scripts.commands.server import Server, ask_server, asking, at_store, at_url, open_here
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -35,7 +35,7 @@ SESSIONS_SHOWN = 20
 @click.option(
     "--days",
     type=click.IntRange(1, 36_500),
-    help="Older than this many days (default: CONVERSATION_EXPIRE_DAYS).",
+    help="Older than this many days (default: CONVERSATION_EXPIRE_DAYS, of the server where one is asked).",
 )
 @click.option("--apply", is_flag=True, help="Delete; without it nothing is changed.")
 @click.option("--yes", is_flag=True, help="With --apply: confirm --days below CONVERSATION_EXPIRE_DAYS.")
@@ -46,22 +46,18 @@ def cleanup(**options: Any) -> int:
 
 
 async def _clean_up(settings: Settings, options: Options) -> int:
-    configured = settings.conversation.conversation_expire_days
-    days: int = options.days or configured
-    if options.apply and days < configured and not options.yes:
-        raise CommandError(
-            f"--days {days} is less than CONVERSATION_EXPIRE_DAYS = {configured}: "
-            "add --yes to delete turns that are kept so far",
-            EXIT_REFUSED,
-        )
-    print_result(await _expire(settings, options, days), options, _print_report)
+    if not options.url:  # before a store is looked for
+        _days(options, settings.conversation.conversation_expire_days)
+    print_result(await _expire(settings, options), options, _print_report)
     return EXIT_OK
 
 
-async def _expire(settings: Settings, options: Options, days: int) -> Cleanup:
+async def _expire(settings: Settings, options: Options) -> Cleanup:
     from routes.wire.operations import Cleanup
+    from routes.wire.server import PublicSettings
 
     async def here() -> Cleanup:
+        days = _days(options, settings.conversation.conversation_expire_days)
         async with open_here(settings) as (history, _):
             report = await history.conversations.delete_old_conversations(
                 days, dry_run=not options.apply, reason="command"
@@ -69,10 +65,28 @@ async def _expire(settings: Settings, options: Options, days: int) -> Cleanup:
             return Cleanup.model_validate(report)
 
     async def by_server(server: Server, _: StoreContents) -> Cleanup:
+        async with asking(server) as client:
+            public = await client.send("GET", "/settings/public", PublicSettings)
+        days = _days(options, public.expire_days)
         params: dict[str, str | int] = {"dry_run": not options.apply, "days": days, "reason": "command"}
         return await ask_server(server, "/admin/cleanup", params, Cleanup)
 
     return await at_store(settings, options, here, by_server)
+
+
+def _days(options: Options, configured: int) -> int:
+    """`configured` is the limit of the one who deletes: a server may have another than this environment.
+
+    Raises CommandError for less than that without --yes.
+    """
+    days: int = options.days or configured
+    if options.apply and days < configured and not options.yes:
+        raise CommandError(
+            f"--days {days} is less than CONVERSATION_EXPIRE_DAYS = {configured}: "
+            "add --yes to delete turns that are kept so far",
+            EXIT_REFUSED,
+        )
+    return days
 
 
 def _print_report(report: Cleanup) -> None:

@@ -17,7 +17,7 @@ from api.knowledge_handler import KnowledgeHandler
 from api.sessions.handler import SessionsHandler
 from api.turn.stream import TurnStream
 from core.conversation.importing import ImportedSession, imported_turn
-from core.conversation.lineage import Conversation
+from core.conversation.lineage import Conversation, filtered
 from core.conversation.turns import UNSET, PastTurn, Turn, TurnRequest, TurnStatus
 from core.text import preprocess_question
 from services.conversation.lineage import Lineage
@@ -123,13 +123,9 @@ class ConversationDoor:
             await self._sessions.get(request.session_id, request.owner)
         lock = self._placing.setdefault(request.owner, asyncio.Lock())
         async with lock:  # two requests with the same unknown history bring it in once
-            placed = await self._place(self._filtered(conversation.past), request)
+            placed = await self._place(filtered(conversation.past, self._question_filter), request)
         at = replace(request, session_id=placed.session_id, parent_turn_id=placed.parent_turn_id)
         return await self._chat.begin_turn(at)
-
-    def _filtered(self, past: Sequence[PastTurn]) -> list[PastTurn]:
-        """Questions as they are stored: through the deployment's own filter."""
-        return [replace(turn, question=self._question_filter(turn.question)) for turn in past]
 
     async def _place(self, past: Sequence[PastTurn], request: TurnRequest) -> Placed:
         match = await self._lineage.find(past, request.owner, request.session_id)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
-from api.failures import FailureTexts
 from api.messages import say
 from api.turn.answer import Answer
+from api.turn.gathering import Pipeline
 from api.turn.stream import DoneEvent, ErrorEvent, Event, StatusEvent, error_fields
-from core.conversation.lineage import Conversation
+from core.conversation.lineage import Conversation, filtered
 from core.conversation.turns import TurnStage, Usage
 from core.errors import LLMUnavailableError, UnknownModelError, WenmaiError
 from core.images import ImageData
@@ -20,10 +20,9 @@ from services.llm_service import NO_TEXTS, LLMService, ModelEntry
 
 
 class PlainDoor:
-    def __init__(self, llms: LLMService, failure_text: FailureTexts, max_answer_chars: int) -> None:
+    def __init__(self, llms: LLMService, pipeline: Pipeline) -> None:
         self._llms = llms
-        self._failure_text = failure_text
-        self._max_answer_chars = max_answer_chars
+        self._pipeline = pipeline
 
     def model(self, model_id: str, owner: str, *, by_name: bool) -> ModelEntry:
         """`by_name`: it was asked for as a plain model. Raises UnknownModelError."""
@@ -32,15 +31,24 @@ class PlainDoor:
             raise UnknownModelError("model: this one only quotes documents, and has nothing to say without.")
         return model
 
-    async def events(
+    def events(
         self, conversation: Conversation, model: ModelEntry, images: tuple[ImageData, ...] = ()
     ) -> AsyncGenerator[Sequence[Event], None]:
         """Texts, then the last status and DONE; a failure is an ERROR, as in a turn. A model that only quotes
-        documents says nothing here."""
+        documents says nothing here. Raises QuestionRefusedError before the first of them."""
+        question_filter = self._pipeline.question_filter
+        past = filtered(conversation.past, question_filter)
+        asked = replace(conversation, question=question_filter(conversation.question), past=past)
+        return self._events(asked, model, images)
+
+    async def _events(
+        self, conversation: Conversation, model: ModelEntry, images: tuple[ImageData, ...]
+    ) -> AsyncGenerator[Sequence[Event], None]:
         answer = Answer(
+            self._pipeline.answer_filters,
             begins_thinking=model.starts_in_thinking,
             guessed=model.begins_thinking == "auto",
-            max_chars=self._max_answer_chars,
+            max_chars=self._pipeline.max_answer_chars,
         )
         try:
             if model.generative:
@@ -48,7 +56,7 @@ class PlainDoor:
                     async for batch in texts:
                         yield batch
         except WenmaiError as error:
-            text = self._failure_text(error, conversation.language, model.model_id)
+            text = self._pipeline.failure_text(error, conversation.language, model.model_id)
             yield [StatusEvent(TurnStage.ERROR, text, error_fields(error)), ErrorEvent(text)]
         usage = Usage(
             answer.prompt_tokens or _estimated(conversation, model),

@@ -243,7 +243,7 @@ def _put_together(
         settings=settings,
         chat=chat,
         conversation_door=ConversationDoor(chat, sessions, history.conversations, pipeline.question_filter),
-        plain_door=PlainDoor(llms, failure_text, pipeline.max_answer_chars),
+        plain_door=PlainDoor(llms, pipeline),
         sessions=sessions,
         foreign=ForeignImporter(sessions, history.conversations, personas),
         shares=SharesHandler(sessions, history.sessions, owners_of(settings.server.keys)),

@@ -390,17 +390,22 @@ def make_question_images(settings: Settings, turns: TurnStore) -> QuestionImages
 
 def open_library(settings: StoreSettings) -> LibraryFolder:
     """Raises StartRefusedError when LIBRARY_DIR names no folder."""
-    if settings.library_dir is not None and not settings.library_dir.is_dir():
-        raise StartRefusedError(f"LIBRARY_DIR = {str(settings.library_dir)!r} is refused: it is no folder.")
+    _check_folder("LIBRARY_DIR", settings.library_dir)
     return LibraryFolder(settings.library, decode)
 
 
 def open_prompts(settings: ConversationSettings) -> PromptLibrary:
     """Raises StartRefusedError, which names the file of PROMPTS_DIR that is broken."""
+    _check_folder("PROMPTS_DIR", settings.prompts_dir)
     try:
         return PromptLibrary(settings.prompts_dir)
     except BadRequestError as error:
         raise StartRefusedError(f"PROMPTS_DIR is refused: {error}") from error
+
+
+def _check_folder(name: str, folder: Path | None) -> None:
+    if folder is not None and not folder.is_dir():
+        raise StartRefusedError(f"{name} = {str(folder)!r} is refused: it is no folder.")
 
 
 def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -132,6 +132,11 @@ def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
         raise BadRequestError("messages: the last message must be a user's.")
     question = turns.pop().question
     return Conversation(persona, _since_clear(turns), question)
+
+
+def filtered(past: Sequence[PastTurn], question_filter: Callable[[str], str]) -> tuple[PastTurn, ...]:
+    """Its questions as they would be stored: through the deployment's own filter, which may refuse one."""
+    return tuple(replace(turn, question=question_filter(turn.question)) for turn in past)
 
 
 def _since_clear(turns: Sequence[PastTurn]) -> tuple[PastTurn, ...]:

@@ -420,6 +420,12 @@ def is_misplaced(path: str) -> bool:
     return path not in _OWN and _MISPLACED.fullmatch(path) is not None
 
 
+def not_offered(path: str) -> str:
+    """What to ask instead, for what OpenAI's API has there and ours has not (/v1/responses); else ""."""
+    offered = f"There is nothing here: /v1 has {', '.join(_OWN[:-1])} and {_OWN[-1]}."
+    return offered if path.startswith(PREFIX) else ""
+
+
 def right_base(root: str) -> str:
     return (
         f"There is nothing here: the base address is {root}/v1, or {root} for a client that appends /v1 "

@@ -91,7 +91,9 @@ async def _back_up(settings: Settings, options: Options) -> int:
 def _print_backup(report: Backup, folder: Path) -> None:
     rows: list[tuple[str, int | str]] = [(role, number) for role, number in report.points.items()]
     print_table([*rows, ("bytes", report.size_bytes), ("seconds", f"{report.seconds:.1f}")])
-    print(f"{folder / report.file}\nas it was at {report.created}, sha256 {report.sha256}")
+    here = folder / report.file
+    place = here if here.exists() else f"{report.file} in BACKUP_DIR of the server"  # it may have another
+    print(f"{place}\nas it was at {report.created}, sha256 {report.sha256}")
     for removed in report.removed:
         print(f"removed {removed}{', which held more' if removed in report.fuller else ''}")
 

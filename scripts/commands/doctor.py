@@ -114,7 +114,7 @@ async def _of_server(settings: Settings, server: Server, *, named: bool) -> list
 async def _stored(settings: Settings, client: ServerClient, server: Server, *, named: bool) -> list[Finding]:
     """Raises CommandError."""
     from routes.wire.operations import CleanupSchedule
-    from routes.wire.server import Statistics
+    from routes.wire.server import PublicSettings, Statistics
 
     stats = await client.request("GET", "/admin/stats")
     schedule = await client.request("GET", "/admin/schedule")
@@ -123,9 +123,11 @@ async def _stored(settings: Settings, client: ServerClient, server: Server, *, n
     reply = read(stats, Statistics)
     checked_store(settings, server, reply, named=named)
     stored = ", ".join(f"{name} {count}" for name, count in reply.stored.items())
+    days = (await client.send("GET", "/settings/public", PublicSettings)).expire_days
+    next_run = read(schedule, CleanupSchedule).next_run
     return [
         ok("store", f"in use by the server: {stored}"),
-        ok("schedule", f"the next clean-up is at {read(schedule, CleanupSchedule).next_run}"),
+        ok("schedule", f"the next clean-up is at {next_run}: the server's turns older than {days} days go"),
     ]
 
 

@@ -60,7 +60,10 @@ def sync(**options: Any) -> int:
 
 
 async def _sync(settings: Settings, options: Options) -> int:
-    if not (settings.knowledge.sources or options.source or options.forget or options.url):
+    from api.offline.holders import serving
+
+    named = settings.knowledge.sources or options.source or options.forget or options.url
+    if not (named or serving(settings.store)):  # a server knows its own
         if not options.json:
             print("No source is configured: name folders in wenmai.toml, as [sources.NAME] with folder = ...")
         return print_reports((), (), options)

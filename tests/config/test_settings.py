@@ -67,6 +67,25 @@ def test_what_the_calibrated_reranker_was_not_fitted_on_is_named(
     )
 
 
+@pytest.mark.parametrize(
+    ("models", "warned"),
+    [
+        ({"llm_model": "qwen3:8b"}, True),
+        ({"llm_model": "qwen3:8b", "llms": {"default": {"provider": "extractive"}}}, True),
+        ({"llm_model": "qwen3:8b", "openai_base_url": "http://127.0.0.1:11434/v1"}, False),
+        ({"llm_model": "gpt-4o", "openai_api_key": "k"}, False),
+        ({}, False),
+    ],
+)
+def test_a_model_that_is_named_and_not_used_is_warned_of_at_the_start(
+    models: dict[str, Any], warned: bool
+) -> None:
+    """Discriminates: quoted answers, and nothing that says why the named model does not write them."""
+    with structlog.testing.capture_logs() as logged:
+        warn_of_settings(load_settings(models=models), {})
+    assert [line["event"] for line in logged] == ["llm_model_not_used"] * warned
+
+
 def test_a_folder_whose_owner_has_no_key_is_warned_of_at_the_start() -> None:
     """Discriminates: an owner that was misspelt, or whose key has changed: nobody finds the documents, and
     nothing says why."""

@@ -9,6 +9,7 @@ from llama_index.core.readers.base import BaseReader
 from core.errors import UnsupportedMediaError
 from core.formats import (
     FORMATS,
+    PACKED,
     PICTURES,
     SAVE_AS,
     DocumentFormat,
@@ -52,16 +53,26 @@ def test_a_picture_is_refused_with_what_makes_text_of_it(file_name: str) -> None
     assert save_as(file_name) is None  # in a followed folder it is a kind that is left out, not a failure
 
 
+@pytest.mark.parametrize("file_name", ["scans.zip", "旧资料.RAR", "mail.tar.gz", "a.7z"])
+def test_an_archive_is_refused_with_the_advice_to_unpack_it(file_name: str) -> None:
+    with pytest.raises(UnsupportedMediaError, match=r"archive.*unpack it, and add the files"):
+        format_of(file_name)
+    assert save_as(file_name) is None
+
+
 def test_the_page_gives_the_same_advice() -> None:
     """Discriminates: an ending that only the server, or only the page, knows a way for."""
     script = Path("routes/web/js/uploads/queue.js").read_text("utf-8")
     table = re.search(r"const SAVE_AS = .*?entries\(\{(.*?)\}\)", script, re.DOTALL)
     pictures = re.search(r'const PICTURES = new Set\("(.*?)"', script)
+    packed = re.search(r'const PACKED = new Set\("(.*?)"', script)
     assert table is not None
     assert pictures is not None
+    assert packed is not None
     page = {f".{e}": better for better, es in re.findall(r'(\w+): "(.*?)"', table[1]) for e in es.split()}
     assert page == SAVE_AS
     assert tuple(pictures[1].split()) == PICTURES
+    assert tuple(packed[1].split()) == PACKED
 
 
 def test_source_files_know_their_language() -> None:

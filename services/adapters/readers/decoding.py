@@ -114,6 +114,8 @@ def decode(content: bytes, declared: str | None = None) -> str:
 
     Raises UnreadableDocumentError (`encoding`) when no encoding gives clean text.
     """
+    if not content:
+        return ""
     for bom, encoding in _BOMS:
         if content.startswith(bom):
             return _required(_strict(content, encoding))

@@ -181,7 +181,7 @@ def archive_name(moment_us: int) -> str:
 
 
 def archives_in(folder: Path) -> list[Path]:
-    """Ours by their names, newest first; none when there is no such folder.
+    """Newest first by the names that we give, those of other names last; none when there is no such folder.
 
     Raises NotADirectoryError when it is a file, and other OSErrors.
     """
@@ -191,12 +191,17 @@ def archives_in(folder: Path) -> list[Path]:
         return []
     except NotADirectoryError:
         raise _no_folder(folder) from None
-    ours = [path for path in entries if _NAME.fullmatch(path.name) and path.is_file()]
-    return sorted(ours, key=lambda path: path.name, reverse=True)
+    archives = [path for path in entries if path.name.endswith(SUFFIX) and path.is_file()]
+    return sorted(archives, key=lambda path: (_is_ours(path), path.name), reverse=True)
+
+
+def _is_ours(path: Path) -> bool:
+    """By its name: what a person called otherwise is not for us to delete."""
+    return _NAME.fullmatch(path.name) is not None
 
 
 def list_archives(folder: Path) -> list[ArchiveListing]:
-    """Newest first. Blocking."""
+    """As `archives_in`. Blocking."""
     return [_listing(path) for path in archives_in(folder)]
 
 
@@ -213,7 +218,7 @@ def _listing(path: Path) -> ArchiveListing:
 
 def delete_older(folder: Path, keep: int) -> list[ArchiveListing]:
     """All but the newest `keep` archives of ours. Returns what they were. Blocking."""
-    older = archives_in(folder)[keep:]
+    older = list(filter(_is_ours, archives_in(folder)))[keep:]
     listed = [_listing(path) for path in older]
     for path in older:
         path.unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from config.settings import Settings
 from tests.support.models.stub_llm import Refusal, StubLLM, running_stub
 from tests.support.servers.app import CHAT, make_settings, open_app
 
+TITLE = "### Task:\nGenerate a concise, 3-5 word title.\n### Chat History:\n<chat_history>\n"
 LAYOUTS = ("one_system", "many_system", "system_field", "flat")
 GUIDE = "# Fees\n\nThe fee of the lighthouse is nine ducats.\n\n# Hours\n\nThe lighthouse opens at six.\n"
 
@@ -139,6 +141,39 @@ async def test_blocked_words_neither_reach_a_model_nor_a_reader(tmp_path: Path) 
     assert "kraken" not in turn.answer.lower()
     assert "print(1)" in turn.answer
     assert turn.answer.endswith(" sleeps.")
+
+
+@pytest.mark.parametrize(
+    ("model", "question"),
+    [("plain/default", "What sleeps?"), ("wenmai", f"{TITLE}USER: What sleeps?\n</chat_history>")],
+)
+async def test_blocked_words_hold_for_a_model_that_is_asked_without_documents(
+    tmp_path: Path, model: str, question: str
+) -> None:
+    """Discriminates: a way around the list, by the model's name or by a client's own task; a history that
+    has what the question may not."""
+    words = tmp_path / "words.txt"
+    words.write_text("kraken\n", "utf-8")
+    settings = {"blocked_words": words}
+    with running_stub(StubLLM(words=("The kra", "ken sleeps."))) as stub:
+        async with open_app(with_stub(tmp_path / "data", stub, conversation=settings)) as app:
+
+            async def complete(*texts: str, **more: Any) -> Any:
+                roles = ("user", "assistant", "user")[-len(texts) :]
+                spoken = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=True)]
+                body = {"model": model, "messages": spoken, **more}
+                return await app.client.post("/v1/chat/completions", json=body)
+
+            for refused in (
+                await complete(f"{question} The Kraken?"),
+                await complete("Where is the Kraken?", "There.", question, stream=True),
+            ):
+                assert (refused.status_code, refused.json()["error"]["code"]) == (400, "question_refused")
+            assert stub.bodies == []
+            whole = (await complete(question)).json()["choices"][0]["message"]["content"]
+            assert whole == "The ****** sleeps."
+            streamed = (await complete(question, stream=True)).text
+            assert "".join(re.findall(r'"content": "([^"]*)"', streamed)) == whole
 
 
 @pytest.mark.parametrize(("question", "chinese"), [("灯塔几点开门？", True), ("When does it open?", False)])

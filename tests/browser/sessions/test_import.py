@@ -19,7 +19,7 @@ async def test_the_plan_is_shown_before_anything_is_brought_in(
     page: Page, stubbed: Stubbed, tmp_path: Path
 ) -> None:
     """Discriminates: a file that is brought in as soon as it is chosen; a refused one that hides the plan of
-    the next."""
+    the next, or that only the server's English explains."""
     export, broken = tmp_path / "conversations.json", tmp_path / "broken.json"
     grown = chatgpt()
     grown[0]["title"] = "血脉 <b>"
@@ -28,7 +28,8 @@ async def test_the_plan_is_shown_before_anything_is_brought_in(
     await page.goto(stubbed.url)
     await page.click("#open-import")
     await page.set_input_files(CHOOSER, broken)
-    await expect(page.locator(NOTICE)).to_contain_text("file:")
+    await expect(page.locator(NOTICE)).to_contain_text("读不出对话")
+    await expect(page.locator(NOTICE)).to_contain_text("服务器的原话：file:")
     await page.set_input_files(CHOOSER, export)
     await expect(page.locator(NOTICE)).to_have_text("ChatGPT：会导入 3 轮问答。")
     await expect(page.locator(".import-plan")).to_contain_text("2 个分支。")

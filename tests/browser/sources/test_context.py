@@ -90,14 +90,17 @@ async def test_more_is_read_to_either_side_and_the_passage_stays_in_view(page: P
     [
         (404, 404, "这份文档已被删除，看不到上下文了。"),
         (404, 200, "文档里已没有这一段，它可能更新过，看不到上下文了。"),
-        (503, 200, "The store is away."),
+        (503, 200, "存储暂时不可用。"),
         (0, 200, "上下文暂时读不到。"),
     ],
 )
 async def test_a_context_that_cannot_be_read_says_why(
     page: Page, server_url: str, chunk_status: int, document_status: int, text: str
 ) -> None:
-    error = json.dumps({"error": {"code": "x", "message": "The store is away.", "retryable": True}})
+    """Discriminates: the server's own sentence, in English on a Chinese page."""
+    error = json.dumps(
+        {"error": {"code": "store_unavailable", "message": "The store is away.", "retryable": True}}
+    )
 
     async def refuse(route: Route) -> None:
         if chunk_status == 0:

@@ -193,6 +193,15 @@ async def test_a_broken_file_stops_the_start_with_its_line(
     assert refusal in str(refused.value)
 
 
+async def test_a_folder_that_is_none_stops_the_start_by_its_name(tmp_path: Path) -> None:
+    """Discriminates: a refusal that names the setting twice and its value never."""
+    missing = str(tmp_path / "promts")
+    with pytest.raises(StartRefusedError) as refused:
+        async with open_app(make_settings(tmp_path, conversation={"prompts_dir": missing})):
+            pass
+    assert str(refused.value) == f"PROMPTS_DIR = {missing!r} is refused: it is no folder."
+
+
 def test_every_own_text_may_stand_in_the_folder_as_it_is(tmp_path: Path) -> None:
     """Discriminates: braces of JSON in a prompt taken for placeholders."""
     for path in PROMPTS.glob("*.md"):

@@ -83,6 +83,7 @@ async def test_bad_files_are_named_in_a_line_and_take_nothing_else_away(app: App
     (library / "客服" / "link.md").symlink_to(outside / "a.md")
     (library / "客服" / "inner.md").symlink_to(library / "客服" / "人设.md")
     (library / "客服" / "broken.json").write_text("[{]", "utf-8")
+    (library / "客服" / "empty.md").touch()
     (library / "客服" / "人设.json").write_text('{"a": "b"}', "utf-8")
     (library / "ring").symlink_to(library / "ring")
     (library / "客服" / "notes.txt").write_text("x", "utf-8")
@@ -91,13 +92,14 @@ async def test_bad_files_are_named_in_a_line_and_take_nothing_else_away(app: App
     listed = await read(app, "/library")
     assert listed["modules"] == [{"name": "客服", "batches": 2}]
     problems = "\n".join(listed["problems"])
-    assert len(listed["problems"]) == 9
+    assert len(listed["problems"]) == 10
     for line in (
         "loose.md: it stands in no folder",
         "linked: a link that leads out",
         "ring: ",
         "link.md: a link that leads out",
         "客服/broken.json: line 1: no valid JSON",
+        "客服/empty.md: no heading in it",
         "客服/人设.md: 客服/人设.json is this batch already",
         "客服/notes.txt: a batch is a file that ends in .md, .csv, .json",
         "客服/large.md: it has more than 1000000 bytes",

@@ -279,6 +279,9 @@ async def test_a_wrong_base_address_is_told_the_right_one(at: Door) -> None:
     for method, path, status in (("GET", "/v1/chat/completions", 405), ("POST", "/v1/responses", 404)):
         reply = await at.http.request(method, path)
         assert (reply.status_code, "base address" in reply.text) == (status, False)
+    with pytest.raises(openai.NotFoundError) as refused:
+        await at.client.responses.create(model="wenmai", input="?")
+    assert "/v1 has /v1/chat/completions, /v1/models and /v1/embeddings" in refused.value.message
     assert "type" not in (await at.http.get("/chat")).json()["error"]
 
 

@@ -125,6 +125,14 @@ async def test_the_list_and_what_is_refused(
     assert "removed wenmai-" in capsys.readouterr().out
     assert await back_up(settings, "--list", "--to", str(tmp_path)) == 0
     assert capsys.readouterr().out.count("wenmai-") == 1
+    upgrade = str(tmp_path / "before-upgrade.wenmai.zip")
+    assert await back_up(settings, "--to", upgrade) == 0
+    assert await back_up(settings, "--to", str(tmp_path), "--keep", "1") == 0  # what has a name stays
+    capsys.readouterr()
+    assert await back_up(settings, "--list", "--to", str(tmp_path)) == 0
+    newest, named = capsys.readouterr().out.splitlines()
+    assert newest.startswith("wenmai-")
+    assert named.startswith("before-upgrade.wenmai.zip")
     existing, missing = tmp_path / "there.wenmai.zip", tmp_path / "not-mounted"
     existing.touch()
     for refused in (existing, tmp_path / "a.zip", missing, missing / "b", missing / "c.wenmai.zip"):
@@ -166,6 +174,11 @@ async def test_a_running_server_is_asked_and_writes_into_its_own_folder(
         assert await back_up(settings, "--url", url) == 0
         (made,) = (session[0] / "backups").glob("*.wenmai.zip")
         assert str(made) in capsys.readouterr().out
+        elsewhere = make_settings(session[0], store={"backup_dir": tmp_path})  # as this shell has it
+        assert await back_up(elsewhere, "--url", url) == 0
+        printed = capsys.readouterr().out
+        assert str(tmp_path) not in printed  # no file of that name is there
+        assert ".wenmai.zip in BACKUP_DIR of the server" in printed
         with pytest.raises(CommandError, match="omit --to") as raised:
             await back_up(settings, "--url", url, "--to", str(tmp_path))
         assert raised.value.exit_code == 2

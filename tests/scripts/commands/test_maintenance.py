@@ -61,9 +61,10 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, Path]]:
-    """A server with a key, and the folder that it has open."""
+    """A server with a key and an age limit of its own, and the folder that it has open."""
     folder = tmp_path_factory.mktemp("maintained")
-    with running_server(folder, EMBEDDING=HASHING, LOAD_SAMPLE="false", ADMIN_API_KEYS="secret") as server:
+    own = {"ADMIN_API_KEYS": "secret", "CONVERSATION_EXPIRE_DAYS": "365"}
+    with running_server(folder, EMBEDDING=HASHING, LOAD_SAMPLE="false", **own) as server:
         yield server, folder
 
 
@@ -255,6 +256,38 @@ async def test_with_a_server_running_the_server_does_it(
     assert server.url in shown.err
     assert await repair(settings, "--url", server.url, "--apply") == 0
     assert "nothing to repair" in capsys.readouterr().out
+
+
+@pytest.mark.full("runs commands as processes of their own")
+async def test_what_expires_in_a_server_is_by_its_own_limit(
+    small_server: tuple[RunningServer, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: the 30 days of the command's own environment, which delete what the server keeps for a
+    year; a --days that needs no --yes because it is more than those."""
+    server, folder = small_server
+    at = ("--url", server.url)
+    settings = make_settings(folder, server={"admin_api_keys": ("secret",)})
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 100 * DAY_US / 1e6))
+    body = {"turns": [{"question": "q", "answer": "a", "timestamp": stamp}]}
+    key = {"Authorization": "Bearer secret"}
+    async with httpx.AsyncClient(base_url=server.url, headers=key) as client:
+        (await client.post("/sessions/import", json=body)).raise_for_status()
+    assert await clean_up(settings, *at, "--apply", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["deleted"], report["total_after"]) == (0, 1)
+    with pytest.raises(CommandError, match="--days 60 is less than CONVERSATION_EXPIRE_DAYS = 365"):
+        await clean_up(settings, *at, "--apply", "--days", "60")
+    assert await clean_up(settings, *at, "--apply", "--days", "60", "--yes", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["deleted"] == 1
+
+
+@pytest.mark.full("runs commands as processes of their own")
+def test_the_doctor_names_the_servers_own_limit(small_server: tuple[RunningServer, Path]) -> None:
+    """Discriminates: the next clean-up beside the 30 days of the shell alone."""
+    server, folder = small_server
+    environment = {"DATA_DIR": str(folder), "EMBEDDING": HASHING, "WENMAI_KEY": "secret"}
+    shown = command("wenmai", "doctor", "--url", server.url, **environment)
+    assert "the server's turns older than 365 days go" in shown.stdout
 
 
 async def test_a_wrong_key_is_told_in_the_servers_words(small_server: tuple[RunningServer, Path]) -> None:

@@ -15,6 +15,7 @@ from scripts.commands.maintenance import CommandError, Options
 from scripts.commands.sync import print_reports
 from tests.support.servers.app import HASHING, make_settings, open_app, serving
 from tests.support.servers.commands import command, options_of
+from tests.support.servers.server import running_server
 
 
 def settings_of(tmp_path: Path, source: str = "docs") -> Settings:
@@ -113,6 +114,21 @@ def test_a_start_from_the_shell_reads_the_configuration_file(tmp_path: Path) -> 
     done = command("wenmai", "sync", **environment)
     assert (done.returncode, numbers(done.stdout)["added"]) == (0, 0)
     assert done.stderr.startswith("Store ")
+
+
+@pytest.mark.full("runs commands as processes of their own")
+async def test_a_server_follows_what_this_shell_has_not_configured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: success without asking the server, where only its configuration names a folder."""
+    folder, config = tmp_path / "handbook", tmp_path / "wenmai.toml"
+    folder.mkdir()
+    config.write_text(f'[sources.docs]\nfolder = "{folder}"\n')
+    own = {"WENMAI_CONFIG": str(config), "EMBEDDING": HASHING, "LOAD_SAMPLE": "false", "SYNC_CRON": ""}
+    with running_server(tmp_path / "data", **own):
+        (folder / "good.md").write_bytes(b"# Good\n\ntext")
+        assert await run_sync(make_settings(tmp_path / "data")) == 0
+        assert numbers(capsys.readouterr().out)["added"] == 1
 
 
 def test_with_no_source_configured_it_says_how_to_name_one(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import { ApiError } from "../api/http.js";
 import { readDocument, readSurroundings } from "../api/documents.js";
 import { el } from "../base/dom.js";
+import { causeOf } from "../base/i18n.js";
 import { markedText } from "./passage.js";
 
 const NEAR = 2; // neighbours to either side at first
@@ -110,7 +111,7 @@ function inOrder({ neighbours, section, ...chunk }) {
 /** A sentence for the reader. A chunk can be gone with its document, or from a newer version of it. */
 async function whyNot(error, documentId) {
   if (!(error instanceof ApiError)) return "contextFailed";
-  if (error.status !== 404) return error.message;
+  if (error.status !== 404) return causeOf(error);
   return readDocument(documentId).then(() => "contextChunkDeleted",
     (reason) => (reason instanceof ApiError && reason.status === 404 ? "contextDocumentDeleted" : "contextChunkDeleted"));
 }
