@@ -28,6 +28,7 @@ from services.conversation.episodes import EpisodeAsked, Episodes, episode_asked
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.knowledge.chunks import SamplePrecedence
+from services.knowledge.jobs.queue import Jobs
 from services.llm_service import ModelEntry
 from services.memory.turns import MemoryLearning, MemoryRecall, RecalledMemory, RecallScope
 from services.models.text_filters import AnswerFilters
@@ -69,8 +70,7 @@ class Pipeline:
     knowledge: KnowledgeUse
     talk_model: TalkModel | None
     shared_owner: str
-    is_reading: Callable[[tuple[str, ...]], bool]
-    is_reading_sample: Callable[[], bool]
+    jobs: Jobs
     find_documents: FindDocuments
     precedence: SamplePrecedence
     failure_text: FailureTexts
@@ -182,7 +182,7 @@ class Gathering:
         expanded = await self._pipeline.widened(chosen, self._owners)
         gathered = Gathered(
             tuple(recent), tuple(relevant), summary, ranked, chosen, expanded, judgement, rewritten,
-            still_reading=self._pipeline.is_reading(self._owners),
+            still_reading=self._pipeline.jobs.is_active(self._owners),
         )  # fmt: skip
         return self._remembering(gathered, memories)
 
@@ -363,10 +363,10 @@ class Gathering:
         """While the guide comes in, at the very first, the nearest of the little that is there has mostly
         nothing to do with the question, and what answers it is seconds away."""
         pipeline = self._pipeline
-        return max(pipeline.threshold, LIKELY) if pipeline.is_reading_sample() else pipeline.threshold
+        return max(pipeline.threshold, LIKELY) if pipeline.jobs.sample_pending else pipeline.threshold
 
     def _why_nothing(self) -> str:
-        if self._pipeline.is_reading(self._owners):
+        if self._pipeline.jobs.is_active(self._owners):
             return "nothing_found_yet"
         return "nothing_found" if self._turn.filters.limits_nothing else "nothing_found_within"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -15,7 +15,6 @@ from core.citing.passages import AskedFor, explanation_of, key_spans
 from core.citing.units import ITEM, Listing, Unit, UnitKind, cells_of, listing_of, quotable_units
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.query import (
-    NumberedPart,
     Query,
     asks_for_step,
     identifiers,
@@ -129,7 +128,7 @@ class Quotables:
         """
         own = query.question if query.meant else asked
         names, known = {*identifiers(own)}, self._asked(asked, query.question, short_codes(own))
-        entries = self._entries(own) or self._begun(numbered_parts(own, query.last_answer))
+        entries = self._entries(own, query.last_answer)
         if not entries and max(known.held @ known.rare, default=0.0) < LITTLE:
             return [self.beginning(0)] if self._passages else []
         chosen = self._of_those_named(entries or self._chosen(known, AskedFor.of(asked)), names)
@@ -155,16 +154,15 @@ class Quotables:
                 )
         return [*{quote.text: quote for quote in written.values()}.values()]
 
-    def _entries(self, question: str) -> list[int]:
-        explains = explanation_of(question)
-        each = (at for at, one in enumerate(self._candidates) if explains and explains.search(one.says))
-        return [*islice(each, MOST_QUOTES)]
+    def _entries(self, question: str, answer: str) -> list[int]:
+        """Those that explain the term asked about, else those that begin an article or the like that is
+        named: a chapter is more than its first lines."""
+        explains, parts = explanation_of(question), numbered_parts(question, answer)
+        entries = self._first(explains.search) if explains else []
+        return entries or self._first(lambda says: any(part.heads.match(says) for part in parts))
 
-    def _begun(self, parts: Sequence[NumberedPart]) -> list[int]:
-        """Those that begin an article or the like which is named: a chapter is more than its first lines."""
-        each = (
-            at for at, one in enumerate(self._candidates) if any(part.heads.match(one.says) for part in parts)
-        )
+    def _first(self, is_meant: Callable[[str], object]) -> list[int]:
+        each = (at for at, one in enumerate(self._candidates) if is_meant(one.says))
         return [*islice(each, MOST_QUOTES)]
 
     def _end_of_article(self, at: int) -> int:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeVar
 
@@ -140,11 +141,11 @@ class EmbeddingService:
     ) -> list[PassageReading]:
         """The same with the signs of their tokens, and with `parts` of each text, where the model shows
         tokens. Raises EmbeddingUnavailableError."""
-        batches = [*passage_batches(texts)]
+        batches = passage_batches(texts)
         readings: list[PassageReading] = []
-        for at in range(0, len(batches), self._passage_threads):  # so that others have their turn between
-            side_by_side = map(self._begin_passages, batches[at : at + self._passage_threads])
-            readings += [reading for batch in await asyncio.gather(*side_by_side) for reading in batch]
+        # no more at once than there are threads: others have their turn between
+        while begun := [*map(self._begin_passages, islice(batches, self._passage_threads))]:
+            readings += chain.from_iterable(await asyncio.gather(*begun))
         if not parts or not self.reads_tokens:
             return readings
         vectors = iter(await self.embed_passages([part for own in parts for part in own]))

@@ -23,13 +23,13 @@ class Part:
 
 PARTS = {
     "quick": Part(
-        minutes=8,
+        minutes=9,
         checks=(("ruff", "format", "--check", "."), ("ruff", "check", "."), ("lint-imports",)),
         beside=("mypy",),
         tests=((*TOGETHER, "-m", "not full and not alone"),),
     ),
     "full": Part(
-        minutes=12,
+        minutes=14,
         checks=(),
         beside=None,
         tests=((*TOGETHER, "-m", "full and not alone"), (*ORDER, "-m", "alone")),
