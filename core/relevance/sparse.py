@@ -236,11 +236,10 @@ def _cjk_word(word: str) -> tuple[tuple[str, float], ...]:
 def _word_terms(word: str, stemmed: bool) -> tuple[tuple[str, float], ...]:
     """A plain word's stem, or an identifier whole (1) and in its parts (0.4 each)."""
     lowered = word.lower().replace("’", "'").removesuffix("'s")
-    acronym = word.isupper() and 1 < len(word) <= 5
-    if lowered in STOP_WORDS and not acronym:
+    if lowered in STOP_WORDS and not (word.isupper() and 1 < len(word) <= 5):  # IT, US, WHO are names
         return ()
     if lowered.isalpha() and not _CAMEL.search(word):
-        return ((_stem(lowered) if stemmed and not acronym else lowered, 1.0),)
+        return ((_stem(lowered) if stemmed else lowered, 1.0),)
     weights = {lowered: 1.0}
     if lowered[0] == "v" and lowered[1:2].isdigit():
         weights.setdefault(lowered[1:], 0.4)

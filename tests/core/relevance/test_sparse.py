@@ -57,6 +57,8 @@ def weight(question: str) -> float:
         ("错误 E1001", "遇到 e1001 时请重启", "遇到 e2001 时请重启"),
         ("C++ 怎么编译", "用 cmake 编译 C++ 程序", "用 tsc 编译 TypeScript"),
         ("ＰＤＦ 能上传吗", "支持上传 pdf 文件", "支持上传图片"),
+        ("who asks for leave?", "LEAVE is asked for in the portal.", "Parking is asked for in the portal."),
+        ("OPENING HOURS?", "The desk opens; one hour at noon it is closed.", "The desk opens at noon."),
         ("how do I set the recent turns", "set maxRecentTurns in the file", "set the colour in the file"),
     ],
 )
