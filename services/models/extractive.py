@@ -209,11 +209,11 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
 def _answered(
     query: Query, passages: Sequence[Passage], nearest: Sequence[str], say: Say, *, chinese: bool
 ) -> list[str]:
-    """The quotes for each part of the question, each once, the best passage's before others where none comes
-    near it; and which part has none, where words can say so. Whatever words they have, the best passage of
-    all and that in the reader's language come before them (after a quote of that language with most of the
-    words), those about as probable and the best in the other language after them; where no quote has most of
-    the words, the second and `nearest` parts, too."""
+    """The quotes for each part of the question, each once, in the order of their passages where none comes
+    near the best or no quote has most of the words; and which part has none, where words can say so. Whatever
+    words they have, the best passage of all and that in the reader's language come before them (after a quote
+    of that language with most of the words), those about as probable and the best in the other language after
+    them; where no quote has most of the words, the second and `nearest` parts, too."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages], nearest)
     by_part = {part: _telling(quotables.quotes(query, part), passages) for part in _parts(query)}
     most = max(map(_covered, by_part.values()))
@@ -222,7 +222,7 @@ def _answered(
     near = [at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= NEARLY * best]
     second = {at for at, each in enumerate(passages[:2]) if each.relevance >= SECOND * best}
     by_words = chain.from_iterable(quotes for part, quotes in by_part.items() if part not in blank)
-    blocks = _each_once(sorted(by_words, key=lambda quote: near == [0] and quote.passage != 0))
+    blocks = _each_once(sorted(by_words, key=lambda quote: (most < CLEAR or near == [0]) and quote.passage))
     readable = [_is_readable(each, chinese) for each in passages]
     quoted = {block.passage for block in blocks} | quotables.others(query.question)
     sides = sorted({readable.index(side) for side in readable} - quoted)
