@@ -148,7 +148,7 @@ class Quotables:
                 start = unit.start
             table = start if unit.rows and passage not in whole else -1
             covers = 1.0 if entries else known.covers(at)
-            if text:
+            if text and all(text != each.text for each in written.values()):
                 written.setdefault(
                     (passage, start), Quote(passage, text, covers, known.words(at), table, items)
                 )

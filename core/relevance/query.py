@@ -287,7 +287,7 @@ _CALLED_CODE = re.compile(
     r"[ :：#]{0,2}(\d{3})(?!\d|\.\d|\s?[行个個次条條元天])",
     re.IGNORECASE,
 )
-_SHORT_CODE = re.compile(r"(?=.{2,8}$)[a-z]+\d[a-z\d]*")
+_SHORT_CODE = re.compile(r"(?=.{2,8}$)[a-z]+-?\d[a-z\d]*")
 _LONGEST = 64
 
 
