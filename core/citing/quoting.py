@@ -128,7 +128,8 @@ class Quotables:
 
         Where none has words of the question, as in another language, the beginning of the first passage.
         """
-        own = query.question if query.meant else asked
+        is_of_it = wording("of_it").search(query.question) and not asks_for_step(query.question)
+        own = asked if is_of_it or not query.meant else query.question
         names, known = {*identifiers(own)}, self._asked(asked, query.question, short_codes(own))
         entries = self._entries(own, query.last_answer)
         if not entries and max(known.held @ known.rare, default=0.0) < LITTLE:

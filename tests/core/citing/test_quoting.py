@@ -348,6 +348,23 @@ def test_a_code_that_no_passage_has_is_known_where_rows_begin_with_such_codes() 
     assert errors.unmentioned("What is QP-4999?") == ["QP-4999"]
 
 
+@pytest.mark.parametrize(
+    ("question", "is_of_it"),
+    [
+        ("How do I fix it?", True),
+        ("它怎么处理", True),
+        ("And the other one like it?", False),
+        ("And now?", False),
+    ],
+)
+def test_a_follow_up_about_it_is_about_the_code_of_the_question_before(question: str, is_of_it: bool) -> None:
+    """Discriminates: the whole table; the code before where another one is asked for."""
+    asked = f"What is E2? {question}"
+    forms = tuple(QueryForm(text, [], SparseTerms([], [])) for text in (question, asked))
+    quotes = Quotables([("", DRAIN)]).quotes(Query(question, forms), asked)
+    assert ([quote.text for quote in quotes] == ["- Code: E2; What to do: Clean the filter"]) is is_of_it
+
+
 def test_a_version_that_no_passage_mentions_is_known_where_notes_of_others_are_there() -> None:
     notes = Quotables([("Notes > 3.7.0 (June)", "New: clones."), ("", "Version 3.6.1\nFixed: the clock.")])
     assert notes.unmentioned("What was changed in version 3.9?") == ["3.9"]
