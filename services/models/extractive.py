@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -9,6 +10,7 @@ from itertools import chain
 from llama_index.core.base.llms.types import LLMMetadata
 
 from core.citing.quoting import CLEAR, Quotables, Quote
+from core.formats import words_of_name
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, parse_knowledge, scope_in_prompt
@@ -27,6 +29,7 @@ from core.relevance.query import (
     numbered_parts,
     parts_of,
     points_back,
+    wording,
 )
 from core.relevance.sparse import SparseTerms, presence, question_terms
 from core.text import Language, holds_chinese, in_script_of, is_mostly_chinese, language_in
@@ -43,6 +46,7 @@ AS_MANY = 0.7  # of the words in the best quote: another one without a new word 
 MOST_NEAR = 3
 MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
 PIECE_CHARS = 24
+_EDITION = re.compile(r"[\s(（_-]*(?:(?:19|20)\d\d|v?\d+)[年版度]*[)）]?$")  # at the end of a file's name
 
 _INTRO = {True: "资料中的相关内容：", False: "From the documents:"}
 _CLOSEST = {True: "最接近的内容：", False: "The closest passage I found:"}
@@ -254,13 +258,23 @@ def _telling(quotes: Sequence[Quote], passages: Sequence[Passage]) -> list[Quote
     shown = [*quotes[:1]]
     for quote in quotes[1:]:
         one, new = passages[quote.passage], quote.words.difference(*(each.words for each in shown))
-        if one.file_name in {passages[each.passage].file_name for each in shown}:
+        document = one.file_name in {passages[each.passage].file_name for each in shown}
+        if document or any(_refers(each.text, one.file_name) for each in shown):
             least = FAR if new or quote.covers >= AS_MANY * shown[0].covers else NEARLY
         else:
             least = SECOND if new else NEARLY
         if one.relevance >= least * passages[0].relevance:
             shown.append(quote)
     return shown
+
+
+def _refers(text: str, file_name: str) -> bool:
+    """Whether it sends its reader to that document: see the price list, where price-list-2026.md is one."""
+    name = words_of_name(_EDITION.sub("", file_name.rpartition(".")[0]))
+    return bool(name) and any(
+        wording("sends_to").search(text, 0, match.start())
+        for match in re.finditer(re.escape(name), text, re.IGNORECASE)
+    )
 
 
 def _each_once(quotes: Iterable[Quote]) -> list[Quote]:
