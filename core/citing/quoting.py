@@ -15,6 +15,7 @@ from core.citing.passages import AskedFor, explanation_of, key_spans
 from core.citing.units import ITEM, Listing, Unit, UnitKind, cells_of, listing_of, quotable_units
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.query import (
+    NumberedPart,
     Query,
     asks_for_step,
     identifiers,
@@ -22,6 +23,7 @@ from core.relevance.query import (
     short_codes,
     wording,
 )
+from core.relevance.recency import Version, version_in
 from core.relevance.sparse import A_WORD, WeightedTerm, presence, question_terms
 from core.text import holds_chinese, open_fence
 
@@ -126,7 +128,8 @@ class Quotables:
 
         Where none has words of the question, as in another language, the beginning of the first passage.
         """
-        own = query.question if query.meant else asked
+        is_of_it = wording("of_it").search(query.question) and not asks_for_step(query.question)
+        own = asked if is_of_it or not query.meant else query.question
         names, known = {*identifiers(own)}, self._asked(asked, query.question, short_codes(own))
         entries = self._entries(own, query.last_answer)
         if not entries and max(known.held @ known.rare, default=0.0) < LITTLE:
@@ -148,11 +151,11 @@ class Quotables:
                 start = unit.start
             table = start if unit.rows and passage not in whole else -1
             covers = 1.0 if entries else known.covers(at)
-            if text:
+            if text and all(text != each.text for each in written.values()):
                 written.setdefault(
                     (passage, start), Quote(passage, text, covers, known.words(at), table, items)
                 )
-        return [*{quote.text: quote for quote in written.values()}.values()]
+        return [*written.values()]
 
     def _entries(self, question: str, answer: str) -> list[int]:
         """Those that explain the term asked about, else those that begin an article or the like that is
@@ -216,9 +219,12 @@ class Quotables:
 
     def unmentioned(self, question: str, answer: str = "") -> list[str]:
         """The codes of the question, where no passage has any of them and rows of a table begin with such as
-        these: E9 beside E2 and F7. Likewise the articles: 第601条 beside 第四百条."""
+        these: E9 beside E2 and F7. Likewise the articles and versions: 第601条 beside 第四百条."""
         texts = "\n".join(f"{heading}\n{text}" for heading, text in self._passages)
-        parts = [part for part in numbered_parts(question, answer) if part.alike.search(texts)]
+        version = version_in(question)
+        named: list[NumberedPart | Version] = [*numbered_parts(question, answer)]
+        named += [version] if version else []
+        parts = [part for part in named if part.alike.search(texts)]
         missing = [part.name for part in parts if not part.called.search(texts)]
         return missing or self._unmentioned_codes(question, texts.lower())
 

@@ -331,7 +331,9 @@ def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matr
     naming = np.flatnonzero(have == 1.0)
     if 0 < len(naming) <= FEW_NAMED:
         best = naming[judged[naming].argmax()]
-        asks_nothing_else = not parts and asks_only_of(names, query.question, texts[best])
+        is_the_one = not parts or len(naming) == 1  # every set of rules has its ninth article
+        all_names = (*names, *(part.name for part in parts))
+        asks_nothing_else = is_the_one and asks_only_of(all_names, query.question, texts[best])
         judged[best] = max(judged[best], SURE if asks_nothing_else else NAMED)
     is_missing = any(not _begins(part.heads, texts) and _begins(part.alike, texts) for part in parts)
     return np.minimum(judged, NOT_SURE) if is_missing else judged

@@ -265,6 +265,9 @@ def _compared(question: str) -> list[str]:
         next((named[each] for each in (name, f"{name}2", f"{name}3") if named.get(each)), "")
         for name in ("a", "b", "rest")
     )
+    shared = wording("of_both").match(one)
+    if shared and not wording("of_both").match(other):
+        other = f"{shared[0]}{other}"
     return [f"{each.strip()} {rest}".strip() for each in (one, other)]
 
 
@@ -284,7 +287,7 @@ _CALLED_CODE = re.compile(
     r"[ :：#]{0,2}(\d{3})(?!\d|\.\d|\s?[行个個次条條元天])",
     re.IGNORECASE,
 )
-_SHORT_CODE = re.compile(r"(?=.{2,8}$)[a-z]+\d[a-z\d]*")
+_SHORT_CODE = re.compile(r"(?=.{2,8}$)[a-z]+-?\d[a-z\d]*")
 _LONGEST = 64
 
 

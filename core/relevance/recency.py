@@ -3,8 +3,8 @@ one thing the one that held when it was asked, and what does not say of itself t
 
 A preference, never a filter: the odds of the others are divided, so that one which answers much better still
 goes first. A candidate whose document has no date keeps its probability, but what stands under another
-quarter, month, weekday or year than the question names is at most the closest, and what has a line for that
-period with all words of the question is sure.
+quarter, month, weekday or year than the question names is at most the closest, as are the notes of another
+version, and what has a line for that period with all words of the question is sure.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.dates import MONTH_NAMES, first_day, last_day
 from core.knowledge import Candidate, Chunk
+from core.relevance.features import asks_only_of
 from core.relevance.probability import NOT_SURE, SURE
-from core.relevance.query import MAX_FORM_CHARS, Query, wording
+from core.relevance.query import MAX_FORM_CHARS, Query, clauses, wording
 from core.relevance.sparse import A_WORD, folded, is_cjk, question_terms, word_stems
 from core.text import fold_width
 
@@ -36,7 +37,7 @@ _NO_NAME = re.compile(r"[\W\d_年月日]+")
 
 def by_dates(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates with the probability that their dates leave them, in the order given."""
-    candidates = _by_periods(query, _by_titles(query, candidates))
+    candidates = _by_versions(query, _by_periods(query, _by_titles(query, candidates)))
     if not query.asked or not any(candidate.chunk.date for candidate in candidates):
         return candidates
     dated = [_Dated(candidate.chunk) for candidate in candidates]
@@ -133,6 +134,61 @@ def _by_periods(query: Query, candidates: Sequence[Candidate]) -> list[Candidate
             chance = min(NOT_SURE, _divided(chance, DATE_LOGIT * behind))
         elif all(of_each) and _has_line(candidate.chunk, *named[0], words):
             chance = max(chance, min(SURE, _divided(chance, -DATE_LOGIT)))
+        judged.append(replace(candidate, probability=chance))
+    return judged
+
+
+# Called a version (v3.6, 版本 3.6), or of three numbers: 3.6.0. An address has four, a date more digits.
+_VERSION = r"(?:(?:\b(?:version|release|v)|版本)[ .:：]?\s?{number}|{three})(?![.\d]*\d)"
+_NUMBER, _THREE = r"\d{1,3}(?:\.\d{1,3}){1,3}", r"(?<![\d.§])\d{1,3}\.\d{1,3}\.\d{1,3}"
+_NAMED = re.compile(_VERSION.format(number=f"({_NUMBER})", three=f"({_THREE})"), re.IGNORECASE)
+# At the beginning of a line, a row or a heading, with nothing or its date behind it: section 3.6.1 is none.
+_HEADS = r"(?:^|> )[ \t*#|>\[-]{{0,8}}+(?:\w+ )?{version}(?=[ \t*\]]*(?:[|(（:：,，–—-]|$))"
+_OF_LINE = re.IGNORECASE | re.MULTILINE
+_ALIKE = re.compile(_HEADS.format(version=_VERSION.format(number=_NUMBER, three=_THREE)), _OF_LINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """`called` finds it anywhere in a text, `heads` at the head of its notes, `alike` at the head of those of
+    any."""
+
+    name: str
+    called: re.Pattern[str]
+    heads: re.Pattern[str]
+    alike: re.Pattern[str] = _ALIKE
+
+
+@lru_cache(maxsize=32)  # asked for by the judging and the quoting of a turn
+def version_in(question: str) -> Version | None:
+    """None where it names none, or several: from 4.9.0 to 5.4.0."""
+    if len(question) > MAX_FORM_CHARS or clauses(question):
+        return None
+    named = {one or other for one, other in _NAMED.findall(question)}
+    if len(named) != 1:
+        return None
+    (name,) = named
+    own = rf"(?<![\d.]){re.escape(name)}(?!\d)"
+    either = rf"(?:(?:version|release|v|版本)[ .:：]?\s?)?{own}(?:\.\d+)*"
+    return Version(name, re.compile(own), re.compile(_HEADS.format(version=either), _OF_LINE))
+
+
+def _by_versions(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The notes of another version than the one that is named, which say nothing of that, are not sure, and
+    fall behind its own; these are sure where nothing else is asked."""
+    version = version_in(query.question)
+    if not version:
+        return list(candidates)
+    texts = [f"{each.chunk.heading or each.chunk.title}\n{each.chunk.text}" for each in candidates]
+    under = [version.heads.search(text) is not None for text in texts]
+    asks_only = sum(under) == 1 and asks_only_of([version.name], query.question, texts[under.index(True)])
+    judged = []
+    for candidate, is_of, text in zip(candidates, under, texts, strict=True):
+        chance = candidate.probability
+        if version.alike.search(text) and not version.called.search(text):
+            chance = min(NOT_SURE, _divided(chance, DATE_LOGIT * any(under)))
+        elif is_of and asks_only:
+            chance = max(SURE, chance)
         judged.append(replace(candidate, probability=chance))
     return judged
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -9,6 +10,7 @@ from itertools import chain
 from llama_index.core.base.llms.types import LLMMetadata
 
 from core.citing.quoting import CLEAR, Quotables, Quote
+from core.formats import words_of_name
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, parse_knowledge, scope_in_prompt
@@ -27,6 +29,7 @@ from core.relevance.query import (
     numbered_parts,
     parts_of,
     points_back,
+    wording,
 )
 from core.relevance.sparse import SparseTerms, presence, question_terms
 from core.text import Language, holds_chinese, in_script_of, is_mostly_chinese, language_in
@@ -43,6 +46,7 @@ AS_MANY = 0.7  # of the words in the best quote: another one without a new word 
 MOST_NEAR = 3
 MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
 PIECE_CHARS = 24
+_EDITION = re.compile(r"[\s(（_-]*(?:(?:19|20)\d\d|v?\d+)[年版度]*[)）]?$")  # at the end of a file's name
 
 _INTRO = {True: "资料中的相关内容：", False: "From the documents:"}
 _CLOSEST = {True: "最接近的内容：", False: "The closest passage I found:"}
@@ -209,11 +213,11 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
 def _answered(
     query: Query, passages: Sequence[Passage], nearest: Sequence[str], say: Say, *, chinese: bool
 ) -> list[str]:
-    """The quotes for each part of the question, each once, the best passage's before others where none comes
-    near it; and which part has none, where words can say so. Whatever words they have, the best passage of
-    all and that in the reader's language come before them (after a quote of that language with most of the
-    words), those about as probable and the best in the other language after them; where no quote has most of
-    the words, the second and `nearest` parts, too."""
+    """The quotes for each part of the question, each once, in the order of their passages where none comes
+    near the best or no quote has most of the words; and which part has none, where words can say so. Whatever
+    words they have, the best passage of all and that in the reader's language come before them (after a quote
+    of that language with most of the words), those about as probable and the best in the other language after
+    them; where no quote has most of the words, the second and `nearest` parts, too."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages], nearest)
     by_part = {part: _telling(quotables.quotes(query, part), passages) for part in _parts(query)}
     most = max(map(_covered, by_part.values()))
@@ -222,7 +226,7 @@ def _answered(
     near = [at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= NEARLY * best]
     second = {at for at, each in enumerate(passages[:2]) if each.relevance >= SECOND * best}
     by_words = chain.from_iterable(quotes for part, quotes in by_part.items() if part not in blank)
-    blocks = _each_once(sorted(by_words, key=lambda quote: near == [0] and quote.passage != 0))
+    blocks = _each_once(sorted(by_words, key=lambda quote: (most < CLEAR or near == [0]) and quote.passage))
     readable = [_is_readable(each, chinese) for each in passages]
     quoted = {block.passage for block in blocks} | quotables.others(query.question)
     sides = sorted({readable.index(side) for side in readable} - quoted)
@@ -254,13 +258,23 @@ def _telling(quotes: Sequence[Quote], passages: Sequence[Passage]) -> list[Quote
     shown = [*quotes[:1]]
     for quote in quotes[1:]:
         one, new = passages[quote.passage], quote.words.difference(*(each.words for each in shown))
-        if one.file_name in {passages[each.passage].file_name for each in shown}:
+        document = one.file_name in {passages[each.passage].file_name for each in shown}
+        if document or any(_refers(each.text, one.file_name) for each in shown):
             least = FAR if new or quote.covers >= AS_MANY * shown[0].covers else NEARLY
         else:
             least = SECOND if new else NEARLY
         if one.relevance >= least * passages[0].relevance:
             shown.append(quote)
     return shown
+
+
+def _refers(text: str, file_name: str) -> bool:
+    """Whether it sends its reader to that document: see the price list, where price-list-2026.md is one."""
+    name = words_of_name(_EDITION.sub("", file_name.rpartition(".")[0]))
+    return bool(name) and any(
+        wording("sends_to").search(text, 0, match.start())
+        for match in re.finditer(re.escape(name), text, re.IGNORECASE)
+    )
 
 
 def _each_once(quotes: Iterable[Quote]) -> list[Quote]:

@@ -344,6 +344,40 @@ def test_a_code_that_no_passage_has_is_known_where_rows_begin_with_such_codes() 
     assert quotables.unmentioned("What does E9 mean?") == ["E9"]
     assert quotables.unmentioned("E9 or E2?") == quotables.unmentioned("Which fault?") == []
     assert Quotables([("", "Print it on paper.")]).unmentioned("On A4?") == []
+    errors = Quotables([("", FAULTS.format("QP-4033", "Add the address", "QP-4040", "Wait"))])
+    assert errors.unmentioned("What is QP-4999?") == ["QP-4999"]
+
+
+@pytest.mark.parametrize(
+    ("question", "is_of_it"),
+    [
+        ("How do I fix it?", True),
+        ("它怎么处理", True),
+        ("And the other one like it?", False),
+        ("And now?", False),
+    ],
+)
+def test_a_follow_up_about_it_is_about_the_code_of_the_question_before(question: str, is_of_it: bool) -> None:
+    """Discriminates: the whole table; the code before where another one is asked for."""
+    asked = f"What is E2? {question}"
+    forms = tuple(QueryForm(text, [], SparseTerms([], [])) for text in (question, asked))
+    quotes = Quotables([("", DRAIN)]).quotes(Query(question, forms), asked)
+    assert ([quote.text for quote in quotes] == ["- Code: E2; What to do: Clean the filter"]) is is_of_it
+
+
+def test_a_version_that_no_passage_mentions_is_known_where_notes_of_others_are_there() -> None:
+    notes = Quotables([("Notes > 3.7.0 (June)", "New: clones."), ("", "Version 3.6.1\nFixed: the clock.")])
+    assert notes.unmentioned("What was changed in version 3.9?") == ["3.9"]
+    assert notes.unmentioned("What was changed in version 3.6?") == []
+    assert Quotables([("", "Install it.")]).unmentioned("Does it run on version 3.9?") == []
+
+
+def test_the_same_line_of_several_passages_is_that_of_the_best() -> None:
+    """Discriminates: the line that leads in to each part of a long table, with the mark of the last part."""
+    parts = [("", f"It takes 50 recipients. The body:\n\n| Field |\n|---|\n| {name} |") for name in "ab"]
+    query = Query("How many recipients?", (QueryForm("recipients", [], SparseTerms([], [])),))
+    quotes = Quotables(parts).quotes(query, "How many recipients?")
+    assert [(quote.passage, quote.text[:7]) for quote in quotes] == [(0, "It take")]
 
 
 CAUSES = """第三十七条 提前三十日通知，可以解除合同。

@@ -227,6 +227,36 @@ def test_what_stands_under_another_month_falls_behind_that_of_the_question() -> 
     assert ranked[0].probability < ranked[1].probability == 0.2
 
 
+@pytest.mark.parametrize(
+    ("question", "is_named"),
+    [
+        ("What was new in version 3.6.0?", True),
+        ("3.6.0 更新了什么", True),
+        ("版本 3.6 有什么新功能", True),
+        ("What was new in v3.6?", True),
+        ("Is 10.3.6.0 the address?", False),
+        ("Can I go from 3.5.0 to 3.6.0?", False),
+        ("What does section 3.6.0 say?", False),
+    ],
+)
+def test_the_notes_of_another_version_fall_behind_those_of_the_one_that_is_named(
+    question: str, is_named: bool
+) -> None:
+    """Discriminates: the nearest by meaning, for all notes say what is new; an address; a part of a text."""
+    other = candidate("b", "", 0.6, heading="Release notes > 3.7.0 — 15 June 2026", text="New: clones.")
+    meant = candidate("a", "", 0.3, heading="Release notes > 3.6.0 — 20 May 2026", text="New: passkeys.")
+    guide = candidate("c", "", 0.2, heading="3.1.2 Passkeys", text="Made in the settings.")
+    chances = [one.probability for one in by_dates(Query(question, ()), [other, meant, guide])]
+    assert (chances[0] < chances[1]) is is_named
+    assert chances[2] == 0.2
+
+
+def test_the_notes_of_a_version_are_sure_where_nothing_else_is_asked() -> None:
+    notes = candidate("a", "", 0.3, heading="Notes > [3.6.0] - 2026-02-20", text="New: passkeys.")
+    for question, chance in (("What's new in 3.6.0?", SURE), ("Who tested version 3.6.0?", 0.3)):
+        assert by_dates(Query(question, ()), [notes])[0].probability == chance
+
+
 def test_what_only_mentions_the_month_is_not_put_before_what_stands_under_another() -> None:
     august = candidate("august", "", 0.4, heading="销售月报 2025年8月", text="销售额为 287 万元。")
     budget = candidate("budget", "", 0.3, heading="差旅预算", text="超出的在9月30日前报财务。")

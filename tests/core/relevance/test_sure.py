@@ -2,6 +2,7 @@
 
 import pytest
 
+from core.knowledge import Candidate
 from core.relevance.probability import FEW_NAMED, LEADING, NAMED, SURE, Coefficients, Together, judge
 from tests.core.relevance.test_probability import E5, ask, candidate, plain
 
@@ -44,6 +45,19 @@ def test_of_articles_the_one_that_is_named_goes_first_and_none_is_sure_where_it_
     assert judge(ask("第601条规定的赔偿怎么计算？"), [other, meant], E5)[0].probability < SURE
 
 
+def test_the_only_article_of_its_number_is_sure_where_nothing_else_is_asked() -> None:
+    """Discriminates: the ninth article of one set of rules beside another's; what it does not say."""
+    dogs = candidate("第九条 每户限养一只犬。", 6)
+    others = [candidate(FILLER[:50], at) for at in range(1, 6)]
+
+    def chance(question: str, *more: Candidate) -> float:
+        return max(each.probability for each in judge(ask(question), [*others, dogs, *more], UNSURE))
+
+    assert chance("第九条说的什么") == SURE
+    assert chance("第九条说的什么", candidate("第九条 逾期加收违约金。", 7)) < SURE
+    assert chance("第九条规定的罚款是多少") < SURE
+
+
 @pytest.mark.parametrize(
     ("question", "is_sure"),
     [
@@ -79,6 +93,7 @@ def test_a_text_that_asks_the_question_itself_is_sure(question: str, is_sure: bo
         ("What does E02 mean?", 1, SURE),
         ("The display shows E02. What should I do with the grinder?", 3, SURE),
         ("E02 怎么办", 1, SURE),
+        ("代码 E02 是干什么用的", 1, SURE),
         ("What does a part E02 cost?", 1, NAMED),
         ("What does E02 mean?", FEW_NAMED + 1, None),
     ],

@@ -83,14 +83,14 @@ def test_a_passage_that_none_comes_near_is_quoted_before_what_has_more_words(
     second: float, order: list[int]
 ) -> None:
     texts = {
-        1: (0.6, "People share a server: each has a key."),
-        2: (second, "At once a model uses 16 tools."),
+        1: (0.6, "People use the grinder with a key each."),
+        2: (second, "At once 16 people use the grinder."),
     }
     passages = "\n\n".join(
         f'<passage id="{at}" file="a.md" heading="" relevance="{chance}">\n{text}\n</passage>'
         for at, (chance, text) in texts.items()
     )
-    quotes = answer(ReadBack(passages, "How many people use it at once?", ())).split("\n\n")[1:]
+    quotes = answer(ReadBack(passages, "How many people use the grinder at once?", ())).split("\n\n")[1:]
     assert [int(quote[-2]) for quote in quotes] == order
 
 
@@ -145,6 +145,43 @@ def test_a_passage_about_as_probable_as_the_best_is_quoted_in_its_own_words(
     text = answer(ReadBack(passages, "gateway warranty?", ()))
     assert text.endswith("> Units are covered for 60 months. [2]") is is_shown
     assert ("60 months" in text) is is_shown
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "is_shown"),
+    [
+        ("price-list-2026.md", "Prices: see the price list.", True),
+        ("清运收费表（2026年）.xlsx", "标准见《清运收费表》。", True),
+        ("price-list.md", "The price list is long.", False),
+        ("fees.md", "Prices: see the price list.", False),
+    ],
+)
+def test_the_row_of_a_document_that_the_best_passage_sends_its_reader_to_is_quoted(
+    name: str, says: str, is_shown: bool
+) -> None:
+    """Discriminates: 'see the price list', without the price, for the list is far less probable."""
+    passages = "\n\n".join(
+        f'<passage id="{at}" file="{file}" heading="" relevance="{relevance}">\n{text}\n</passage>'
+        for at, relevance, file, text in [
+            (1, 0.6, "rules.md", f"Removal of rubble is paid at once, 清运费一次付清. {says}"),
+            (2, 0.1, name, "| Item 项目 | Price 价格 |\n|---|---|\n| Removal of rubble 清运费 | 6 |"),
+        ]
+    )
+    text = answer(ReadBack(passages, "Removal of rubble 清运费", ()))
+    assert ("6 [2]" in text) is is_shown
+
+
+def test_where_words_choose_little_the_best_passage_is_quoted_first() -> None:
+    """Discriminates: a cat in what says how to register one, before what is said of visits at home."""
+    passages = "\n\n".join(
+        f'<passage id="{at}" file="a.md" heading="" relevance="{relevance}">\n{text}\n</passage>'
+        for at, relevance, text in [
+            (1, 0.3, "We come and visit your house to say goodbye."),
+            (2, 0.25, "Put every old cat on the list."),
+        ]
+    )
+    quotes = answer(ReadBack(passages, "Can somebody come to our house to put our old cat to sleep?", ()))
+    assert [part[-3:] for part in quotes.split("\n\n")[1:]] == ["[1]", "[2]"]
 
 
 def test_what_two_parts_of_a_question_choose_is_quoted_once() -> None:
