@@ -28,7 +28,7 @@ from api.failures import FailureTexts
 from config.secrets import mask_of
 from config.settings import ServerSettings, Settings, not_as_fitted
 from config.sources import unread
-from core.errors import StoreLockedError, WenmaiError
+from core.errors import StartRefusedError, StoreLockedError, WenmaiError
 from core.owners import NOBODY_READS, nobody_reads
 from routes.app import create_app
 from routes.greeting import greeting, reader_language, show, tell
@@ -202,7 +202,8 @@ async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, sockets
     except WenmaiError as error:
         text = FailureTexts(settings.models, mask_of(settings))(error, "en")
         print(f"wenmai: {' '.join(text.split())}", file=sys.stderr)
-        return 1 if isinstance(error, StoreLockedError) else 2
+        # 2, after which systemd does not try again, only where another start would be refused, too
+        return 2 if isinstance(error, StartRefusedError) and not isinstance(error, StoreLockedError) else 1
     except Exception:  # the start's edge: a traceback of Python's prints what foreign code was given
         log.exception("server_crashed")
         print("wenmai: the server crashed; the log says where", file=sys.stderr)

@@ -66,7 +66,7 @@ async def read_batch(
     openapi_extra=FILE,
     responses={
         200: {"model": wire.LibraryBatchName, "description": "It takes the place of the one before."},
-        **errors(403, 413),
+        **errors(403, 413, 507),
     },
 )
 async def write_batch(

@@ -71,14 +71,16 @@ class ChatMessage(BaseModel):
     @property
     def text(self) -> str:
         if isinstance(self.content, list):
-            return "".join(part.text if part.type in ("text", "refusal") else IMAGE for part in self.content)
+            return "\n\n".join(
+                part.text if part.type in ("text", "refusal") else IMAGE for part in self.content
+            )
         return self.content or ""
 
     @property
     def words(self) -> str:
         """Without a note for each image."""
         if isinstance(self.content, list):
-            return "".join(part.text for part in self.content if part.type == "text")
+            return "\n\n".join(part.text for part in self.content if part.type == "text")
         return self.content or ""
 
     @property

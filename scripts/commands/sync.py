@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 PATH = "/admin/sync"
 LOOK_EVERY_S = 0.5
+NOTHING = "No source is configured: name folders in wenmai.toml, as [sources.NAME] with folder = ..."
 RELOAD = "it reads wenmai.toml when it starts"
 FAILURES_SHOWN = 100
 
@@ -65,7 +66,7 @@ async def _sync(settings: Settings, options: Options) -> int:
     named = settings.knowledge.sources or options.source or options.forget or options.url
     if not (named or serving(settings.store)):  # a server knows its own
         if not options.json:
-            print("No source is configured: name folders in wenmai.toml, as [sources.NAME] with folder = ...")
+            print(NOTHING)
         return print_reports((), (), options)
     from core.errors import BadRequestError, ConflictError
 
@@ -73,6 +74,8 @@ async def _sync(settings: Settings, options: Options) -> int:
         if options.forget:
             return _print_forgotten(options, await forget_in_server(server, options.forget))
         reports, left, followed = await sync_in_server(server, options.source, options.yes)
+        if not followed and not options.json:
+            print(NOTHING)
         exit_code = print_reports(reports, left, options)
         ours = () if options.url or options.source else settings.knowledge.sources
         if missing := [name for name in ours if name not in followed]:

@@ -12,7 +12,7 @@ import structlog
 
 from core.errors import BadRequestError, UnknownLibraryError
 from core.library import MAX_FILE_BYTES, READERS, Batch, Library, checked_name, read_items
-from services.store.durable import make_folder, sync_folder, write_durably
+from services.store.durable import make_folder, sync_folder, unwritable, write_durably
 
 log = structlog.get_logger()
 
@@ -52,9 +52,12 @@ class LibraryFolder:
     async def write(self, module: str, file_name: str, content: bytes) -> tuple[Batch, bool]:
         """Add a batch, or replace the one of this name. Returns it, and whether it is new.
 
-        Raises BadRequestError for a file that could not be read again.
+        Raises BadRequestError for a file that could not be read again, StoreUnavailableError.
         """
-        return await asyncio.to_thread(self._write, module, file_name, content)
+        try:
+            return await asyncio.to_thread(self._write, module, file_name, content)
+        except OSError as error:
+            raise unwritable("file", error) from error
 
     async def delete(self, module: str, name: str) -> Batch:
         """Raises UnknownLibraryError."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from qdrant_client import models
 from api.wiring.parts import open_store
 from config.settings import Settings
 from tests.cookbook.pages import COOKBOOK, LANGUAGES, blocks, page
+from tests.support.environment import ROOT, clean_environment
 from tests.support.servers.app import HASHING, make_settings, open_app
 from tests.support.servers.commands import command
 
@@ -38,6 +41,20 @@ async def test_a_port_in_use_is_said_as_on_the_page(tmp_path: Path) -> None:
         code, _, errors = await run("serve", PORT=port, DATA_DIR=str(tmp_path))
     assert code == 2
     assert errors.strip() == quoted("troubleshooting", "wenmai: cannot listen").replace("8000", port)
+
+
+@pytest.mark.slow("starts the server's process, which ends at once")
+def test_a_start_on_a_full_disk_is_no_refused_setting(tmp_path: Path) -> None:
+    """Discriminates: exit code 2, after which systemd leaves it down although somebody makes room."""
+    mount = f"mount -t tmpfs -o size=3m tmpfs {tmp_path}"
+    if subprocess.run(["unshare", "-rm", "sh", "-c", mount], check=False, capture_output=True).returncode:
+        pytest.skip("no mount namespace")
+    started = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", f"{mount} && exec {sys.executable} -m scripts.serve"],
+        env=clean_environment({"DATA_DIR": str(tmp_path), "PORT": "0", "EMBEDDING": HASHING}),
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (started.returncode, "make room on it" in started.stderr) == (1, True), started.stderr
 
 
 @pytest.mark.slow("starts a second server, which ends at once")

@@ -6,6 +6,7 @@ docs/decisions/0021-faster-embedding.md.
 
 from __future__ import annotations
 
+import os
 import re
 from array import array
 from collections.abc import Iterator, Sequence
@@ -13,14 +14,16 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
-from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
 from pydantic import PrivateAttr
 
 from core.relevance.tokens import TokenMeans, TokenStates, load_means
 from core.text import simplified
 from services.adapters.e5.graph import INPUT, E5Weights, Floats, Vocabulary, e5_model
 from services.models.embedding import BatchEmbedding, PassageReading, QuestionReading, Vector
+
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read while it loads: it would report each start to Microsoft
+import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
 
 Ids = npt.NDArray[np.int32]
 _Hashes = npt.NDArray[np.uint64]

@@ -175,7 +175,7 @@ class Shards:
         if (left := free_bytes(self._folder)) < _LEAST_BYTES:
             need = f"{left >> 20} MB are left, and opening the store needs {_LEAST_BYTES >> 20}"
             sentence = f"the disk of the data folder {self._folder} is full: {need}; make room on it"
-            raise on_disk.Refusal(wire.Verdict.UNREADABLE, sentence)
+            raise on_disk.Refusal(wire.Verdict.DISK_FULL, sentence)
 
     def _unseal(self) -> None:
         """The engine changes what it loads, also in a start that comes to no end: a later one must not call

@@ -192,8 +192,8 @@ def check_schedule(
     except StartRefusedError as error:
         return fail("clean-up", str(error))
     place = conversation.timezone or "the machine's zone"
-    days = conversation.conversation_expire_days
-    return ok("clean-up", f"turns older than {days} days go at {conversation.cleanup_cron!r} in {place}")
+    limit = f"turns older than {conversation.conversation_expire_days} days"
+    return ok("clean-up", f"as set here, {limit} go at {conversation.cleanup_cron!r} in {place}")
 
 
 # The followed folders, as the next sync will meet them.

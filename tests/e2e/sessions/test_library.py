@@ -74,6 +74,13 @@ async def test_a_changed_file_is_read_again_without_a_restart(app: App, tmp_path
     assert [each["batch_name"] for each in (await read(app, "/library/客服"))["batches"]] == ["更多"]
 
 
+async def test_a_file_that_cannot_be_kept_is_refused_as_such(app: App, tmp_path: Path) -> None:
+    """Discriminates: 500 `internal`, on a full disk, too."""
+    (tmp_path / "library" / "notes").touch()
+    response = await app.client.put("/library/notes/a.md", content=b"# a\nb")
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "store_unavailable")
+
+
 async def test_bad_files_are_named_in_a_line_and_take_nothing_else_away(app: App, tmp_path: Path) -> None:
     library, outside = tmp_path / "library", tmp_path / "outside"
     outside.mkdir()

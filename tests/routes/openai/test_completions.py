@@ -52,6 +52,14 @@ async def test_a_whole_answer_has_its_place_and_its_usage(at: Door) -> None:
     assert answer.wenmai["parent_turn_id"] is None
 
 
+async def test_parts_of_text_stay_apart(at: Door) -> None:
+    """Discriminates: the last word of one part and the first of the next as one word."""
+    parts = [{"type": "text", "text": "Where is"}, {"type": "text", "text": "the parrot?"}]
+    answer = await at.ask([{"role": "user", "content": parts}])
+    stored = (await at.http.get(f"/turns/{answer.wenmai['turn_id']}")).json()
+    assert stored["question"].split() == ["Where", "is", "the", "parrot?"]
+
+
 async def test_parameters_that_do_not_apply_are_named(at: Door) -> None:
     raw = await at.client.chat.completions.with_raw_response.create(
         model="wenmai", messages=[{"role": "user", "content": "Hm?"}], temperature=0.2, seed=7

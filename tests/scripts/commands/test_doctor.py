@@ -158,6 +158,7 @@ def test_while_a_server_runs_it_is_asked_what_is_stored(tmp_path: Path, run_doct
         assert "the next clean-up is at" in each.stdout
         assert "embedding      answered in" in each.stdout
     assert "data folder" in shown.stdout
+    assert "as set here, turns older than 30 days" in shown.stdout  # the server may have other settings
     assert "data folder" not in named.stdout
     (line,) = elsewhere.stdout.splitlines()
     assert line.startswith("fail  server         no server answers at http://127.0.0.1:9")

