@@ -98,6 +98,10 @@ async def test_an_image_alone_is_a_question_and_is_asked_again_with_its_image(
     await give(page, "paste")
     await page.click(".send")
     await answered(page)
+    await page.press("#question", "ArrowUp")
+    await expect(page.locator(".question-editor")).to_be_visible()
+    await expect(page.locator(".asked-image img")).to_be_visible()  # it goes along
+    await page.keyboard.press("Escape")
     await page.click(".regenerate")
     await answered(page)
     await expect(page.locator(".asked-image img")).to_have_count(1)
