@@ -72,3 +72,11 @@ async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
         await expect(cards.nth(0).locator("pre").nth(1)).to_contain_text("noted: 买")
         await page.reload()
         await answered(page)
+    tooled.stub.play(Step("", [("c3", "notes__note", {"text": "买米"})]), Step("好。"))
+    await ask(page, "还有呢\uff1f")
+    await expect(cards.nth(2)).to_have_attribute("data-state", "waiting")
+    await page.click("#composer .send")  # stops
+    for _ in range(2):
+        await answered(page, 2, status="cancelled")
+        await expect(cards.nth(2)).to_have_attribute("data-state", "refused")  # it was not made
+        await page.reload()

@@ -80,9 +80,10 @@ class ToolCard {
   }
 
   settle() {
-    if (!OPEN.has(this.element.dataset.state)) return;
-    this.element.dataset.state = "interrupted";
-    setText(this.#state, "tool_interrupted");
+    const { state } = this.element.dataset;
+    if (!OPEN.has(state)) return;
+    this.element.dataset.state = state === "waiting" ? "refused" : "interrupted"; // what waited was not made
+    setText(this.#state, `tool_${this.element.dataset.state}`);
     this.#asks.hidden = true;
   }
 }
