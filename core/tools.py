@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
@@ -111,6 +111,9 @@ class CalledFunction:
     arguments: str = "{}"
 
 
+NOT_APPROVED = "Nobody approved this call: it was not made."
+
+
 @dataclass(frozen=True, slots=True)
 class ToolUse:
     """A call that a turn made, in the form of OpenAI's API with what came of it.
@@ -128,6 +131,15 @@ class ToolUse:
     step: int = 0
     at: int = 0
     read_only: bool = False
+
+    @property
+    def settled(self) -> ToolUse:
+        """At the end. A call is stored as running before it is made: one that still waits was not made."""
+        if self.state.has_result:
+            return self
+        if self.state is ToolState.WAITING:
+            return replace(self, state=ToolState.REFUSED, result=NOT_APPROVED)
+        return replace(self, state=ToolState.INTERRUPTED)
 
 
 class ToolSource(Protocol):

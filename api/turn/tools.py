@@ -158,7 +158,7 @@ class TurnTools:
                 for at in range(first, len(self._uses)):
                     tasks.start_soon(self._run, at, at - first)
         finally:
-            self._uses = [_settled(use) for use in self._uses]
+            self._uses = [use.settled for use in self._uses]
         if self._unapproved:
             code = WarnCode.TOOLS_UNAPPROVED
             self._report(TurnStage.WARNING, message=code, code=code, calls=self._unapproved)
@@ -304,13 +304,6 @@ def _passages(candidates: Sequence[Candidate], numbers: Sequence[int]) -> str:
 
 class _RefusedError(ToolFailedError):
     """By a person, or by nobody."""
-
-
-def _settled(use: ToolUse) -> ToolUse:
-    """At the end of a step nothing runs any more; what waited, or was cut, has no result."""
-    if use.state.has_result:
-        return use
-    return replace(use, state=ToolState.INTERRUPTED)
 
 
 def unfinished(stored: Turn | None) -> tuple[ToolUse, ...]:

@@ -22,7 +22,7 @@ from core.dates import rfc3339
 from core.images import ONLY_IMAGE, Image, ImageData, SentImage
 from core.knowledge import NO_LIMITS, Citation, KnowledgeFilter
 from core.text import Language, preprocess_question, scrub
-from core.tools import ToolState, ToolUse
+from core.tools import ToolUse
 
 
 class TurnStage(StrEnum):
@@ -274,12 +274,8 @@ class Turn:
 
 
 def settled_calls(turn: Turn) -> tuple[ToolUse, ...]:
-    """Its calls; of a turn that ended, a call that still ran when the process did is interrupted."""
-    if not turn.status.finished:
-        return turn.tool_calls
-    return tuple(
-        use if use.state.has_result else replace(use, state=ToolState.INTERRUPTED) for use in turn.tool_calls
-    )
+    """Its calls, also where the process ended before they did."""
+    return tuple(use.settled for use in turn.tool_calls) if turn.status.finished else turn.tool_calls
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ STYLE = (
     "blockquote{margin:0;padding-left:1rem;border-left:3px solid #999}li>blockquote{white-space:pre-wrap}"
     "pre,table{overflow:auto}table{display:block;border-collapse:collapse}"
     "th,td{min-width:3em;padding:.2rem .6rem;border:1px solid #999;overflow-wrap:normal}"
-    "ol{font-size:.9rem}"
+    "section>ol{font-size:.9rem}h2,p,li,td{unicode-bidi:plaintext}"
 )
 QUESTION_LEVEL = 2  # of its heading
 EASTERN = re.compile(
@@ -62,6 +62,7 @@ _INLINE = (
 MATHS = re.compile(f"{_DISPLAY}|{_INLINE}")
 MATHS_BLOCK = re.compile(rf"(?:{_DISPLAY})[ \t]*$", re.MULTILINE)
 SOURCES: dict[Language, str] = {"zh": "来源", "en": "Sources"}
+IMAGES: dict[Language, str] = {"zh": "附图片 {} 张，这里不显示", "en": "Images: {}, not shown here"}
 ERASED: dict[Language, str] = {"zh": "文档已删除", "en": "Document deleted"}
 NOWHERE: dict[Language, tuple[str, str]] = {
     "zh": ("这个链接打不开了", "它已过期、被收回，或没有复制完整。请向给你链接的人再要一个。"),
@@ -163,7 +164,9 @@ def _section(turn: Turn, language: Language, *, passages: bool) -> str:
     if passages and turn.sources:
         items = "".join(_source(source, language) for source in turn.sources)
         sources = f"<h3>{SOURCES[language]}</h3><ol>{items}</ol>"
-    return f"<section><h2>{escape(turn.question)}</h2><div>{_rendered(turn.answer)}</div>{sources}</section>"
+    images = f"<p><em>{IMAGES[language].format(len(turn.images))}</em></p>" if turn.images else ""
+    question = f"<h2>{escape(turn.question)}</h2>{images}"
+    return f"<section>{question}<div>{_rendered(turn.answer)}</div>{sources}</section>"
 
 
 def _source(source: Citation, language: Language) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from api.turn.tools import ToolBox, TurnTools, unfinished
 from config.settings import ToolsSettings
-from core.conversation.turns import AskedWith, Turn, TurnStatus
+from core.conversation.turns import AskedWith, Turn, TurnStatus, settled_calls
 from core.prompt.messages import ToolCall
 from core.tools import CalledFunction, Tool, ToolReply, ToolState, ToolUse
 from tests.support.waiting import until
@@ -32,6 +32,15 @@ class Shop:
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolReply:
         self.calls.append(name)
         return ToolReply("done")
+
+
+async def test_a_call_that_waited_for_a_word_when_its_turn_ended_was_not_made() -> None:
+    """Discriminates: one of which nobody knows whether it was made."""
+    waited = ToolUse("c1", CalledFunction(ORDER), state=ToolState.WAITING)
+    turn = Turn("t", "s", "me", "?", 1, TurnStatus.INTERRUPTED, tool_calls=(waited,))
+    (use,) = settled_calls(turn)
+    assert use.state is ToolState.REFUSED
+    assert "was not made" in use.result
 
 
 async def test_what_a_cut_run_may_have_done_is_asked_about_before_it_is_done_again() -> None:

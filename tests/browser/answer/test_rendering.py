@@ -85,6 +85,34 @@ CUT_EVERYWHERE = """async (text) => {
 }"""
 
 
+# How far the first character of what is written in Arabic stands to the right of its last one.
+FROM_THE_RIGHT = """async (text) => {
+  const { AnswerView } = await part("answer/view.js");
+  await (await part("answer/markdown.js")).engineReady;
+  const view = new AnswerView();
+  document.body.append(view.element);
+  view.append(text);
+  view.end();
+  await view.drained;
+  return [...view.element.querySelectorAll("p, li, th")].map(({ firstChild }) => {
+    const at = (n) => {
+      const range = document.createRange();
+      range.setStart(firstChild, n);
+      range.setEnd(firstChild, n + 1);
+      return range.getBoundingClientRect().left;
+    };
+    return at(0) > at(firstChild.length - 1);
+  });
+}"""
+
+
+async def test_what_is_written_from_the_right_is_read_from_the_right(page: Page, server_url: str) -> None:
+    """Discriminates: an Arabic sentence whose English word and full stop stand at its wrong ends."""
+    await page.goto(server_url)
+    text = "مرحبا English.\n\nEnglish مرحبا.\n\n1. مرحبا English.\n\n| مرحبا a. |\n| --- |\n"
+    assert await page.evaluate(FROM_THE_RIGHT, text) == [True, False, True, True]
+
+
 async def test_a_frame_that_comes_too_late_loses_nothing(page: Page, server_url: str) -> None:
     """Discriminates: an answer of one line that was there and went away, its turn completed."""
     await page.goto(server_url)

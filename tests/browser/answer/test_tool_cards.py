@@ -54,6 +54,9 @@ async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
     cards = page.locator(".tool-call")
     await expect(cards.and_(page.locator("[data-state=waiting]"))).to_have_count(2)
     assert not (tooled.folder / "calls").exists()
+    for choice in (".approve", ".refuse"):  # a decision looks like one
+        await expect(cards.nth(0).locator(choice)).to_have_css("border-top-style", "solid")
+    await expect(cards.nth(0).locator("summary .icon")).to_be_visible()
     await cards.nth(0).locator(".approve").click()
     await cards.nth(1).locator(".refuse").click()
     await answered(page)
@@ -69,3 +72,11 @@ async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
         await expect(cards.nth(0).locator("pre").nth(1)).to_contain_text("noted: 买")
         await page.reload()
         await answered(page)
+    tooled.stub.play(Step("", [("c3", "notes__note", {"text": "买米"})]), Step("好。"))
+    await ask(page, "还有呢\uff1f")
+    await expect(cards.nth(2)).to_have_attribute("data-state", "waiting")
+    await page.click("#composer .send")  # stops
+    for _ in range(2):
+        await answered(page, 2, status="cancelled")
+        await expect(cards.nth(2)).to_have_attribute("data-state", "refused")  # it was not made
+        await page.reload()

@@ -206,9 +206,15 @@ async def test_a_tree_that_cannot_be_read_leaves_the_page_as_it_is(
     assert await page.is_visible("#branches") is False
 
 
+UNCOVERED = """(asked) => {
+  const { left, top } = asked.getBoundingClientRect();
+  return asked.contains(document.elementFromPoint(left + 2, top + 2));
+}"""
+
+
 async def test_a_link_to_a_turn_shows_it_within_the_whole_conversation(page: Page, desk: Served) -> None:
-    """Discriminates: the branch cut at the turn; one shown at its end; a reader who continues from an earlier
-    turn taken back to the whole by a reload."""
+    """Discriminates: the branch cut at the turn; one shown at its end; the question below the conversation's
+    title; a reader who continues from an earlier turn taken back to the whole by a reload."""
     session_id = bring(desk.url, "六十轮", turns=60)
     await page.goto(f"{desk.url}/#/s/{session_id}")
     await answered(page, 60)
@@ -216,7 +222,9 @@ async def test_a_link_to_a_turn_shows_it_within_the_whole_conversation(page: Pag
     await page.goto("about:blank")
     await page.goto(f"{desk.url}/#/s/{session_id}/{fifth}")
     await answered(page, 60)
-    await expect(page.locator(".turn:nth-child(5) .asked")).to_be_in_viewport()
+    asked = page.locator(".turn:nth-child(5) .asked")
+    await expect(asked).to_be_in_viewport()
+    assert await asked.evaluate(UNCOVERED)
     await expect(page.locator(".turn:nth-child(60) .asked")).not_to_be_in_viewport()
     assert await page.locator(".continuing").inner_text() == ""
     await act(page, 5, "continue-here")

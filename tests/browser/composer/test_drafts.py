@@ -117,6 +117,11 @@ async def test_a_paste_of_fifty_thousand_characters_is_quick_and_says_how_many_a
     )  # the middle one: a machine that stands still for a moment does so within one of them
     assert took < 30, f"{took:.1f} ms for each key"
     assert await page.inner_text("#hint") == "已超出 42000 个字\uff0c最多 8000 个"
+    hint = page.locator("#hint")
+    await hint.evaluate("(node) => (node.style.maxWidth = '7em')")  # many switches beside it
+    assert await hint.evaluate(
+        "(node) => node.scrollWidth <= node.clientWidth && node.scrollHeight <= node.clientHeight"
+    )
     assert await page.is_disabled(".send")
     await page.reload()
     assert len(await page.input_value(BOX)) == LONG

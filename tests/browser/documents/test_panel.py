@@ -122,6 +122,17 @@ async def test_three_hundred_documents_are_drawn_without_a_long_pause_and_the_pl
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
+async def test_a_name_far_down_the_list_is_found_without_a_click(page: Page, server_url: str) -> None:
+    """Discriminates: a search of what happens to be loaded, which says that no document fits."""
+    await lists(page, [document(f"文档 {n}.md") for n in range(300)])
+    await open_panel(page, server_url)
+    await page.fill(".document-search", "文档 299")
+    await expect(page.locator(".document:visible")).to_have_count(1)
+    await page.fill(".document-search", "无此文档")
+    await expect(page.locator(".list-note")).to_be_visible()
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_shared_documents_of_the_operator_are_read_only(page: Page, server_url: str) -> None:
     """With a key the reader is somebody; without one it is whoever sits at the server."""
     await lists(page, [document(shared=True), document("自己的.md")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.async_api import Page, Route
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.support.cutting_proxy import CuttingProxy
 from tests.browser.support.driving import TURN_ID, answer_in_turn, answered, ask, sse_body, whole_turn
@@ -78,6 +78,21 @@ async def test_a_server_that_cannot_be_reached_for_a_while_is_waited_for(
     proxy.refusing = False
     live.go_on()
     await assert_whole(page)
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_who_reads_the_end_of_a_long_answer_sees_that_it_waits(
+    page: Page, live: Live, proxy: CuttingProxy
+) -> None:
+    """Discriminates: words about the lost connection far above, where nobody reads."""
+    live.says("很长的一段。\n\n" * 60, "完。", halts=(1,))
+    await begin(page, proxy)
+    await page.wait_for_selector(".turn[data-state=streaming]")
+    await expect(page.locator(".progress")).not_to_be_in_viewport()
+    proxy.refusing = True
+    proxy.cut_all()
+    await page.wait_for_selector(".turn[data-state=reconnecting]")
+    await expect(page.locator(".progress")).to_be_in_viewport()
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 import time_machine
 
+from core.images import Image
 from core.knowledge import Citation
 from services.conversation.turns import TurnVectors
 from tests.support.servers.app import CHAT, App, make_settings, open_app
@@ -125,6 +126,15 @@ async def test_an_answer_brings_no_markup_and_no_image(app: App, session: dict[s
     assert "<script" not in page
     assert "<img" not in page
     assert 'href="javascript' not in page
+
+
+async def test_an_image_that_the_page_leaves_out_is_mentioned(app: App, session: dict[str, Any]) -> None:
+    turns = app.container.conversations.turns
+    turn = await turns.get(session["left"])
+    assert turn is not None
+    await turns.put(replace(turn, images=(Image("image/png", 1, 1, 1, "0"),) * 2), TurnVectors())
+    page = (await opened(app, (await share(app, session, leaf=session["left"]))["url"])).text
+    assert page.count("Images: 2, not shown here") == 1
 
 
 async def test_lines_and_numbers_stay_as_the_page_shows_them(app: App, session: dict[str, Any]) -> None:

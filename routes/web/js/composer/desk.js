@@ -36,7 +36,7 @@ export class Desk {
     this.images = new ImageTray(form, { canSee: () => this.options.vision, say, onChange: (n) => (this.box.attached = n) });
     this.options = new Options(form, { search: this.search, filters: this.filters, say,
       keep: (choices) => this.#drafts.write(null, { choices }),
-      onModel: () => (this.images.button.hidden = !this.options.vision) });
+      onModel: () => this.images.modelChanged() });
     this.persona = new PersonaCard({ say, keep: (persona) => this.#drafts.write(null, { persona }),
       onReading: () => this.options.reading() });
     this.box = new QuestionBox(form, { onSend: (question) => this.submit(question), onStop: () => { this.#stopped = true; stop(); },

@@ -37,6 +37,14 @@ export class ImageTray {
     this.#all.set(null, []);
   }
 
+  /** Images that another model could not see are no surprise when they are sent. */
+  modelChanged() {
+    const isBlind = !this.canSee();
+    if (isBlind === this.button.hidden) return;
+    this.button.hidden = isBlind;
+    if (this.#images.length) this.say(isBlind ? "imagesNoVision" : "");
+  }
+
   /** Those that are none, or that are not wanted here, come back. */
   async add(files) {
     const others = files.filter((file) => !isImage(file));

@@ -51,10 +51,11 @@ export const atTurn = (follower, shown, turnId) => ({
   },
   begun() {},
   after() {
-    const asked = shown.find(turnId)?.element.querySelector(".asked");
-    if (!asked) return;
+    const turn = shown.find(turnId)?.element;
+    if (!turn) return;
+    const asked = turn.querySelector(".asked");
     asked.tabIndex = -1;
     if (!isWriting()) asked.focus({ preventScroll: true });
-    asked.scrollIntoView({ block: "start", behavior: "instant" });
+    turn.scrollIntoView({ block: "start", behavior: "instant" }); // its margin keeps it clear of the title
   },
 });

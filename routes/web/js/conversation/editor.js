@@ -10,6 +10,7 @@ export class QuestionEditor {
   constructor(view, { maxChars, onSend, onClose }) {
     Object.assign(this, { view, maxChars, onSend, onClose });
     this.asked = view.element.querySelector(".asked");
+    this.words = this.asked.lastElementChild; // its images stay in sight: they go along
     this.box = el("textarea", { label: "editQuestion", rows: 1, enterkeyhint: isTouch() ? "enter" : "send", on: {
       input: () => this.#changed(), keydown: (event) => this.#key(event) } });
     this.box.value = view.question;
@@ -26,7 +27,7 @@ export class QuestionEditor {
 
   open() {
     this.opener = document.activeElement;
-    this.asked.hidden = true;
+    this.words.hidden = true;
     this.asked.after(this.element);
     this.view.element.classList.add("editing");
     this.#changed();
@@ -38,7 +39,7 @@ export class QuestionEditor {
   close() {
     const held = this.element.contains(document.activeElement);
     this.element.remove();
-    this.asked.hidden = false;
+    this.words.hidden = false;
     this.view.element.classList.remove("editing");
     if (held) this.opener.focus({ preventScroll: true });
     this.onClose();

@@ -6,6 +6,8 @@ import { el, icon, setText } from "../base/dom.js";
 import { reasonOf } from "../uploads/reasons.js";
 import { factsOf, tagsOf } from "./facts.js";
 
+const ENOUGH = 20; // hits of a search: a screen is full of them
+
 const plain = (text) => text.normalize("NFKC").toLowerCase();
 
 export class DocumentList {
@@ -75,6 +77,7 @@ export class DocumentList {
     this.#rows.clear();
     this.list.replaceChildren();
     this.#take(page);
+    this.#searchOn();
     if (!this.#isFiltered) tell("documents-read", { document_ids: [...this.#rows.keys()] });
   }
 
@@ -82,6 +85,7 @@ export class DocumentList {
     this.#words = plain(words.trim());
     for (const row of this.#rows.values()) this.#sift(row);
     this.#tell();
+    this.#searchOn();
   }
 
   /** A document that is new, or has changed. New ones come first. */
@@ -131,13 +135,25 @@ export class DocumentList {
   }
 
   #more() {
-    if (this.#next) this.#loading ??= this.#loadMore().finally(() => (this.#loading = null));
+    if (this.#next) this.#loading ??= this.#loadMore();
   }
 
   async #loadMore() {
     const round = this.#round;
     const page = await this.#read({ ...this.#filter, cursor: this.#next });
-    if (page && round === this.#round) this.#take(page);
+    this.#loading = null;
+    if (!page) return;
+    if (round === this.#round) this.#take(page);
+    this.#searchOn();
+  }
+
+  /** What is looked for may be further down than what is loaded. */
+  #searchOn() {
+    if (this.#words && this.#shown.length < ENOUGH) this.#more();
+  }
+
+  get #shown() {
+    return [...this.#rows.values()].filter(({ element }) => !element.hidden);
   }
 
   #take(page) {
@@ -168,7 +184,7 @@ export class DocumentList {
   /** What is below the list, and how many there are. */
   #tell() {
     if (!this.#isFiltered) this.on.count(this.size, this.#next !== null);
-    const nothing = this.isNarrowed && ![...this.#rows.values()].some(({ element }) => !element.hidden);
+    const nothing = this.isNarrowed && !this.#next && !this.#shown.length;
     this.#say(nothing ? "docNothingFits" : "");
     this.#offerMore();
   }

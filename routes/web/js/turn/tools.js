@@ -1,7 +1,7 @@
 /** The calls of tools of one turn: a card each, with what was sent and came back folded, and the question whether it may be made. */
 
 import { decideCall } from "../api/turns.js";
-import { el, setText } from "../base/dom.js";
+import { el, icon, setText } from "../base/dom.js";
 import { seconds } from "../base/i18n.js";
 
 export class ToolCards {
@@ -60,9 +60,9 @@ class ToolCard {
     };
     this.#asks.append(
       el("p", { i18n: "toolAsks" }),
-      el("button", { type: "button", class: "approve", i18n: "toolApprove", on: { click: answer(true) } }),
-      el("button", { type: "button", class: "refuse", i18n: "toolRefuse", on: { click: answer(false) } }));
-    const summary = el("summary", {}, el("code", { text: name }), this.#state, this.#took);
+      el("button", { type: "button", class: "button approve", i18n: "toolApprove", on: { click: answer(true) } }),
+      el("button", { type: "button", class: "button refuse", i18n: "toolRefuse", on: { click: answer(false) } }));
+    const summary = el("summary", {}, icon("chevron"), el("code", { text: name }), this.#state, this.#took);
     const folded = el("details", {}, summary, el("h3", { i18n: "toolSent" }), this.#sent, this.#resultBox);
     this.element = el("li", { class: "tool-call" }, folded, this.#asks);
   }
@@ -80,9 +80,10 @@ class ToolCard {
   }
 
   settle() {
-    if (!OPEN.has(this.element.dataset.state)) return;
-    this.element.dataset.state = "interrupted";
-    setText(this.#state, "tool_interrupted");
+    const { state } = this.element.dataset;
+    if (!OPEN.has(state)) return;
+    this.element.dataset.state = state === "waiting" ? "refused" : "interrupted"; // what waited was not made
+    setText(this.#state, `tool_${this.element.dataset.state}`);
     this.#asks.hidden = true;
   }
 }
