@@ -292,4 +292,4 @@ if __name__ == "__main__":
     flags = sys.argv[3:]
     known = {"copies": wire.COPIES_FLAG, "unflushed": UNFLUSHED_FLAG, "probing": wire.PROBING_FLAG}
     chosen = {name: flag in flags for name, flag in known.items()}
-    sys.exit(main(Path(sys.argv[1]).absolute(), int(sys.argv[2]), **chosen))
+    os._exit(main(Path(sys.argv[1]).absolute(), int(sys.argv[2]), **chosen))  # all is closed: no teardown

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.support.servers.app import make_settings, open_app
 
@@ -14,7 +15,10 @@ AFTER_A_NIGHT = {"wenmai_cleanup_last_run_timestamp_seconds", "wenmai_cleanup_la
 NAME = re.compile(r"\bwenmai_\w+")
 
 
-async def exposed(folder: Path) -> set[str]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def exposed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """What a server with a followed folder tells after a clean-up."""
+    folder = tmp_path_factory.mktemp("exposed")
     (folder / "followed").mkdir()
     sources = {"sources": {"notes": {"folder": folder / "followed"}}, "sync_cron": ""}
     async with open_app(make_settings(folder / "data", knowledge=sources)) as app:
@@ -27,8 +31,8 @@ async def exposed(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("language", ["zh", "en"])
-async def test_the_guide_names_every_metric_and_no_other(tmp_path: Path, language: str) -> None:
+def test_the_guide_names_every_metric_and_no_other(exposed: set[str], language: str) -> None:
     """Discriminates: a metric that was renamed, added or taken away without the guides."""
     guide = (GUIDE / language / "operations.md").read_text("utf-8")
     named = {name.removesuffix("_bucket") for name in NAME.findall(guide)}
-    assert named == await exposed(tmp_path)
+    assert named == exposed

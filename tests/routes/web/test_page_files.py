@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 
+import pytest
+import pytest_asyncio
 from httpx import Response
 
 from routes.web import page
 from routes.web.page import VENDOR, WEB
-from tests.support.servers.app import App
+from tests.support.servers.app import App, make_settings, open_app
 
 HOSTILE = b"<!doctype html><html><body><svg onload=alert(1)><h1>Refunds</h1><p>Refunds take three days.</p>"
 UPLOADS = (
     *("page.html", "page.htm", "page.xhtml", "page.mhtml", "page.md", "page.txt", "x.html.txt"),
     *("image.svg", "feed.xml", "run.js", "style.css", "page.pdf", "data.json"),
 )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    """One for all: the page's files are the same whatever was uploaded."""
+    async with open_app(make_settings(tmp_path_factory.mktemp("files"))) as opened:
+        yield opened
 
 
 def policy(response: Response) -> dict[str, str]:

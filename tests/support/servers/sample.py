@@ -16,7 +16,7 @@ from tests.support.servers.server import running_server
 from tests.support.stores.copies import copied
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guide"
-PAGES = ("zh/introduction.md", "zh/conversations.md", "zh/models.md", "en/introduction.md")
+PAGES = ("zh/introduction.md", "zh/conversations.md", "en/introduction.md")
 LIMIT_S = 400  # reading in waits for whatever else the machine does
 
 
