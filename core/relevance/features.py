@@ -408,6 +408,8 @@ def _match(candidate: Candidate, number: int) -> FormMatch:
 
 def asks_only_of(codes: Iterable[str], question: str, text: str) -> bool:
     """Whether all else it says is in the text or says nothing of its own: my phone shows AP-4037."""
+    if wording("how_much").search(question):
+        return False
     for code in codes:
         question = re.sub(re.escape(code), " ", question, flags=re.IGNORECASE)
     lowered, places = terms_in(text[:MAX_TEXT_CHARS])

@@ -70,7 +70,8 @@ class MissingVectors:
         return not (isinstance(vectors, dict) and set(DENSE) <= set(vectors))
 
     async def lacking(self, session_id: str | None = None) -> dict[PointId, frozenset[str]]:
-        """Completed questions, of an earlier version too, and the names of the vectors they have not."""
+        """Completed questions, of an earlier version too, and the names of the vectors they have not. One
+        that lacks the answer's alone lacks nothing: it has that when it leaves the recent history."""
         lacking: dict[PointId, set[str]] = defaultdict(set)
         for name in sorted(ALL):
             point_filter = Filter(must_not=[has_vector(name), _NO_QUESTION])
@@ -82,7 +83,7 @@ class MissingVectors:
             ):
                 if _is_completed(record):
                     lacking[point_id_of(record)].add(name)
-        return {point: frozenset(names) for point, names in lacking.items()}
+        return {point: frozenset(names) for point, names in lacking.items() if names != {"turn"}}
 
     async def fill(
         self, embedding: EmbeddingService, on_progress: Progress, session_id: str | None = None

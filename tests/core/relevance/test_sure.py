@@ -95,6 +95,7 @@ def test_a_text_that_asks_the_question_itself_is_sure(question: str, is_sure: bo
         ("E02 怎么办", 1, SURE),
         ("代码 E02 是干什么用的", 1, SURE),
         ("What does a part E02 cost?", 1, NAMED),
+        ("E02 多少钱", 1, NAMED),
         ("What does E02 mean?", FEW_NAMED + 1, None),
     ],
 )

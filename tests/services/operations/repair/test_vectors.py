@@ -20,6 +20,7 @@ from services.models.embedding import EmbeddingService
 from services.operations.repair.run import Backfill
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
+from services.store.points import sparse_vector
 from services.store.receipts import ReceiptStore
 from tests.services.conversation.stores import SESSIONS, TURNS, open_edge, turn_store, uid, write_point
 from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding
@@ -92,6 +93,15 @@ async def test_missing_vectors_are_made_and_those_there_stay(
     again = await job.apply(await job.plan())
     assert (again.nothing_to_do, again.lacking) == (True, 0)
     assert await vectors(store) == stored
+
+
+async def test_an_answer_of_the_recent_history_lacks_no_vector(
+    store: VectorStore, embedding: EmbeddingService
+) -> None:
+    words = sparse_vector(encode_document(f"用户: question {uid(1)}\n助手: answer"))
+    stamps: dict[str, Any] = {"session_id": SESSION, "timestamp": "2024-05-01T10:00:00Z"}
+    await write_point(store, uid(1), {"question": UNIT, "sparse": words}, **stamps)
+    assert (await backfill(store, embedding).plan()).lacking == ()
 
 
 async def test_without_embedding_they_are_left_to_the_next_start(
