@@ -93,6 +93,22 @@ async def test_a_table_in_a_passage_reads_as_a_table(page: Page, server_url: str
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+async def test_code_in_a_passage_reads_as_code(page: Page, server_url: str) -> None:
+    """Discriminates: its fence shown as words, in the card or at a glance; a row in it taken for a table; a
+    mark lost; code that its chunk does not end."""
+    code = 'def head():\n    return """\n| a | b |\n"""'
+    text = f"```python lines 8-10\n{code}\n```\n\nThen:\n```\nmake"
+    passage = f"```python lines 8-10\n{code}"
+    await shown(page, server_url, "见 [1]", citation(text=text, key_passage=passage, passage_start=0))
+    assert await page.locator(".source .passage").inner_text() == 'def head(): return """ a · b; """'
+    await page.click(".cite")
+    box = page.locator(".source-text")
+    assert await box.locator(".code-bar").all_inner_texts() == ["python lines 8-10", ""]
+    assert await box.locator("pre").all_inner_texts() == [code, "make"]
+    assert await box.locator("mark").all_inner_texts() == [code]
+    assert await box.locator("table").count() == 0
+
+
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_long_text_opens_at_its_passage_and_scrolls_with_the_keyboard(
     page: Page, server_url: str

@@ -1,9 +1,10 @@
-/** A chunk's text with its key passage marked and its tables drawn. */
+/** A chunk's text with its key passage marked, its tables and its code drawn. */
 
 import { el } from "../base/dom.js";
 
-// Rows as the readers of documents write them. A chunk may begin in the midst of a table: then no head stands above.
-const TABLE = /(?:^[ \t]*\|.*\|[ \t]*(?:\n|$))+/gm;
+// Rows and code as the readers of documents write them. A chunk may begin in the midst of a table: then no head
+// stands above; and end in the midst of its code.
+const BLOCK = /(?:^[ \t]*\|.*\|[ \t]*(?:\n|$))+|^[ \t]*(`{3,})([^\n`]*)\n([^]*?)(?:^[ \t]*\1[ \t]*(?:\n|$)|$(?![^]))/gm;
 const RULER = /^(?=.*-)[\s|:-]+$/;
 const BAR = /(?<!\\)\|/g;
 
@@ -18,7 +19,7 @@ export function markedText({ text = "", key_passage: passage, passage_start: sta
   return drawn(text, at, at + passage.length);
 }
 
-/** Marked from `from` to `to`, in the cells of a table too. */
+/** Marked from `from` to `to`, in the cells of a table and in code too. */
 function drawn(text, from, to) {
   const stretch = (start, end, words = (part) => part) => {
     const [first, last] = [from, to].map((at) => Math.min(Math.max(at, start), end));
@@ -27,11 +28,19 @@ function drawn(text, from, to) {
   };
   const nodes = [];
   let at = 0;
-  for (const { 0: rows, index } of text.matchAll(TABLE)) {
-    nodes.push(...stretch(at, index), table(rows, index, stretch));
+  for (const block of text.matchAll(BLOCK)) {
+    const { 0: rows, 1: fence, index } = block;
+    nodes.push(...stretch(at, index), fence ? code(block, stretch) : table(rows, index, stretch));
     at = index + rows.length;
   }
   return [...nodes, ...stretch(at, text.length)];
+}
+
+/** What its fence says, such as the language and the lines, stands above it. */
+function code({ 0: whole, 2: info, 3: lines, index }, stretch) {
+  const start = index + whole.indexOf("\n") + 1;
+  const words = el("code", {}, ...stretch(start, start + lines.trimEnd().length));
+  return el("div", { class: "code" }, el("div", { class: "code-bar", text: info.trim() }), el("pre", { tabindex: 0 }, words));
 }
 
 /** `rows` stand at `at` in the text of which `stretch` gives the nodes from one place to another. */
@@ -64,12 +73,13 @@ function cellsOf(line) {
   });
 }
 
-// Marks of Markdown within a line that only make sense drawn: links, code, bold, and those of a heading.
+// Marks of Markdown within a line that only make sense drawn: links, code, bold, those of a heading, and fences.
 const MARKS = [
   [/!?\[([^[\]]{1,300})\]\([^()\s]{1,2000}\)/g, "$1"],
   [/(?<!`)(`{1,2})(?!`)([^`]{1,300})\1(?!`)/g, "$2"],
   [/\*\*(?=\S)([^*]{1,300})(?<=\S)\*\*/g, "$1"],
   [/^ {0,3}#{1,6}[ \t]+/, ""],
+  [/^[ \t]*`{3,}[^`]*$/, ""],
 ];
 
 /** For a glance: the words alone; the rows of a table with dots between their cells, without its ruler. */
