@@ -7,7 +7,7 @@ import json
 import pytest
 from playwright.async_api import Page, Route
 
-from tests.browser.support.driving import ASK, TURN_ID, answer_with, answered, ask, sse_body
+from tests.browser.support.driving import ASK, TURN_ID, answer_with, answered, ask, sse_body, whole_turn
 from tests.browser.support.live import QUESTION, Live
 from tests.support.models.stub_llm import Refusal
 
@@ -198,3 +198,20 @@ async def test_a_refusal_is_told_in_the_readers_words(
     assert await page.locator(".error-card .retry").count() == retry
     await page.click("#language")
     assert not any("\u4e00" <= char <= "\u9fff" for char in await page.inner_text(".error-card"))
+
+
+async def test_a_pasted_text_leaves_room_for_its_answer(page: Page, bare_url: str) -> None:
+    """Discriminates: a question of several screens above the first word of what was answered; one of two
+    lines in a box that scrolls."""
+    await page.goto(bare_url)
+    await answer_with(page, whole_turn("译文。"))
+    await ask(page, "翻译下面的话：\n" + "一段很长的正文。" * 400)
+    await answered(page)
+    box = page.locator(".asked > .long")
+    await box.focus()
+    await page.keyboard.press("End")
+    await page.wait_for_function("(box) => box.scrollTop > 100", arg=await box.element_handle())
+    assert await page.locator(".asked").evaluate("(asked) => asked.clientHeight < innerHeight / 3")
+    await ask(page, "短的\n两行")
+    await answered(page, 2)
+    assert await box.count() == 1

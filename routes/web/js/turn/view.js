@@ -210,8 +210,7 @@ export class TurnView {
 
   #lay() {
     this.element.replaceChildren(
-      el("h2", { class: "asked" }, askedImages(this.images),
-        el("span", { class: isWorded(this.question, this.images) ? "" : "offscreen", text: this.question })),
+      el("h2", { class: "asked" }, askedImages(this.images), askedWords(this.question, this.images)),
       el("div", { class: "meta" }, this.progress.element, this.actions.element),
       this.progress.folded, this.notes.element,
       this.thinking.element, this.tools.element, this.answer.element, this.#errorBox, this.memories.element, this.#sourceBox);
@@ -226,6 +225,16 @@ export class TurnView {
     const code = target.closest(".copy-code");
     if (code) copyText(code.closest(".code").querySelector("pre").textContent, code);
   }
+}
+
+const LONG_CHARS = 900;
+const LONG_LINES = 14;
+
+/** A pasted text scrolls in a box of its own, so that its answer stands below it on the same screen. */
+function askedWords(question, images) {
+  const isLong = question.length > LONG_CHARS || question.split("\n").length > LONG_LINES;
+  const known = isWorded(question, images) ? isLong && "long" : "offscreen";
+  return el("span", { class: known, tabindex: isLong && 0, text: question });
 }
 
 /** Small talk is not ranked, nor is a command: that they have no sources goes without saying. */
