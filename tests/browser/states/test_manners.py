@@ -147,7 +147,7 @@ async def test_esc_in_a_menu_leaves_the_running_answer_alone(page: Page, server_
     await page.wait_for_selector("#composer.running")
     await open_menu(page, chat)
     await page.keyboard.press("Escape")
-    await page.fill("#session-search", "没有这样的标题")
+    await page.fill("#session-search", "xyzzy")
     await page.wait_for_selector("#sessions > p")
     await page.press("#session-search", "Escape")
     # A list that was still to come would take the field for the title away.

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import StartRefusedError
+from core.errors import DiskFullError
 from services.adapters.edge.client import open_edge_client
 from tests.services.adapters.edge.stores import COLLECTION, make_things, thing
 from tests.support.environment import ROOT
@@ -93,7 +93,7 @@ async def start(folder: Path) -> dict[str, Any]:
     (store / "reserve").unlink(missing_ok=True)
     fill(folder)
     outcome: dict[str, Any] = {}
-    with suppress(StartRefusedError):
+    with suppress(DiskFullError):
         async with open_edge_client(store):
             outcome["started"] = True
     (folder / "ballast").unlink()
