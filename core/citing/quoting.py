@@ -12,7 +12,17 @@ from itertools import islice
 import numpy as np
 
 from core.citing.passages import AskedFor, explanation_of, key_spans
-from core.citing.units import ITEM, Listing, Unit, UnitKind, cells_of, listing_of, quotable_units
+from core.citing.units import (
+    ITEM,
+    Listing,
+    Unit,
+    UnitKind,
+    beginning,
+    cells_of,
+    listing_of,
+    quotable_units,
+    under,
+)  # fmt: skip
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.query import (
     NumberedPart,
@@ -25,7 +35,7 @@ from core.relevance.query import (
 )
 from core.relevance.recency import Version, version_in
 from core.relevance.sparse import A_WORD, WeightedTerm, presence, question_terms
-from core.text import holds_chinese, open_fence
+from core.text import holds_chinese
 
 MOST_ROWS = 5
 SEVERAL = 2  # items from which a list's are counted
@@ -411,10 +421,6 @@ def _answer_below(query: Query, text: str, unit: Unit) -> str:
     return f"\n\n{below}" if below and len(below) <= LONGEST_UNIT else ""
 
 
-def under(head: str, text: str) -> str:
-    return f"{head}\n\n{text}" if head and text else text
-
-
 def _with_what_follows(text: str, part: str) -> str:
     """`text` begins with `part`."""
     for line in text[len(part) :].splitlines(keepends=True):
@@ -441,16 +447,3 @@ def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
 def _row(columns: Sequence[str], cells: Sequence[str], between: str, colon: str) -> str:
     named = [(columns[at] if at < len(columns) else "", cell) for at, cell in enumerate(cells) if cell]
     return between.join(f"{name}{colon}{cell}" if name else cell for name, cell in named)
-
-
-def beginning(text: str, longest: int) -> str:
-    """Whole lines, and no fence left open: a text may be cut inside a block of code, here or before; one that
-    ends with a bare fence began inside."""
-    text = text.strip()
-    if len(text) > longest:
-        end = text.rfind("\n", 0, longest)
-        text = f"{text[: end if end > 0 else longest].rstrip()}\n…"
-    fence = open_fence(text)
-    if not fence:
-        return text
-    return f"{fence}\n{text}" if text.endswith(f"\n{fence}") else f"{text}\n{fence}"

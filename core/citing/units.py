@@ -15,7 +15,7 @@ from core.knowledge import Candidate, Chunk
 from core.relevance.query import Query
 from core.relevance.tokens import parts_in
 from core.text import ITEM as LIST_ITEM
-from core.text import QUESTION_WORD, Block, BlockKind, Line, blocks_of, lines_of
+from core.text import QUESTION_WORD, Block, BlockKind, Line, blocks_of, lines_of, open_fence
 
 FEW_WORDS = 30  # characters
 LONGEST_TITLE = 80
@@ -369,3 +369,20 @@ _PIPE = re.compile(r"(?<!\\)\|")
 def cells_of(row: str) -> list[str]:
     """Of a Markdown table's row."""
     return [cell.strip().replace("\\|", "|") for cell in _PIPE.split(row.strip().strip("|"))]
+
+
+def under(head: str, text: str) -> str:
+    return f"{head}\n\n{text}" if head and text else text
+
+
+def beginning(text: str, longest: int) -> str:
+    """Whole lines, and no fence left open: a text may be cut inside a block of code, here or before; one that
+    ends with a bare fence began inside."""
+    text = text.strip()
+    if len(text) > longest:
+        end = text.rfind("\n", 0, longest)
+        text = f"{text[: end if end > 0 else longest].rstrip()}\n…"
+    fence = open_fence(text)
+    if not fence:
+        return text
+    return f"{fence}\n{text}" if text.endswith(f"\n{fence}") else f"{text}\n{fence}"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.citing.quoting import Quotables, Quote, beginning
+from core.citing.quoting import Quotables, Quote
 from core.citing.units import indexed_parts, units_of
 from core.knowledge import Chunk
 from core.relevance.features import MAX_QUESTION_CHARS
@@ -195,12 +195,6 @@ def test_a_part_is_quoted_with_its_unit_or_what_follows_it() -> None:
     assert led_in.around(0, "- with a fever") == Quote(0, "Stop at once\n\n- with a fever\n- with a rash")
 
 
-def test_a_text_that_begins_in_a_block_of_code_is_quoted_as_code() -> None:
-    """Discriminates: its last line taken for the beginning of another block, which is closed once more."""
-    assert beginning("SELECT 1;\n```", 100) == "```\nSELECT 1;\n```"
-    assert beginning("```\nSELECT 1;", 100) == "```\nSELECT 1;\n```"
-
-
 PLACES = """| Place | Price | Open |
 | --- | --- | --- |
 | Table tennis | 4 an hour | 14-21 |
@@ -314,62 +308,6 @@ def test_where_a_column_is_named_its_rows_are_quoted_in_the_tables_order() -> No
     assert [line[2:11] for line in quote.split("\n")] == [*(f"Lesson: {n}" for n in range(1, 6)), "… +1"]
     (quote,) = quoted("When is physics on Tuesday?", LESSONS)
     assert "maths" not in quote
-
-
-FAULTS = "| Code | What to do |\n|---|---|\n| {} | {} |\n| {} | {} |"
-DOOR = FAULTS.format("F7", "If the fault appears again, call us", "Ub", "Wait")
-DRAIN = FAULTS.format("E1", "Open the tap", "E2", "Clean the filter")
-
-
-@pytest.mark.parametrize(
-    ("question", "rows"),
-    [
-        ("The fault E2 appears, what now?", ["- Code: E2; What to do: Clean the filter"]),
-        ("E1 and Ub, what to do?", ["- Code: E1; What to do: Open the tap"]),
-    ],
-)
-def test_a_row_that_begins_with_a_code_of_the_question_is_quoted_before_others_and_alone(
-    question: str, rows: list[str]
-) -> None:
-    """Discriminates: a row of another code that has more words, also from another part of the table."""
-    assert quoted(question, DOOR, DRAIN) == rows
-    quotables = Quotables([("", DOOR), ("", DRAIN)])
-    assert quotables.others(question) == {0}
-    assert quotables.others("What to do?") == set()
-
-
-def test_a_code_that_no_passage_has_is_known_where_rows_begin_with_such_codes() -> None:
-    """Discriminates: a size of paper taken for a code; one of two codes, whose table may go on elsewhere."""
-    quotables = Quotables([("", DOOR), ("", DRAIN)])
-    assert quotables.unmentioned("What does E9 mean?") == ["E9"]
-    assert quotables.unmentioned("E9 or E2?") == quotables.unmentioned("Which fault?") == []
-    assert Quotables([("", "Print it on paper.")]).unmentioned("On A4?") == []
-    errors = Quotables([("", FAULTS.format("QP-4033", "Add the address", "QP-4040", "Wait"))])
-    assert errors.unmentioned("What is QP-4999?") == ["QP-4999"]
-
-
-@pytest.mark.parametrize(
-    ("question", "is_of_it"),
-    [
-        ("How do I fix it?", True),
-        ("它怎么处理", True),
-        ("And the other one like it?", False),
-        ("And now?", False),
-    ],
-)
-def test_a_follow_up_about_it_is_about_the_code_of_the_question_before(question: str, is_of_it: bool) -> None:
-    """Discriminates: the whole table; the code before where another one is asked for."""
-    asked = f"What is E2? {question}"
-    forms = tuple(QueryForm(text, [], SparseTerms([], [])) for text in (question, asked))
-    quotes = Quotables([("", DRAIN)]).quotes(Query(question, forms), asked)
-    assert ([quote.text for quote in quotes] == ["- Code: E2; What to do: Clean the filter"]) is is_of_it
-
-
-def test_a_version_that_no_passage_mentions_is_known_where_notes_of_others_are_there() -> None:
-    notes = Quotables([("Notes > 3.7.0 (June)", "New: clones."), ("", "Version 3.6.1\nFixed: the clock.")])
-    assert notes.unmentioned("What was changed in version 3.9?") == ["3.9"]
-    assert notes.unmentioned("What was changed in version 3.6?") == []
-    assert Quotables([("", "Install it.")]).unmentioned("Does it run on version 3.9?") == []
 
 
 def test_the_same_line_of_several_passages_is_that_of_the_best() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.citing.units import UnitKind, indexed_parts, nearest_part, quotable_units, units_of
+from core.citing.units import UnitKind, beginning, indexed_parts, nearest_part, quotable_units, units_of
 from core.knowledge import Candidate, Chunk
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms
@@ -194,3 +194,9 @@ def test_the_part_that_is_nearest_by_its_vector_is_known_and_a_title_is_none() -
     assert nearest("Prose.", [[0.9, 0.0]]) == ""
     mail = "Packing:\n- plywood crates\n- no pine\n\nKind regards\nTom"
     assert nearest(mail, [[0.1, 0.0], [0.7, 0.0], [0.2, 0.0], [0.9, 0.0]]) == "- plywood crates"
+
+
+def test_a_text_that_begins_in_a_block_of_code_is_quoted_as_code() -> None:
+    """Discriminates: its last line taken for the beginning of another block, which is closed once more."""
+    assert beginning("SELECT 1;\n```", 100) == "```\nSELECT 1;\n```"
+    assert beginning("```\nSELECT 1;", 100) == "```\nSELECT 1;\n```"

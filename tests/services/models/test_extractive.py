@@ -94,42 +94,6 @@ def test_a_passage_that_none_comes_near_is_quoted_before_what_has_more_words(
     assert [int(quote[-2]) for quote in quotes] == order
 
 
-def in_two_languages(chinese: float, english: float) -> str:
-    """The answer to an English question for which there is a passage in each language."""
-    passages = (
-        f'<passage id="{at}" file="{name}" heading="" relevance="{chance:.2f}">\n{text}\n</passage>'
-        for at, (name, chance, text) in enumerate(
-            sorted(
-                [("a.md", english, "Lockers cost 50 yuan."), ("b.md", chinese, "操作工推荐奖金为七百元。")],
-                key=lambda each: -each[1],
-            ),
-            start=1,
-        )
-    )
-    return answer(ReadBack("\n\n".join(passages), "How much is the bonus for referring a worker?", ()))
-
-
-def test_the_best_passage_of_another_language_is_quoted_where_the_readers_has_none_that_is_sure() -> None:
-    """Discriminates: only the reader's language although it has nothing sure; words of the question alone,
-    which a passage in another language has none of; both languages where the reader's answers."""
-    assert "七百元" in in_two_languages(chinese=0.4, english=0.2)
-    assert "七百元" in in_two_languages(chinese=0.3, english=0.35)
-    assert "七百元" not in in_two_languages(chinese=0.2, english=0.35)
-    assert "七百元" not in in_two_languages(chinese=0.6, english=0.55)
-
-
-def test_what_is_in_another_language_comes_first_only_where_it_is_clearly_better() -> None:
-    """Discriminates: a table that the reader cannot read, above the row that answers."""
-    fees, bonus = "How much is the bonus for referring a worker? 50 yuan.", "操作工推荐奖金为七百元。"
-    for english, chinese, first in ((0.4, 0.3, fees), (0.3, 0.4, bonus), (0.37, 0.4, fees)):
-        passages = "\n\n".join(
-            f'<passage id="{at}" file="a.md" heading="" relevance="{chance}">\n{text}\n</passage>'
-            for at, (chance, text) in enumerate(sorted([(english, fees), (chinese, bonus)], reverse=True), 1)
-        )
-        quotes = answer(ReadBack(passages, "How much is the referring bonus?", ())).split("\n\n")[1:]
-        assert [first in quote for quote in quotes] == [True, False]
-
-
 @pytest.mark.parametrize(("chance", "is_shown"), [(0.27, True), (0.2, False)])
 def test_a_passage_about_as_probable_as_the_best_is_quoted_in_its_own_words(
     chance: float, is_shown: bool

@@ -1,0 +1,70 @@
+"""Codes and versions that a question names: their rows are quoted alone, and what no passage has is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.citing.quoting import Quotables
+from core.relevance.query import Query, QueryForm
+from core.relevance.sparse import SparseTerms
+
+
+def quoted(question: str, *texts: str) -> list[str]:
+    query = Query(question, (QueryForm(question, [], SparseTerms([], [])),))
+    return [quote.text for quote in Quotables([("", text) for text in texts]).quotes(query, question)]
+
+
+FAULTS = "| Code | What to do |\n|---|---|\n| {} | {} |\n| {} | {} |"
+DOOR = FAULTS.format("F7", "If the fault appears again, call us", "Ub", "Wait")
+DRAIN = FAULTS.format("E1", "Open the tap", "E2", "Clean the filter")
+
+
+@pytest.mark.parametrize(
+    ("question", "rows"),
+    [
+        ("The fault E2 appears, what now?", ["- Code: E2; What to do: Clean the filter"]),
+        ("E1 and Ub, what to do?", ["- Code: E1; What to do: Open the tap"]),
+    ],
+)
+def test_a_row_that_begins_with_a_code_of_the_question_is_quoted_before_others_and_alone(
+    question: str, rows: list[str]
+) -> None:
+    """Discriminates: a row of another code that has more words, also from another part of the table."""
+    assert quoted(question, DOOR, DRAIN) == rows
+    quotables = Quotables([("", DOOR), ("", DRAIN)])
+    assert quotables.others(question) == {0}
+    assert quotables.others("What to do?") == set()
+
+
+def test_a_code_that_no_passage_has_is_known_where_rows_begin_with_such_codes() -> None:
+    """Discriminates: a size of paper taken for a code; one of two codes, whose table may go on elsewhere."""
+    quotables = Quotables([("", DOOR), ("", DRAIN)])
+    assert quotables.unmentioned("What does E9 mean?") == ["E9"]
+    assert quotables.unmentioned("E9 or E2?") == quotables.unmentioned("Which fault?") == []
+    assert Quotables([("", "Print it on paper.")]).unmentioned("On A4?") == []
+    errors = Quotables([("", FAULTS.format("QP-4033", "Add the address", "QP-4040", "Wait"))])
+    assert errors.unmentioned("What is QP-4999?") == ["QP-4999"]
+
+
+@pytest.mark.parametrize(
+    ("question", "is_of_it"),
+    [
+        ("How do I fix it?", True),
+        ("它怎么处理", True),
+        ("And the other one like it?", False),
+        ("And now?", False),
+    ],
+)
+def test_a_follow_up_about_it_is_about_the_code_of_the_question_before(question: str, is_of_it: bool) -> None:
+    """Discriminates: the whole table; the code before where another one is asked for."""
+    asked = f"What is E2? {question}"
+    forms = tuple(QueryForm(text, [], SparseTerms([], [])) for text in (question, asked))
+    quotes = Quotables([("", DRAIN)]).quotes(Query(question, forms), asked)
+    assert ([quote.text for quote in quotes] == ["- Code: E2; What to do: Clean the filter"]) is is_of_it
+
+
+def test_a_version_that_no_passage_mentions_is_known_where_notes_of_others_are_there() -> None:
+    notes = Quotables([("Notes > 3.7.0 (June)", "New: clones."), ("", "Version 3.6.1\nFixed: the clock.")])
+    assert notes.unmentioned("What was changed in version 3.9?") == ["3.9"]
+    assert notes.unmentioned("What was changed in version 3.6?") == []
+    assert Quotables([("", "Install it.")]).unmentioned("Does it run on version 3.9?") == []
