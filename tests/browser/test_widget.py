@@ -111,6 +111,7 @@ async def test_opened_after_a_reload_it_shows_the_end_of_the_last_answer(page: P
     await page.get_by_label("Open the chat").click()
     await ask(page, "How many days?")
     await expect(page.locator("#wenmai-widget .assistant").first).to_contain_text("The last words")
+    await expect(page.get_by_role("button", name="Send")).to_be_visible()  # the answer is kept from then on
     await page.reload()
     await page.get_by_label("Open the chat").click()
     log = page.locator("#wenmai-widget .log")
