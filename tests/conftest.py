@@ -12,8 +12,11 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from services.store import spawn
 from tests.support.servers.app import App, make_settings, open_app
 from tests.support.servers.server import running_server
+from tests.support.warm.client import can_be_forked
+from tests.support.warm.stores import spawn_forked, spawn_started
 
 # A slow machine is no failure: the tests that are about time measure it themselves.
 settings.register_profile("wenmai", deadline=None)
@@ -28,6 +31,21 @@ def pytest_collection_finish() -> None:
     """What was loaded stays: each full collection would look through all of it."""
     gc.enable()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _stores_are_forked() -> Iterator[None]:
+    """Those of this process; a server that a test starts has its own started as everywhere."""
+    with pytest.MonkeyPatch.context() as here:
+        if can_be_forked({}):
+            here.setattr(spawn, "_spawn", spawn_forked)
+        yield
+
+
+@pytest.fixture
+def started_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are children of this process, as they are of a server."""
+    monkeypatch.setattr(spawn, "_spawn", spawn_started)
 
 
 @pytest.fixture(autouse=True)

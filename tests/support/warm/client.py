@@ -19,6 +19,18 @@ from typing import IO
 
 from tests.support.environment import ROOT, clean_environment
 
+_PROGRAMS = (
+    "anyio._backends._asyncio",
+    "httpcore",
+    "rjieba",
+    "routes.server",
+    "scripts.serve",
+    "scripts.wenmai",
+    "services.adapters.edge.client",
+    "services.adapters.llms.openai",
+    "services.adapters.llms.token_counters",
+    "tests.support.models.hashing_embedding",
+)
 # An interpreter reads these when it begins: for a program that gets others a fork comes too late.
 _AT_START = ("PYTHON", "LC_", "LANG", "OMP_", "OPENBLAS_")
 
@@ -26,10 +38,10 @@ _AT_START = ("PYTHON", "LC_", "LANG", "OMP_", "OPENBLAS_")
 class Forked:
     """What tests use of a `subprocess.Popen[str]`."""
 
-    def __init__(self, request: bytes) -> None:
+    def __init__(self, request: bytes, modules: Sequence[str] = _PROGRAMS, stdin: Sequence[int] = ()) -> None:
         self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(str(_shared()))
-        self._connection.sendall(request)
+        self._connection.connect(str(_shared(tuple(modules))))
+        socket.send_fds(self._connection, [request], [*stdin])
         self._lines = self._connection.makefile("r")
         self.pid = int(self._lines.readline())
         self.returncode: int | None = None
@@ -110,21 +122,21 @@ def fork(module: str, arguments: Sequence[str], environment: Mapping[str, str], 
 
 
 @cache
-def _shared() -> Path:
+def _shared(modules: tuple[str, ...]) -> Path:
     """One for each worker of a run."""
     stack = ExitStack()
-    path = stack.enter_context(warm_process())
+    path = stack.enter_context(warm_process(modules))
     atexit.register(stack.close)
     return path
 
 
 @contextmanager
-def warm_process() -> Iterator[Path]:
+def warm_process(modules: Sequence[str] = _PROGRAMS) -> Iterator[Path]:
     """Its socket."""
     with tempfile.TemporaryDirectory(prefix="wenmai-warm-") as folder:
         path = Path(folder) / "socket"
         with subprocess.Popen(
-            [sys.executable, "-m", "tests.support.warm.process", str(path)], cwd=ROOT,
+            [sys.executable, "-m", "tests.support.warm.process", str(path), *modules], cwd=ROOT,
             env=clean_environment({"OMP_NUM_THREADS": "1"}),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         ) as process:  # fmt: skip

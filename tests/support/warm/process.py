@@ -1,9 +1,10 @@
-"""Programs that start in a moment: a process that has imported everything forks one for each request.
+"""Programs that start in a moment: a process that has imported what they need forks one for each request.
 
-`python -m tests.support.warm.process SOCKET`. A connection sends one JSON line {module, arguments,
-environment, out, err} and is told the program's pid, and later its exit code, a line each. It runs as `python
--m module arguments` does with that environment; only the seconds of importing are spared. A connection that
-closes kills its program, and the end of standard input ends everything.
+`python -m tests.support.warm.process SOCKET MODULE…`. A connection sends one JSON line {module, arguments,
+environment, out, err}, with a descriptor if the program reads one as its standard input, and is told the
+program's pid, and later its exit code, a line each. It runs as `python -m module arguments` does with that
+environment; only the seconds of importing are spared. A connection that closes kills its program, and the end
+of standard input ends everything.
 """
 
 from __future__ import annotations
@@ -19,26 +20,16 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-IMPORTED = (
-    "anyio._backends._asyncio",
-    "httpcore",
-    "rjieba",
-    "routes.server",
-    "scripts.serve",
-    "scripts.wenmai",
-    "services.adapters.edge.client",
-    "services.adapters.llms.openai",
-    "services.adapters.llms.token_counters",
-    "tests.support.models.hashing_embedding",
-)
+_REQUEST_BYTES = 1 << 16
 
 
-def serve(path: Path) -> None:
-    for name in IMPORTED:
+def serve(path: Path, modules: Sequence[str]) -> None:
+    for name in modules:
         importlib.import_module(name)
     gc.freeze()  # else each looks through all of it at its end, which copies it: a second
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need not be waited for
@@ -56,12 +47,14 @@ def serve(path: Path) -> None:
 
 def _keep(connection: socket.socket) -> None:
     """In a process between the two: start the program, tell how it ended, and end with it."""
-    with connection.makefile("r") as lines:
-        expected = json.loads(lines.readline())
+    request, given, _, _ = socket.recv_fds(connection, _REQUEST_BYTES, 1)
+    while not request.endswith(b"\n") and (more := connection.recv(_REQUEST_BYTES)):
+        request += more
+    expected = json.loads(request)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     streams = [
-        os.open(os.devnull, os.O_RDONLY),
+        given[0] if given else os.open(os.devnull, os.O_RDONLY),
         *(os.open(expected[name], flags, 0o600) for name in ("out", "err")),
     ]
     pid = os.fork()
@@ -111,4 +104,4 @@ def _end(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]))
+    serve(Path(sys.argv[1]), sys.argv[2:])
