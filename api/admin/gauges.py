@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from api.admin.store_look import StoreFigures
 from api.container import Container
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from services.models.calls import Outcome
 from services.operations.schedule.runner import CleanupState
 

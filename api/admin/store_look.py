@@ -14,7 +14,7 @@ import structlog
 from config.logging import SparingLog
 from config.settings import StoreSettings
 from core.errors import StoreReadOnlyError, StoreUnavailableError, WenmaiError
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from core.operations.sync import SyncReport
 from services.models.embedding import EmbeddingService
 from services.operations.backup.filling import refuse_half_filled

@@ -20,7 +20,7 @@ from config.settings import ModelSettings, Settings
 from config.sources import CONFIG_FILE_VARIABLE, DEFAULT_CONFIG_FILE, unread
 from config.tables import LLMSettings
 from core.errors import EmbeddingUnavailableError, StartRefusedError, StoreLockedError, WenmaiError
-from core.operations.findings import Finding, fail, ok, warn
+from core.operations.reports import Finding, fail, ok, warn
 from services.llm_service import configured_llms
 from services.operations.doctor import machine
 from services.operations.doctor.models import LIMIT_S, QUESTION, Checked, check, check_llm, check_reranker

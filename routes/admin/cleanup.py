@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query
 from core.dates import rfc3339
 from core.errors import BadRequestError
 from core.operations.erasure import ErasedKind
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from routes.dependencies import Admin, Backups, ContainerDep, Thorough, WithAnswers, asked, proof_of
 from routes.openapi import WireRoute, errors
 from routes.wire import operations as wire

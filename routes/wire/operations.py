@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from core.dates import rfc3339
 from core.operations import sync as domain
-from core.operations.receipts import ReceiptKind
+from core.operations.reports import ReceiptKind
 from routes.wire.fields import Moment, Reply, example
 
 _EXPIRY = {

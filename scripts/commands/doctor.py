@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from core.operations.findings import fail, ok, warn
+from core.operations.reports import Finding, exit_code, fail, ok, warn
 from scripts.commands.maintenance import (
     EXIT_REFUSED,
     CommandError,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from config.secrets import Mask
     from config.settings import Settings
     from core.errors import StoreLockedError
-    from core.operations.findings import Finding
 
 ASK_LIMIT_S = 3.0
 MODELS_LIMIT_S = 30.0  # of each it waits for ten seconds, of all at once
@@ -64,7 +63,6 @@ def _examine(options: Options) -> int:
     from config.secrets import Mask, mask_of
     from config.settings import load_settings
     from config.sources import ConfigurationError
-    from core.operations.findings import exit_code
     from scripts.serve import check_binding
 
     configure_logging("error")

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from services.store.dialect import Condition, Filter, Point, VectorStore
 from services.store.points import equals, in_range, newest_first
 

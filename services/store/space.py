@@ -9,7 +9,7 @@ from contextvars import ContextVar
 import structlog
 
 from core.errors import WenmaiError
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from services.store.clock import Clock
 from services.store.dialect import DiskRoom, Reclaimed, StoreUpkeep, VectorStore
 from services.store.receipts import ReceiptStore

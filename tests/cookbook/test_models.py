@@ -15,7 +15,7 @@ from api.offline.doctor import examine
 from config.secrets import mask_of
 from config.settings import Settings
 from core.errors import Cause, LLMUnavailableError, ModelFailure, StoreLockedError
-from core.operations.findings import Finding
+from core.operations.reports import Finding
 from tests.cookbook.pages import LANGUAGES, blocks, page, rows, sections
 from tests.support.models.provider_stub import Answer, ProviderStub, serving
 from tests.support.servers.app import make_settings, open_app

@@ -16,7 +16,7 @@ from config.settings import StoreSettings
 from core.errors import StartRefusedError, WenmaiError
 from core.failpoints import failpoint
 from core.operations.archive import BadArchiveError, Kind, Manifest, Member, Role, Shape
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from services.conversation.images import FOLDER, ImageFiles
 from services.operations.backup.making import Snapshots
 from services.operations.backup.reader import Archive

@@ -17,7 +17,7 @@ from typing import BinaryIO, Protocol, cast
 
 from config.settings import StoreSettings
 from core.operations.archive import FORMAT, Manifest, PointRecord, Role, Shape
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from services.conversation.images import FOLDER, ImageFiles
 from services.operations.backup.records import CHUNK_BYTES, framed, read_shape, stored_names
 from services.operations.backup.writer import (

@@ -16,7 +16,7 @@ from pathlib import Path
 from config.settings import ConversationSettings, ModelSettings, StoreSettings
 from config.tables import LLMSettings, SourceSettings
 from core.errors import StartRefusedError
-from core.operations.findings import Finding, fail, ok, warn
+from core.operations.reports import Finding, fail, ok, warn
 from core.owners import NOBODY_READS, nobody_reads
 from services.knowledge.parsing.confinement import missing_walls
 from services.operations.reembedding.folders import StoreFolders

@@ -11,7 +11,7 @@ from config.settings import ModelSettings, StoreSettings
 from core.conversation.turns import TurnStatus
 from core.errors import StartRefusedError, WenmaiError
 from core.knowledge import DocumentStatus
-from core.operations.findings import Finding, fail, ok, warn
+from core.operations.reports import Finding, fail, ok, warn
 from services.knowledge.chunks import ADVICE, MOST_EMBEDDED_CHUNKS
 from services.operations.reembedding.level import lacks
 from services.operations.repair.documents import UnsearchedDocuments

@@ -26,7 +26,7 @@ from core.operations.erasure import (
     Thoroughness,
     Traced,
 )
-from core.operations.receipts import Receipt, ReceiptKind, subject_of
+from core.operations.reports import Receipt, ReceiptKind, subject_of
 from core.owners import is_owner_name
 from core.relevance.sparse import question_terms
 from services.operations.erasure.copies import StoreFiles, touched

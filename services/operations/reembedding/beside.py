@@ -13,7 +13,7 @@ import structlog
 
 from config.settings import StoreSettings
 from core.errors import DiskFullError, StartRefusedError
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from services.models.embedding import EmbeddingService
 from services.operations.reembedding.folders import StoreFolders
 from services.operations.reembedding.level import MARK_ID, Limits

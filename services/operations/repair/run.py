@@ -16,7 +16,7 @@ from core.operations.backfill_turns import (
     ImportPlan,
     ImportReport,
 )
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from services.conversation.turns import TurnStore
 from services.models.embedding import EmbeddingService
 from services.operations.repair.documents import UnsearchedDocuments

@@ -14,7 +14,7 @@ from anyio import move_on_after
 from core.dates import rfc3339
 from core.errors import ConflictError, DiskFullError, WenmaiError
 from core.operations.expiry import DAY_US, GUARDED_TURNS, AgeLimits, ExpiryReport, still_since, trusts_clock
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from services.conversation.turns import TurnStore
 from services.operations.retention.expiry import ExpiryRun, SessionRecords
 from services.operations.retention.traces import TurnTraces

@@ -13,7 +13,7 @@ import pytest
 from api.offline.doctor import examine
 from config.settings import Settings
 from core.errors import Cause, StoreLockedError
-from core.operations.findings import Finding, Level
+from core.operations.reports import Finding, Level
 from tests.services.adapters.http_stub import Reply, http_stub
 from tests.support.models.provider_stub import Answer, serving
 from tests.support.models.stub_llm import StubLLM, running_stub

@@ -21,7 +21,7 @@ from api.admin.reembedding import ReembedState, StoreReembedding
 from api.wiring.assembly import open_container
 from config.settings import Settings
 from core.errors import BadRequestError, ConflictError, StartRefusedError
-from core.operations.receipts import ReceiptKind
+from core.operations.reports import ReceiptKind
 from routes.admin.store import router
 from routes.errors import install_error_handlers
 from scripts.commands import reembed

@@ -14,7 +14,7 @@ from qdrant_client import models
 from api.wiring.parts import check_schedule as refuse_schedule
 from config.settings import ModelSettings, StoreSettings, load_settings
 from config.tables import LLMSettings, SourceSettings
-from core.operations.findings import Finding, Level
+from core.operations.reports import Finding, Level
 from core.owners import owner_of
 from scripts.commands import doctor
 from scripts.commands.maintenance import invoke

@@ -17,7 +17,7 @@ from api.wiring.assembly import open_maintenance
 from config.settings import Settings, load_settings
 from config.sources import ConfigurationError
 from core.operations.expiry import DAY_US, ExpiryReport
-from core.operations.receipts import ReceiptKind
+from core.operations.reports import ReceiptKind
 from scripts import backfill_parent_turns, cleanup_expired
 from scripts.commands.maintenance import EXIT_NO_READER, CommandError, Options, invoke, run
 from scripts.commands.server import Server, ask_server, refusal, server_of

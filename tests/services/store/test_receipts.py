@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config.settings import StoreSettings
-from core.operations.receipts import Receipt, ReceiptKind, subject_of
+from core.operations.reports import Receipt, ReceiptKind, subject_of
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore

@@ -12,7 +12,7 @@ import pytest
 from qdrant_client import AsyncQdrantClient, models
 
 from core.errors import DiskFullError, StoreUnavailableError
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from services.adapters.edge.client import open_edge_client
 from services.store.dialect import DiskRoom, Reclaimed, StoreCondition, StoreUpkeep, VectorStore
 from services.store.receipts import ReceiptStore

@@ -12,7 +12,7 @@ from qdrant_client import models
 from api.offline.stores import open_source, open_target
 from api.wiring.parts import folders_of
 from core.errors import StartRefusedError, StoreLockedError
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from services.operations.backup.filling import (
     MARKER_ID,
     FillReport,

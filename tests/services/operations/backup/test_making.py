@@ -17,7 +17,7 @@ from qdrant_client import models
 
 from core.errors import DiskFullError
 from core.operations.archive import Role
-from core.operations.receipts import ReceiptKind
+from core.operations.reports import ReceiptKind
 from services.operations.backup.making import Backups
 from services.operations.backup.reader import open_archive
 from services.operations.backup.writer import BackupRunningError, archives_in, list_archives, only_one

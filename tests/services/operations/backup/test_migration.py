@@ -8,7 +8,7 @@ import pytest
 
 from api.offline.stores import open_source, open_target
 from core.errors import StartRefusedError
-from core.operations.receipts import ReceiptKind
+from core.operations.reports import ReceiptKind
 from services.operations.backup.filling import (
     FillReport,
     Migration,

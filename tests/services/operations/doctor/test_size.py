@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.operations.findings import Level
+from core.operations.reports import Level
 from services.knowledge.chunks import MOST_EMBEDDED_CHUNKS
 from services.operations.doctor.store import check_size
 

@@ -14,7 +14,7 @@ import pytest
 
 from config.settings import StoreSettings
 from core.errors import EmbeddingUnavailableError
-from core.operations.receipts import ReceiptKind
+from core.operations.reports import ReceiptKind
 from core.relevance.sparse import encode_document
 from services.models.embedding import EmbeddingService
 from services.operations.repair.run import Backfill

@@ -14,7 +14,7 @@ from core.conversation.turns import Summary, TurnStatus
 from core.dates import rfc3339
 from core.errors import ConflictError, StoreUnavailableError
 from core.operations.expiry import DAY_US, GUARDED_TURNS
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from services.conversation.sessions import SessionStore
 from services.operations.retention.cleanup import Retention
 from services.operations.retention.traces import TurnTraces

@@ -21,7 +21,7 @@ from qdrant_client import models
 
 from core.conversation.transcript import readable_parents
 from core.operations.expiry import ExpiryReport
-from core.operations.receipts import ReceiptKind
+from core.operations.reports import ReceiptKind
 from services.store.points import sparse_vector
 from tests.services.conversation.stores import uid
 from tests.services.operations.retention.many_turns import (

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.dates import moment_at
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from services.adapters.schedule import slots_of, zone_named
 from services.operations.schedule.lease import (
     HOUR_US,

@@ -1,0 +1,86 @@
+"""What an operation reports: findings, one plain line for each thing that the doctor looked at; and receipts,
+kept in the store: what was done to everybody's data, when, why, and how much of it.
+
+No sentence of a finding holds a key, a text, a title or an owner: what it says may be sent to anybody who
+helps. A receipt never holds a text, a title, or an id of what was erased: `subject` is a SHA-256 of the id,
+so that who knows the id can find the receipt, and nobody learns the id from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`sentence` says what is there, and for `warn` and `fail` what to do about it."""
+
+    level: Level
+    name: str
+    sentence: str
+
+    @property
+    def line(self) -> str:
+        return f"{self.level.value:<4}  {self.name:<13}  {self.sentence}"
+
+
+def ok(name: str, sentence: str) -> Finding:
+    return Finding(Level.OK, name, sentence)
+
+
+def warn(name: str, sentence: str) -> Finding:
+    return Finding(Level.WARN, name, sentence)
+
+
+def fail(name: str, sentence: str) -> Finding:
+    return Finding(Level.FAIL, name, sentence)
+
+
+def exit_code(findings: list[Finding]) -> int:
+    """0 when all is well or only warned of, 1 when something fails."""
+    return int(any(finding.level is Level.FAIL for finding in findings))
+
+
+class ReceiptKind(StrEnum):
+    EXPIRY = "expiry"
+    ERASURE = "erasure"
+    REPAIR = "repair"
+    BACKUP = "backup"
+    RESTORE = "restore"
+    MIGRATION = "migration"
+    REEMBEDDING = "reembedding"
+    COMPACTION = "compaction"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Times are UTC microseconds, sizes bytes on the disk (None: the engine does not say).
+
+    `reason` says who asked: "schedule", "request" or "command". `counts` are numbers by what was counted;
+    `details` short plain words such as the cutoff. `error` is empty when it was done to its end.
+    """
+
+    receipt_id: str
+    kind: ReceiptKind
+    reason: str
+    began_us: int
+    ended_us: int
+    counts: dict[str, int] = field(default_factory=dict)
+    bytes_before: int | None = None
+    bytes_after: int | None = None
+    subject: str = ""
+    details: dict[str, str] = field(default_factory=dict)
+    error: str = ""
+
+
+def subject_of(kind: str, name: str) -> str:
+    """The fingerprint of an id; `kind` is what it names: turn, session, document or owner."""
+    return hashlib.sha256(f"{kind}:{name}".encode()).hexdigest()
