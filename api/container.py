@@ -173,7 +173,7 @@ class Container:
         for turn in await self.conversations.store_kept():
             await self.sessions.ensure(turn)
 
-    async def recover_running(self) -> int:
+    async def recover_running(self) -> None:
         """Turns a crash left running become interrupted; beside other workers only those too old to run."""
         shared = self.settings.store.qdrant_url is not None
         left = await self.conversations.recover_running(
@@ -181,7 +181,8 @@ class Container:
         )
         for turn in left:
             await self.sessions.ensure(turn)
-        return len(left)
+        if left:
+            log.warning("turns_interrupted", turns=len(left))
 
     async def discard_unfinished(self) -> int:
         """What a crash left of imports is removed; beside other workers only what is long given up."""

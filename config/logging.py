@@ -9,8 +9,9 @@ import os
 import sys
 import traceback
 from collections import Counter
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
@@ -40,11 +41,26 @@ def configure_logging(level: str, mask: Mask | None = None, form: str = "auto") 
             *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_Unfailing(sys.stderr)),  # type: ignore[arg-type]
         cache_logger_on_first_use=True,
     )
     server = logging.getLogger("uvicorn.error")
     server.handlers, server.propagate = [_ServerLog(level=logging.WARNING)], False
+
+
+class _Unfailing:
+    """A log whose disk is full or whose reader has gone stops nothing else: its lines are lost."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def _masked(mask: Mask, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:

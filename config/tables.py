@@ -55,10 +55,16 @@ def _checked_secret(value: SecretStr | None) -> SecretStr | None:
 def _checked_keys(keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
     """An empty one would be the key of whoever sends none."""
     for place, key in enumerate(keys, 1):
-        if not re.fullmatch("[!-~]+", key.get_secret_value()):
-            sent = "it is sent in a header"
-            raise ValueError(f"key {place} must be of printable ASCII characters, without spaces: {sent}")
+        check_key(key.get_secret_value(), f"key {place}")
     return keys
+
+
+def check_key(key: str, name: str) -> None:
+    """Raises ValueError."""
+    if not re.fullmatch("[!-~]+", key):
+        raise ValueError(
+            f"{name} must be of printable ASCII characters, without spaces: it is sent in a header"
+        )
 
 
 def _listed(value: object) -> object:

@@ -179,7 +179,8 @@ def _methods_of(request: Request) -> set[str]:
         route for route in request.app.state.paths if route.matches(request.scope)[0] is not Match.NONE
     ]
     same = [route for route in fitting if route.path == path_of(request.scope)] or fitting
-    return {method for route in same for method in route.methods or ()}
+    methods = {method for route in same for method in route.methods or ()}
+    return methods | {"HEAD"} if "GET" in methods else methods
 
 
 async def _validation_error(request: Request, error: Exception) -> JSONResponse:
@@ -264,6 +265,8 @@ class EdgeMiddleware:
         if scope["method"] == "OPTIONS" and headers.get("origin") in self._origins:
             await Response(status_code=204, headers=PREFLIGHT_HEADERS)(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            scope, send = {**scope, "method": "GET", "extensions": {}}, _head_alone(send)
         await self._app(scope, _counted(receive, limit), send)
 
     def _cors(self, headers: Headers) -> dict[str, str]:
@@ -344,6 +347,17 @@ def _counted(receive: Receive, limit: int) -> Receive:
         return message
 
     return counting
+
+
+def _head_alone(send: Send) -> Send:
+    """Every route that answers GET answers HEAD so; what would go on to stream sees its reader leave."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body"})
+
+    return sending
 
 
 def _with_headers(send: Send, request_id: str, cors: Mapping[str, str]) -> Send:

@@ -56,9 +56,10 @@ def tell(name: str, language: Language, **values: object) -> str:
 
 
 def show(text: str) -> None:
-    """What the terminal's encoding lacks is shown as its number."""
+    """What the terminal's encoding lacks is shown as its number; nothing where it has gone."""
     encoding = sys.stdout.encoding
-    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    with suppress(OSError):
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 async def greeting(container: Container, url: str, summary: str, language: Language) -> str:

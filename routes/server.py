@@ -116,7 +116,10 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """uvicorn would raise the signal again when it is done, before the container has closed."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
             loop.add_signal_handler(number, self.handle_exit, number, None)
         yield
 
@@ -141,9 +144,11 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first says what is waited for; the second ends the waiting for open answers."""
+        """The first says what is waited for; the second ends the waiting for open answers, but for SIGHUP, of
+        which a terminal that is closed sends two."""
         if self.should_exit:
-            self._container.running.hurry()
+            if sig != signal.SIGHUP:
+                self._container.running.hurry()
         else:
             self.stop_began_s = time.monotonic()
             waits = {"running": len(self._container.running), "at_most_s": self._settings.shutdown_grace_s}

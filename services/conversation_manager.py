@@ -60,7 +60,7 @@ class ConversationManager:
         Raises InvalidParentError when the parent is not a turn of this session.
         """
         tree = await self.turns.tree(session_id, owner)
-        parent = tree.default_parent() if parent_turn_id == UNSET else parent_turn_id
+        parent = tree.default_parent(self._clock()) if parent_turn_id == UNSET else parent_turn_id
         if parent is not None and parent not in tree.nodes:
             raise InvalidParentError("parent_turn_id: no turn of this session has this id.")
         return tree.branch(parent)

@@ -18,6 +18,7 @@ from core.operations.reports import Receipt, ReceiptKind
 from core.operations.sync import SyncReport
 from services.models.embedding import EmbeddingService
 from services.operations.backup.filling import refuse_half_filled
+from services.store.clock import utc_now_us
 from services.store.collections import ensure_collections
 from services.store.dialect import StoreUpkeep, VectorStore
 from services.store.receipts import ReceiptStore
@@ -142,7 +143,7 @@ class WatchedStore:
         return problems
 
     async def figures(self) -> StoreFigures:
-        names = self.names
+        names, now_us = self.names, utc_now_us()
         return StoreFigures(
             turns=await self._points(names.conversation_collection),
             sessions=await self._points(names.session_collection),
@@ -151,7 +152,9 @@ class WatchedStore:
             flushes=(await self.store.condition()).flushes if isinstance(self.store, StoreUpkeep) else None,
             size_bytes=await self.space.size_bytes(),
             free_bytes=(await self.store.room()).free_bytes if isinstance(self.store, StoreUpkeep) else None,
-            operations=tuple([receipt for kind in KINDS for receipt in await self.receipts.newest(1, kind)]),
+            operations=tuple(
+                [each for kind in KINDS for each in await self.receipts.newest(1, kind, "", now_us)]
+            ),
             syncs=tuple(await self.sync.last_reports()),
         )
 

@@ -18,6 +18,7 @@ from core.conversation.sessions import (
     SessionChange,
     TurnMatch,
     TurnNode,
+    newest_of,
     walk_branch,
 )
 from core.conversation.transcript import readable_parents
@@ -29,6 +30,7 @@ from services.conversation.images import QuestionImages
 from services.conversation.sessions import SessionStore, find_in_turns, find_titled
 from services.conversation.turns import TurnStore, feedback_payload
 from services.memory.records import MemoryRecords
+from services.store.clock import utc_now_us
 from services.store.dialect import Filter, UnknownPointError
 from services.store.points import in_session
 
@@ -164,7 +166,7 @@ class SessionsHandler:
         await self._sessions.get(session_id, owner)
         tree = await self._turns.tree(session_id, owner)
         if leaf is None:
-            newest = max(tree.nodes.values(), key=lambda node: node.order, default=None)
+            newest = newest_of(tree.nodes.values(), utc_now_us())
             leaf = newest.turn_id if newest else None
         elif leaf not in tree.nodes:
             raise UnknownTurnError("leaf: no turn of this session has this id.")

@@ -4,9 +4,10 @@ list of first words, everything else that begins with a slash is a question."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 from core.conversation.turns import KnowledgeUse, Turn, TurnRequest, TurnStatus
@@ -351,7 +352,7 @@ class SessionTree:
         self._next_seq = max(self._next_seq, node.seq + 1)
         self._newest_us = max(self._newest_us, node.created_us)
         if self._latest is not None and self._latest.turn_id == node.turn_id:
-            self._latest = _newest_ended(self.nodes.values())
+            self._latest = max(filter(_may_lead_on, self.nodes.values()), key=_ORDER, default=None)
         elif _may_lead_on(node) and (self._latest is None or node.order > self._latest.order):
             self._latest = node
 
@@ -361,12 +362,15 @@ class SessionTree:
         if at is not None:
             self._walk[at] = node
 
-    def default_parent(self) -> str | None:
+    def default_parent(self, now_us: int) -> str | None:
         """Where the next turn grows unless it says so: the latest completed question; after /clear, nowhere.
 
         None is a new root.
         """
-        return self._latest.turn_id if self._latest is not None and not self._latest.command else None
+        latest = self._latest
+        if latest is not None and latest.created_us > now_us + AHEAD_US:
+            latest = newest_of([node for node in self.nodes.values() if _may_lead_on(node)], now_us)
+        return latest.turn_id if latest is not None and not latest.command else None
 
     def branch(self, leaf: str | None) -> Branch:
         """The branch on which a turn below `leaf` grows; None is a new root."""
@@ -425,5 +429,11 @@ def _may_lead_on(node: TurnNode) -> bool:
     return node.status is TurnStatus.COMPLETED and node.command in ("", CLEAR)
 
 
-def _newest_ended(nodes: Iterable[TurnNode]) -> TurnNode | None:
-    return max((node for node in nodes if _may_lead_on(node)), key=lambda node: node.order, default=None)
+_ORDER = attrgetter("order")
+
+
+def newest_of(nodes: Collection[TurnNode], now_us: int) -> TurnNode | None:
+    """By time; where that is of a clock that was far ahead, it is believed of none: by their numbers."""
+    newest = max(nodes, key=_ORDER, default=None)
+    is_ahead = newest is not None and newest.created_us > now_us + AHEAD_US
+    return max(nodes, key=attrgetter("seq")) if is_ahead else newest

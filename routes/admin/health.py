@@ -31,14 +31,12 @@ from routes.wire.chat import DEFAULT_TOP_N, MAX_TOP_N
 router = APIRouter(route_class=WireRoute)
 
 
-@router.head("/health/live", include_in_schema=False)  # what many monitors ask with
 @router.get("/health/live", tags=["health"])
 async def live() -> wire.Liveness:
     """200 while the process answers."""
     return wire.Liveness(status="live")
 
 
-@router.head("/health/ready", include_in_schema=False)
 @router.get(
     "/health/ready", tags=["health"], responses={503: {"model": wire.Readiness, "description": "Not ready."}}
 )

@@ -89,7 +89,6 @@ def version_of(contents: Mapping[str, bytes]) -> str:
     return blake2b(repr(contents).encode(), digest_size=8).hexdigest()
 
 
-@router.head("/")  # what many monitors ask with
 @router.get("/")
 async def page(request: Request) -> Response:
     return _serve(request, "index.html")

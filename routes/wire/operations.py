@@ -95,7 +95,7 @@ class CleanupSchedule(Reply):
     next_run: str | None = Field(description="When it runs next; null: never again.")
     last_run: str | None = Field(description="When its last run ended; null: it has not run yet.")
     last_result: Cleanup | None = Field(description="What it did.")
-    last_error: str | None = Field(description="The kind of error that it ended with.")
+    last_error: str | None = Field(description="The kind of error that it ended with, or why it was refused.")
     last_slot: str | None = Field(description="The newest time of the schedule that is done.")
     skipped: str | None = Field(description="Why a later one was not run.")
     running: bool = Field(description="Whether it runs now.")

@@ -122,10 +122,12 @@ async def _stored(settings: Settings, client: ServerClient, server: Server, *, n
     checked_store(settings, server, reply, named=named)
     stored = ", ".join(f"{name} {count}" for name, count in reply.stored.items())
     days = (await client.send("GET", "/settings/public", PublicSettings)).expire_days
-    next_run = read(schedule, CleanupSchedule).next_run
+    state = read(schedule, CleanupSchedule)
+    line = f"next clean-up is at {state.next_run}: the server's turns older than {days} days go"
+    failed = f"the last clean-up failed: {(state.last_error or '').rstrip('.')}. The {line}"
     return [
         ok("store", f"in use by the server: {stored}"),
-        ok("schedule", f"the next clean-up is at {next_run}: the server's turns older than {days} days go"),
+        warn("schedule", failed) if state.last_error else ok("schedule", f"the {line}"),
     ]
 
 

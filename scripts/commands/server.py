@@ -222,8 +222,20 @@ def server_of(settings: Settings, url: str | None, *, as_admin: bool = True) -> 
     """`as_admin`: for what is nobody's own. Raises CommandError where it would be a matter of luck whose
     things are stored or read."""
     server = settings.server
-    key = os.environ.get(KEY_VARIABLE, "").strip() or _configured_key(server, as_admin=as_admin)
+    key = _named_key() or _configured_key(server, as_admin=as_admin)
     return Server(url or server.address(server.port), key)
+
+
+def _named_key() -> str:
+    """Empty where none is. Raises CommandError."""
+    from config.tables import check_key
+
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    try:
+        check_key(key or "-", KEY_VARIABLE)
+    except ValueError as error:
+        raise CommandError(str(error), EXIT_REFUSED) from error
+    return key
 
 
 def _configured_key(server: ServerSettings, *, as_admin: bool) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import structlog
-from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
@@ -161,7 +161,7 @@ async def run_at(
     """
     runs = _Runs(job, name)
     scheduler = AsyncIOScheduler(timezone=UTC)
-    scheduler.add_listener(runs.on_event, EVENT_JOB_ERROR | EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES)
+    scheduler.add_listener(runs.on_skipped, EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES)
     first = {"next_run_time": datetime.now(UTC)} if at_start else {}
     if slots is not None or at_start:
         trigger = SlotTrigger(slots)
@@ -209,19 +209,18 @@ class _Runs:
             await self._job()
         except asyncio.CancelledError:  # nothing is above it but APScheduler, which takes it for a failure
             log.info(f"{self._name}_stopped")
+        except Exception as error:  # APScheduler prints a traceback beside our log
+            reason = {"reason": str(error)} if isinstance(error, WenmaiError) else {}
+            log.exception(f"{self._name}_failed", error=type(error).__name__, **reason)
 
     async def ended(self) -> None:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_S)
 
-    def on_event(self, event: Any) -> None:
+    def on_skipped(self, event: Any) -> None:
         """The scheduler's listener."""
-        if event.code == EVENT_JOB_ERROR:
-            error = event.exception
-            log.error(f"{self._name}_failed", error=type(error).__name__, exc_info=error)
-        else:
-            late = event.code == EVENT_JOB_MISSED
-            log.warning(f"{self._name}_skipped", reason="too late" if late else "the last one still runs")
+        late = event.code == EVENT_JOB_MISSED
+        log.warning(f"{self._name}_skipped", reason="too late" if late else "the last one still runs")
 
 
 SyncJob = Callable[[], Awaitable[object]]

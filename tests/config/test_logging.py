@@ -11,6 +11,7 @@ import pty
 import re
 import subprocess
 import sys
+from subprocess import PIPE
 
 import pytest
 import structlog
@@ -105,6 +106,18 @@ def test_text_is_without_colours_in_a_file_and_where_nobody_wants_them() -> None
     for text in (logged("text"), on_terminal("auto", NO_COLOR="1")):
         assert "document_ready" in text
         assert "\x1b[" not in text
+
+
+def test_a_log_that_nobody_takes_stops_nothing_else() -> None:
+    """Discriminates: OSError where a line is logged, by which SIGTERM was no longer heard."""
+    with open("/dev/full", "w") as full:
+        code = "from config.logging import configure_logging; import structlog; configure_logging('info')\n"
+        code += "structlog.get_logger().info('x' * 20_000); print('goes on')"
+        environment = clean_environment({})
+        ended = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, env=environment, stdout=PIPE, stderr=full
+        )
+    assert ended.stdout == b"goes on\n"
 
 
 async def test_of_a_flood_the_first_lines_are_logged_and_the_others_counted() -> None:

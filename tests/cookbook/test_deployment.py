@@ -87,6 +87,9 @@ ALERTS: tuple[tuple[dict[str, str], set[str]], ...] = (
      {"WenmaiNoBackup"}),
     ({'up{job="wenmai"}': f"1{DAYS}",
       'wenmai_operation_last_timestamp_seconds{kind="backup"}': f"180000{DAYS}"}, set()),
+    ({'up{job="wenmai"}': f"1{DAYS}",
+      'wenmai_operation_last_timestamp_seconds{kind="backup"}': f"180000{DAYS}",
+      "wenmai_sync_sources_failing": f"1{DAYS}"}, {"WenmaiFolderFails"}),
 )  # fmt: skip
 
 
@@ -100,10 +103,12 @@ def test_the_alerts_of_the_guide_fire(
     guide = COOKBOOK.parent / "guide" / language / "operations.md"
     (rules,) = re.findall(r"^```yaml\n(groups:.*?)^```$", guide.read_text(encoding="utf-8"), re.M | re.S)
     (tmp_path / "rules.yml").write_text(rules, encoding="utf-8")
+    names = re.findall(r"alert: (\w+)", rules)
+    assert firing <= {*names}
     tested = [
         {"eval_time": "72h", "expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}}) or vector(0)',
          "exp_samples": [{"labels": "{}", "value": int(name in firing)}]}
-        for name in re.findall(r"alert: (\w+)", rules)
+        for name in names
     ]  # fmt: skip
     test = {
         "interval": "1m",

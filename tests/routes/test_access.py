@@ -65,8 +65,8 @@ async def test_every_route_is_listed_and_the_list_asks_for_a_key(app: App) -> No
     server: FastAPI = app.client._transport.app  # type: ignore[attr-defined]
     routers: list[APIRouter] = [included.original_router for included in server.routes]  # type: ignore[attr-defined]
     own = [route for router in routers for route in router.routes]
-    assert all(isinstance(route, APIRoute) for route in own)
-    answering = [route for route in own if isinstance(route, APIRoute) and route.methods != {"HEAD"}]
+    answering = [route for route in own if isinstance(route, APIRoute)]
+    assert len(answering) == len(own)
     hidden = {route.path for route in answering if not route.include_in_schema}
     assert hidden == {
         "/",
@@ -78,8 +78,8 @@ async def test_every_route_is_listed_and_the_list_asks_for_a_key(app: App) -> No
         "/widget.js",
     }
     assert (await app.client.get("/openapi.json")).status_code == 401
-    described = await app.client.get("/openapi.json", headers=ALICE)
-    assert "/knowledge_chat_conversation" in described.json()["paths"]
+    spec = (await app.client.get("/openapi.json", headers=ALICE)).json()
+    assert "/knowledge_chat_conversation" in spec["paths"]
 
 
 async def test_the_key_may_come_in_either_header(app: App) -> None:

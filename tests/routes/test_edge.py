@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+import httpx
 import pytest
 import pytest_asyncio
 from httpx import Response
 
-from tests.support.servers.app import CHAT, App, make_settings, open_app
+from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -83,9 +85,9 @@ async def test_a_refused_method_is_told_every_method_of_its_path(local: App) -> 
         if (response.status_code, allowed) != (405, {method.upper() for method in operations}):
             incomplete.append((path, response.status_code, allowed))
     assert incomplete == []
-    assert (await local.client.put("/documents")).headers["allow"] == "GET, POST"
+    assert (await local.client.put("/documents")).headers["allow"] == "GET, HEAD, POST"
     response = await local.client.post(f"/turns/{UNKNOWN}")
-    assert response.headers["allow"] == "DELETE, GET"
+    assert response.headers["allow"] == "DELETE, GET, HEAD"
 
 
 async def test_every_body_names_what_is_refused_of_it(local: App) -> None:
@@ -163,7 +165,33 @@ async def test_an_agent_of_an_unknown_site_is_refused_with_every_method(local: A
         assert (response.status_code, response.json()["error"]["code"]) == (403, "forbidden"), method
 
 
-@pytest.mark.parametrize("path", ["/", "/health/live", "/health/ready"])
-async def test_a_monitor_may_ask_for_the_head_alone(local: App, path: str) -> None:
-    """Discriminates: 405, by which a monitor takes a server that runs for one that is down."""
-    assert (await local.client.head(path)).status_code == 200
+async def test_every_address_that_can_be_read_tells_its_head_alone(local: App) -> None:
+    """Discriminates: 405, by which monitors and proxies take a server that runs for one that is down."""
+    routes = local.client._transport.app.state.paths  # type: ignore[attr-defined]
+    paths = [route.path for route in routes if "GET" in route.methods]
+    assert len(paths) > 40
+    for path in (path.replace("{", "").replace("}", "") for path in paths):
+        async with asyncio.timeout(10):
+            head = await local.client.head(path, headers={"accept": "*/*, text/event-stream"})
+        if path == "/mcp":  # a stream without an end
+            assert head.status_code == 200
+            continue
+        read = await local.client.get(path)
+        assert (head.status_code, head.content) == (read.status_code, b""), path
+        lengths = [response.headers.get("content-length") for response in (read, head)]
+        assert lengths[0] == lengths[1] or path == "/metrics", path
+    assert (await local.client.head("/search")).status_code == 405
+    assert (await local.client.post("/docs")).headers["allow"] == "GET, HEAD"
+
+
+async def test_the_head_of_a_stream_does_not_wait_for_its_end(tmp_path: Path) -> None:
+    """Discriminates: a monitor that holds a connection, and counts as a reader, until the answer ends."""
+    settings = make_settings(tmp_path, models={"llms": {"default": scripted("Hel", 60.0, "lo")}})
+    turn = {"question": "What is a turn?", "turn_id": UNKNOWN, "knowledge": "never"}
+    async with serving(settings) as url, httpx.AsyncClient(base_url=url, timeout=10) as client:
+        async with client.stream("POST", CHAT, json=turn) as answer:
+            await anext(answer.aiter_bytes())
+            for _ in range(2):  # on one connection
+                head = await client.head(f"/turns/{UNKNOWN}/stream")
+                assert head.headers["content-type"].startswith("text/event-stream")
+        assert (await client.post(f"/turns/{UNKNOWN}/stop")).is_success

@@ -231,7 +231,10 @@ def close_collection(folder: Path, collection: Collection, journal: Fingerprint 
         for name in names
         if not name.startswith(_CLOSED_FILE) and (seal := fingerprint(Path(path, name))) is not None
     }
-    write_durably(folder / _CLOSED_FILE, msgspec.json.encode(Closed(left, files, journal)))
+    try:
+        write_durably(folder / _CLOSED_FILE, msgspec.json.encode(Closed(left, files, journal)))
+    except OSError as error:  # the next start looks at it as after a crash
+        print(f"store: {folder.name} is not sealed: {error.strerror}", file=sys.stderr)  # noqa: T201
 
 
 def fingerprint(path: Path) -> Fingerprint | None:

@@ -82,7 +82,7 @@ class Backups:
         with full_disk_as_error(), only_one(folder):
             path = folder / (name or archive_name(began_us))
             manifest = await self._archive(path)
-            removed = await asyncio.to_thread(delete_older, folder, keep) if keep else []
+            removed = await asyncio.to_thread(delete_older, path, keep) if keep else []
         size_bytes, sha256 = await asyncio.to_thread(_fingerprint, path)
         points = {role.value: number for role, number in manifest.points.items()}
         report = BackupReport(

@@ -216,9 +216,11 @@ def _listing(path: Path) -> ArchiveListing:
     return ArchiveListing(path.name, size_bytes, manifest.created, points)
 
 
-def delete_older(folder: Path, keep: int) -> list[ArchiveListing]:
-    """All but the newest `keep` archives of ours. Returns what they were. Blocking."""
-    older = list(filter(_is_ours, archives_in(folder)))[keep:]
+def delete_older(newest: Path, keep: int) -> list[ArchiveListing]:
+    """All archives of ours but `keep`: `newest`, which was just made, and those before it; of a date after
+    it, when a clock was ahead, the last. Returns what they were. Blocking."""
+    ours = filter(_is_ours, archives_in(newest.parent))
+    older = sorted(ours, key=lambda path: path.name > newest.name)[keep:]
     listed = [_listing(path) for path in older]
     for path in older:
         path.unlink()

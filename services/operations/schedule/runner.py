@@ -21,7 +21,7 @@ from typing import Any
 import structlog
 
 from core.dates import moment_at, rfc3339
-from core.errors import WenmaiError
+from core.errors import ConflictError, WenmaiError
 from core.operations.expiry import ExpiryReport
 from services.operations.schedule.lease import HOUR_US, DueSlot, Lease, LeaseRecord, Pace, Slots
 from services.store.clock import Clock, ClockWatch, utc_now_us
@@ -194,17 +194,23 @@ class SlotRunner:
 
     def _failed(self, record: LeaseRecord, error: Exception) -> LeaseRecord:
         now_us, over = self._clock(), record.attempts >= MOST_ATTEMPTS
-        failed = replace(record, last_run_us=now_us, failed_us=now_us, last_error=type(error).__name__)
+        failed = replace(record, last_run_us=now_us, failed_us=now_us, last_error=_named(error))
         return replace(failed, last_slot=record.slot) if over else failed
+
+
+def _named(error: Exception) -> str:
+    """A refusal by its sentence, which says what to do; others are in the log."""
+    return str(error) if isinstance(error, ConflictError) else type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupState:
     """Times are RFC 3339; None when it has not run yet, or never will again.
 
-    `last_run` ended with `last_result` (which names no session or turn) or `last_error`, the error's kind;
-    it was a run by the schedule, of whatever worker. `last_slot` is the newest time of the schedule that is
-    done. `skipped` says why a later one was not run. `holder` is the worker that runs it now.
+    `last_run` ended with `last_result` (which names no session or turn) or `last_error`, the error's kind or
+    why it was refused; it was a run by the schedule, of whatever worker. `last_slot` is the newest time of
+    the schedule that is done. `skipped` says why a later one was not run. `holder` is the worker that runs it
+    now.
     """
 
     cron: str
@@ -231,7 +237,8 @@ class CleanupSchedule:
     def state(self) -> CleanupState:
         """As this worker saw it last, within half a minute."""
         record = self._runner.record
-        next_slot = self._slots.after(utc_now_us())
+        now_us = utc_now_us()
+        next_slot = self._slots.after(now_us)
         next_run = None if next_slot is None else moment_at(next_slot).astimezone(self._zone).isoformat()
         if record is None:
             return CleanupState(self._cron, str(self._zone), next_run, None, None, None)
@@ -244,7 +251,7 @@ class CleanupSchedule:
             last_result=record.last_result,
             last_error=record.last_error or None,
             last_slot=_moment(record.last_slot),
-            skipped=record.skipped if record.skipped_slot > record.last_slot else None,
+            skipped=record.skipped if record.last_slot < record.skipped_slot <= now_us else None,
             running=bool(holder),
             holder=holder or None,
         )

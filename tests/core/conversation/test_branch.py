@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.conversation.sessions import SessionTree, TurnNode, walk_branch
+from core.conversation.sessions import AHEAD_US, SessionTree, TurnNode, walk_branch
 from core.conversation.turns import TurnStatus
 
 # every kind of graph: cycles, turns that are their own parent, parents that are not there
@@ -79,7 +79,7 @@ def test_a_tree_that_grows_walks_as_one_that_is_read_anew(
             known = tree.nodes[turn_id]
             tree.put(replace(known, has_summary=not known.has_summary))
         anew = SessionTree("s", tree.nodes.values())
-        assert tree.default_parent() == anew.default_parent()
+        assert tree.default_parent(0) == anew.default_parent(0)
         for leaf in [*tree.nodes, *reversed(tree.nodes)]:
             assert tree.branch(leaf) == anew.branch(leaf)
             assert ids(tree.branch(leaf).nodes) == ids(walk_branch(tree.nodes, leaf))
@@ -100,20 +100,31 @@ def test_in_a_thousand_random_trees_no_turn_aside_is_on_a_branch() -> None:
 
 def test_the_latest_completed_turn_is_the_newest_by_time_that_completed() -> None:
     nodes = [node("a", None, 1), node("b", "a", 3), node("c", "b", 5, TurnStatus.CANCELLED)]
-    assert SessionTree("s", nodes).default_parent() == "b"
+    assert SessionTree("s", nodes).default_parent(0) == "b"
+
+
+def test_a_turn_of_a_clock_that_was_a_year_ahead_does_not_stay_the_latest() -> None:
+    """Discriminates: every question of a year as a sibling, which knows nothing of the ones before it."""
+    year_us = 365 * AHEAD_US
+    tree = SessionTree("s", [replace(node("ahead", None, year_us), seq=0)])
+    assert tree.default_parent(5) == "ahead"
+    for seq, turn_id in enumerate("abc", 1):
+        tree.put(node(turn_id, "ahead", seq))
+        assert tree.default_parent(5) == turn_id
+    assert tree.default_parent(year_us) == "ahead"
 
 
 def test_a_command_is_no_parent_and_clear_begins_anew_until_the_next_question() -> None:
     """Discriminates: taking any newest command for /clear, or looking only at the newest turn."""
     tree = SessionTree("s", [node("a", None, 1), node("help", "a", 2, command="help")])
-    assert tree.default_parent() == "a"
+    assert tree.default_parent(0) == "a"
     tree.put(node("clear", "a", 3, command="clear"))
     tree.put(node("help2", "clear", 4, command="help"))
-    assert tree.default_parent() is None
+    assert tree.default_parent(0) is None
     tree.put(node("fresh", None, 5, TurnStatus.RUNNING))
-    assert tree.default_parent() is None
+    assert tree.default_parent(0) is None
     tree.put(node("fresh", None, 5))
-    assert tree.default_parent() == "fresh"
+    assert tree.default_parent(0) == "fresh"
 
 
 def test_the_next_place_is_never_one_that_is_taken() -> None:

@@ -169,9 +169,11 @@ async def test_a_turn_whose_session_a_crash_left_unwritten_is_listed_and_can_be_
         assert (again.session_id, again.answer) == (session_id, "answer")
         other = replace(left, turn_id=str(uuid.uuid4()), session_id=str(uuid.uuid4()))
         await app.container.conversations.turns.put(other, TurnVectors())
-    async with open_app(settings) as app:
-        results = (await app.client.get(f"/sessions/{other.session_id}")).json()
-        assert (results["title"], results["turn_count"]) == ("Why?", 1)
+    with structlog.testing.capture_logs() as lines:
+        async with open_app(settings) as app:
+            results = (await app.client.get(f"/sessions/{other.session_id}")).json()
+            assert (results["title"], results["turn_count"]) == ("Why?", 1)
+    assert [line["turns"] for line in lines if line["event"] == "turns_interrupted"] == [1]
 
 
 async def test_a_turn_that_is_stored_can_be_stopped_however_early(tmp_path: Path) -> None:

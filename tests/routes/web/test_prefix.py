@@ -70,7 +70,7 @@ async def test_the_api_answers_below_it_and_names_it(app: App, passed_on: str) -
     assert (await app.client.post(f"{passed_on}/documents", files=file)).status_code in (200, 201, 202)
     large = await app.client.post(f"{passed_on}/search", content=b"a" * 1_500_000)
     assert large.status_code == 413
-    assert (await app.client.put(f"{passed_on}/documents")).headers["allow"] == "GET, POST"
+    assert (await app.client.put(f"{passed_on}/documents")).headers["allow"] == "GET, HEAD, POST"
 
 
 async def test_a_redirect_leads_below_it(app: App) -> None:

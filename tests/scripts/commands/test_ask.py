@@ -153,6 +153,18 @@ async def test_where_there_are_several_keys_one_says_whose_it_is(
                 assert [each["file_name"] for each in listed.json()["documents"]] == names
 
 
+@pytest.mark.parametrize("key", ["schl\u00fcssel", "k\n1", "k 1", "\udcff"])
+def test_a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_setting(
+    key: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: "an argument or a setting"; "no server answers", of one that was never asked."""
+    monkeypatch.setenv("WENMAI_KEY", key)
+    refusal = "wenmai: WENMAI_KEY must be of printable ASCII characters, without spaces: "
+    for words in (["ask", "Hello?"], ["backup"], ["mcp"], ["ingest", "."]):
+        assert wenmai.main([*words, "--url", "http://127.0.0.1:9"]) == 2
+        assert capsys.readouterr().err == refusal + "it is sent in a header\n"
+
+
 async def test_who_also_has_an_administrators_key_sees_what_is_in_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

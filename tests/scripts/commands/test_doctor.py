@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import httpx
 import pytest
 from qdrant_client import models
 
@@ -33,9 +34,12 @@ from services.operations.doctor.machine import (
     pinned_libraries,
 )
 from services.operations.doctor.store import BUNDLED_NAME, check_store, embedding_name
+from services.operations.schedule.lease import LeaseRecord, LeaseStore
+from services.store.clock import utc_now_us
 from tests.support.models.hashing_embedding import DIMENSION
 from tests.support.servers.app import HASHING, make_settings, open_app
 from tests.support.servers.server import running_server
+from tests.support.waiting import wait_until
 
 QUICK = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
 SECRET = "sk-planted-secret-0123456789"
@@ -163,6 +167,24 @@ def test_while_a_server_runs_it_is_asked_what_is_stored(tmp_path: Path, run_doct
     (line,) = elsewhere.stdout.splitlines()
     assert line.startswith("fail  server         no server answers at http://127.0.0.1:9")
     assert elsewhere.returncode == 1
+
+
+@pytest.mark.full("runs commands as processes of their own")
+def test_a_clean_up_that_was_refused_is_a_warning(tmp_path: Path, run_doctor: Run) -> None:
+    """Discriminates: "ok", while nothing is cleaned up any more."""
+
+    async def refuse() -> None:
+        async with open_app(make_settings(tmp_path)) as app:
+            record = LeaseRecord("t", last_slot=utc_now_us(), last_error="The clock was put forward.")
+            await LeaseStore(app.container.store, "operations").make(record)
+
+    asyncio.run(refuse())
+    with running_server(tmp_path, **QUICK) as server:
+        wait_until(lambda: httpx.get(f"{server.url}/admin/schedule").json()["last_error"] is not None)
+        shown = run_doctor()
+    assert (
+        "\nwarn  schedule       the last clean-up failed: The clock was put forward. The next" in shown.stdout
+    )
 
 
 @pytest.mark.full("runs commands as processes of their own")

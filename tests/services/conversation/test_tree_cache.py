@@ -93,7 +93,7 @@ async def test_a_session_whose_id_was_just_made_is_not_read_at_all(store: Watche
     turns.expect_new(SESSION, "local")
     assert not (await turns.tree(SESSION, "local")).nodes
     await put(turns, turn(10))
-    assert (await turns.tree(SESSION, "local")).default_parent() == uid(10)
+    assert (await turns.tree(SESSION, "local")).default_parent(0) == uid(10)
     assert store.scrolls == 0
 
 

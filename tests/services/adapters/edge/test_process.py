@@ -316,6 +316,23 @@ def open_to_others(folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.stat().st_mode & 0o077]
 
 
+async def test_a_close_that_cannot_write_is_one_line_and_the_next_start_finds_all(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: a traceback, and collections that are not closed after the first that cannot be."""
+    async with open_edge_client(tmp_path) as client:
+        for name in ("others", COLLECTION):
+            await make_things(client, name)
+            await client.upsert(name, [thing(1)])
+            (tmp_path / name / "closed.json.partial").mkdir()  # as on a disk that is full to its last byte
+    lines = [line for line in capfd.readouterr().err.splitlines() if "sealed" in line or "Traceback" in line]
+    assert [line.split()[:2] for line in sorted(lines)] == [["store:", "others"], ["store:", "things"]]
+    async with open_edge_client(tmp_path) as client:
+        assert ((await client.count(COLLECTION)).count, (await client.count("others")).count) == (1, 1)
+        for name in ("others", COLLECTION):
+            (tmp_path / name / "closed.json.partial").rmdir()
+
+
 async def test_no_file_of_the_engine_can_be_read_by_others(tmp_path: Path) -> None:
     """Discriminates: the engine's own 0644; leaving what an earlier version made as it is; a compaction
     that makes new ones."""

@@ -194,6 +194,20 @@ async def test_older_archives_of_ours_go_and_nothing_else(store: VectorStore, tm
     assert archives_in(folder)[2:] == [other]
 
 
+async def test_an_archive_of_a_clock_that_was_ahead_does_not_push_the_new_ones_out(
+    store: VectorStore, tmp_path: Path
+) -> None:
+    """Discriminates: `--keep 1` that deletes the archive it has just made, every night of a year."""
+    folder = tmp_path / "backups"
+    (first, _), ahead = await back_up(store, tmp_path), folder / "wenmai-29991231T000000.000Z.wenmai.zip"
+    ahead.write_bytes(first.read_bytes())
+    second, _ = await back_up(store, tmp_path, keep=2)
+    assert sorted(folder.iterdir()) == [first, second]
+    ahead.write_bytes(first.read_bytes())
+    third, _ = await back_up(store, tmp_path, keep=1)
+    assert [*folder.iterdir()] == [third]
+
+
 async def test_the_list_tells_what_is_in_them_and_which_are_damaged(
     store: VectorStore, tmp_path: Path
 ) -> None:

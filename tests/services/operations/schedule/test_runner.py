@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from core.errors import StoreUnavailableError
+from core.errors import ConflictError, StoreUnavailableError
 from tests.support.servers.slot_workers import DAILY, PACE, Away, Workers
 from tests.support.stores.schedule import REPORT, SECOND_US
 
@@ -154,6 +154,17 @@ async def test_a_failure_is_tried_again_after_a_quarter_of_an_hour_three_times_i
     await runner.run()
     assert workers.job.ended == [DAILY.newest(workers.clocks.wall_us)]
     assert (runner.record.last_error, runner.record.last_result) == ("", replace(REPORT, sessions={}))
+
+
+async def test_a_run_that_is_refused_keeps_the_reason_for_the_operator(workers: Workers) -> None:
+    """Discriminates: "ConflictError", which nobody can act on."""
+    workers.to_slot()
+    workers.job.errors = [ConflictError("The clock was put forward.")]
+    runner = workers.start()
+    with pytest.raises(ConflictError):
+        await runner.run()
+    assert runner.record is not None
+    assert runner.record.last_error == "The clock was put forward."
 
 
 async def test_a_slot_that_kills_its_workers_is_given_up(workers: Workers) -> None:
