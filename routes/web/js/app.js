@@ -178,6 +178,11 @@ hear("key-changed", () => {
   showOtherKey();
   if (chat.sessionId && !chat.running && !chat.shown.views.length) chat.open(chat.sessionId, chat.leaf);
 });
+hear("server-back", () => {
+  chat.catchUp();
+  if (documents.list.isLoaded) sessions.refresh();
+  else readAll();
+});
 hear("owner-changed", () => {
   history.replaceState(null, "", "#/");
   location.reload();

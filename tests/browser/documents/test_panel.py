@@ -125,7 +125,12 @@ async def test_three_hundred_documents_are_drawn_without_a_long_pause_and_the_pl
 async def test_a_name_far_down_the_list_is_found_without_a_click(page: Page, server_url: str) -> None:
     """Discriminates: a search of what happens to be loaded, which says that no document fits."""
     await lists(page, [document(f"文档 {n}.md") for n in range(300)])
+    await replying(page, "DELETE", "**/documents/*", (200, {}))
     await open_panel(page, server_url)
+    await page.click(f"{row('文档 5.md')} .document-remove")
+    await page.click(".small-dialog .danger")
+    await page.wait_for_selector(".document:nth-child(150)", state="attached")  # they are counted as they are
+    await expect(page.locator(".document-count").first).to_have_text("100+")
     await page.fill(".document-search", "文档 299")
     await expect(page.locator(".document:visible")).to_have_count(1)
     await page.fill(".document-search", "无此文档")

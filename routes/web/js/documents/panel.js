@@ -21,7 +21,7 @@ export class DocumentsPanel {
   #scroll = 0;
 
   /**
-   * `onCount("3", hasSample)` hears how many documents there are ("100+" when that is only the first page),
+   * `onCount("3", hasSample)` hears how many documents there are ("100+" while more are not read),
    * `onReading({n, done, total})` how many files are on their way, and how many of their passages are done;
    * `announce(text)` tells it to a screen reader while the panel is closed; `takeImages(files)` gives back what of the
    * files that are dropped beside the panel is no image for a question.
@@ -136,7 +136,7 @@ export class DocumentsPanel {
   }
 
   #counted(n, more) {
-    this.onCount(`${n}${more ? "+" : ""}`, this.list.hasSample);
+    this.onCount(more ? `${Math.max(1, Math.floor(n / 100))}00+` : `${n}`, this.list.hasSample);
     this.sample.show(this.list.samples);
     this.#showEmpty();
   }
