@@ -46,7 +46,10 @@ export class DocumentsPanel {
     const zone = panel.querySelector(".drop-zone");
     this.input = zone.querySelector("input");
     this.input.addEventListener("change", () => this.#chosen());
-    this.uploadList = new UploadList(this.uploads, () => this.input.focus());
+    this.uploadList = new UploadList(this.uploads, {
+      onRemove: ({ documentId, name, job }) => this.#remove({ document_id: documentId, file_name: name, chunk_count: job.total ?? 0 }),
+      onEmptied: () => this.input.focus(),
+    });
     this.notice = new Notice();
     this.empty = new EmptyState();
     this.sample = new SampleNote((removed) => this.#sampleRemoved(removed));
