@@ -63,6 +63,8 @@ async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
     await expect(page.locator("#announcer")).to_have_text("模型想用工具，等您批准")
     await expect(cards.nth(0).locator("dt")).to_have_text(["text", "more"])
     await expect(cards.nth(0).locator("pre").nth(1)).to_have_text('{\n  "n": [\n    1,\n    "二"\n  ]\n}')
+    more_below = ("background-attachment", "local, local, scroll, scroll")  # a shade, where there is more
+    await expect(cards.nth(0).locator(".tool-text").nth(0)).to_have_css(*more_below)
     for choice in (".approve", ".refuse"):  # a decision looks like one
         await expect(cards.nth(0).locator(choice)).to_have_css("border-top-style", "solid")
     await expect(cards.nth(0).locator("summary .icon")).to_be_visible()
@@ -76,6 +78,7 @@ async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
     for _ in range(2):
         await expect(cards.nth(0)).to_have_attribute("data-state", "done")
         await expect(cards.nth(1)).to_have_attribute("data-state", "refused")
+        await expect(cards.nth(1).get_by_text("refused")).to_be_hidden()  # what only the model is sent
         await expect(page.locator(".tool-asks:visible")).to_have_count(0)
         await expect(page.locator(".turn")).to_contain_text("茶已记下。")
         await expect(cards.nth(0).locator("pre").nth(0)).to_contain_text(

@@ -99,7 +99,7 @@ class ToolCard {
     if (!OPEN.has(state) && ms) setText(this.#took, "secondsShort", { s: seconds(ms) });
     this.#sent.replaceChildren(argumentsOf(sent ?? ""));
     this.#result.textContent = visible(result ?? "");
-    this.#resultBox.hidden = !result;
+    this.#resultBox.hidden = !result || state === "refused"; // to the model alone it is said that nothing came back
     this.#asks.hidden = state !== "waiting";
     if (state === "waiting") this.element.querySelector("details").open = true; // what is approved must be seen
   }
