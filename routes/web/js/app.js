@@ -180,8 +180,7 @@ hear("key-changed", () => {
 });
 hear("server-back", () => {
   chat.catchUp();
-  if (documents.list.isLoaded) sessions.refresh();
-  else readAll();
+  readAll();
 });
 hear("owner-changed", () => {
   history.replaceState(null, "", "#/");
@@ -203,11 +202,10 @@ readAll();
 showOtherKey();
 if (passageInUrl) openPassage(passageInUrl); // its link was opened in a window of its own
 
-/** All that does not depend on which conversation is open. */
+/** All that does not depend on which conversation is open. A list of documents that is there keeps its place. */
 function readAll() {
   sessions.refresh();
-  if (documents.dialog.open) documents.open();
-  else documents.begin();
+  if (!documents.list.isLoaded) documents.dialog.open ? documents.open() : documents.begin();
   composer.options.load(listModels);
   publicSettings().then(settle, () => {}); // the defaults serve
 }

@@ -60,7 +60,8 @@ async def test_a_conversation_that_could_not_be_read_is_read_again(
     else:
         await page.click(".open-documents")
         await expect(page.locator(".list-note")).to_contain_text("读不到")
-        await page.unroute(away)
+        async with page.expect_request("**/models"):
+            await page.unroute(away)
         await page.wait_for_selector("#sessions .session", state="attached")
         await expect(page.locator(".list-note")).to_be_hidden()
     await shows(page, FIRST)
