@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from core.errors import ImageRefusedError
-from core.text import Language
+from core.text import Language, counted
 
 MAX_IMAGES = 6  # of one question
 MAX_IMAGE_BYTES = 10_000_000  # as sent
@@ -133,4 +133,4 @@ def images_note(images: Sequence[Image], language: Language) -> str:
     number = len(images)
     if language == "zh":
         return f"（这个问题附有 {number} 张图片，这里不再重发。）"
-    return f"({number} image{'s' if number > 1 else ''} came with this question; not sent again here.)"
+    return f"({counted(number, 'image')} came with this question; not sent again here.)"

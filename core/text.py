@@ -411,3 +411,8 @@ def _is_traditional(text: str) -> bool:
     characters = "".join(_IDEOGRAPHS.findall(text[:_SCRIPT_CHARS]))
     big5, gb2312 = (len(characters.encode(codec, "ignore").decode(codec)) for codec in ("big5", "gb2312"))
     return big5 > gb2312
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """As people count in English: "1 turn", "2 turns"."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

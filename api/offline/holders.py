@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from config.settings import StoreSettings
+from core.text import counted
 from services.store.durable import LOCK_FILE, Holder, holder_of, locked, store_id
 
 
@@ -25,7 +26,8 @@ class StoreContents:
     @property
     def line(self) -> str:
         called = f" ({self.store_id})" if self.store_id else ""
-        return f"Store {self.place}{called}: {self.turns} turns, {self.documents} documents"
+        documents = counted(self.documents, "document")
+        return f"Store {self.place}{called}: {counted(self.turns, 'turn')}, {documents}"
 
 
 def id_of(names: StoreSettings) -> str:

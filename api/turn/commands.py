@@ -41,7 +41,8 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "- `/persona clear`：清除本会话的人设\n"
         "- `/remember 文字`：记住关于你的一件事，在所有会话里都有效\n"
         "- `/forget 词`：忘掉含有这些词的记忆\n"
-        "- `/memories`：列出记住的事",
+        "- `/memories`：列出记住的事\n"
+        "- `/模块`：在网页里从模块中选人设或一段文字",
         "Commands:\n"
         "- `/help`: shows this list\n"
         "- `/clear`: starts over here: later questions ignore the history, no turn is deleted\n"
@@ -50,7 +51,8 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "- `/persona clear`: clears this session's persona\n"
         "- `/remember TEXT`: keeps something about you, for all sessions\n"
         "- `/forget WORDS`: deletes the memories that have these words\n"
-        "- `/memories`: lists what is remembered",
+        "- `/memories`: lists what is remembered\n"
+        "- `/library`: on the page, opens the library of personas and texts",
     ),
     "clear": (
         "已重新开始：之后的提问不带上文。之前的轮次都还在。",

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from core.conversation.sessions import Persona, TurnNode
 from core.conversation.turns import Turn, TurnStatus
 from core.dates import rfc3339
-from core.images import images_note
 from core.knowledge import Citation, scope_of
-from core.text import Language, scrub
+from core.text import Language, counted, scrub
 
 _WORDS: dict[str, tuple[str, str]] = {
     "untitled": ("未命名的对话", "Untitled conversation"),
     "session": ("会话", "Session"),
-    "turns": ("轮", "turns"),
+    "turn": ("轮", "turn"),
+    "image": ("张图片", "image"),
+    "elsewhere": ("，不在这份文件里（JSON 导出里有）", ", not in this file (an export as JSON has it)"),
     "persona": ("人设", "Persona"),
     "conversation": ("对话", "Conversation"),
     "branch": ("自第 {} 轮起的分支", "Branch from turn {}"),
@@ -129,8 +130,8 @@ class MarkdownTranscript:
         self, session_id: str, title: str, created_us: int, turn_count: int, persona: Persona | None
     ) -> str:
         """Title, what session it is, and its persona."""
-        heading = f"{self._word('session')} `{session_id}` · {_when(created_us)} · {turn_count} "
-        parts = [f"# {escaped(title) or self._word('untitled')}", heading + self._word("turns")]
+        heading = f"{self._word('session')} `{session_id}` · {_when(created_us)} · "
+        parts = [f"# {escaped(title) or self._word('untitled')}", heading + self._counted(turn_count, "turn")]
         if persona is not None:
             name = f": {escaped(persona.name)}" if persona.name else ""
             parts += [f"## {self._word('persona')}{name}", contained(persona.text)]
@@ -149,7 +150,7 @@ class MarkdownTranscript:
         parts = [f"### {number} · {_when(turn.created_us)}{status}"]
         parts += self._part("question", turn.question)
         if turn.images:
-            parts.append(f"*{images_note(turn.images, self._language)}*")
+            parts.append(f"*{self._counted(len(turn.images), 'image')}{self._word('elsewhere')}*")
         if scope := scope_of(turn.filters, self._language):
             parts.append(f"**{self._word('scope')}** {escaped(scope)}")
         parts += self._part("thinking", turn.thinking)
@@ -171,6 +172,10 @@ class MarkdownTranscript:
         page = "" if source.page is None else self._word("page").format(source.page)
         named = [f"“{escaped(source.file_name)}”", escaped(source.heading), page]
         return ", ".join(part for part in named if part)
+
+    def _counted(self, number: int, key: str) -> str:
+        word = self._word(key)
+        return f"{number} {word}" if self._language == "zh" else counted(number, word)
 
     def _word(self, key: str) -> str:
         chinese, english = _WORDS[key]

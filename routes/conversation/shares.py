@@ -62,6 +62,10 @@ _INLINE = (
 MATHS = re.compile(f"{_DISPLAY}|{_INLINE}")
 MATHS_BLOCK = re.compile(rf"(?:{_DISPLAY})[ \t]*$", re.MULTILINE)
 SOURCES: dict[Language, str] = {"zh": "来源", "en": "Sources"}
+HIDDEN: dict[Language, str] = {
+    "zh": "方括号里的数字是来源的编号；这个链接不含来源。",
+    "en": "The numbers in brackets are sources, which this link does not show.",
+}
 IMAGES: dict[Language, str] = {"zh": "附图片 {} 张，这里不显示", "en": "Images: {}, not shown here"}
 ERASED: dict[Language, str] = {"zh": "文档已删除", "en": "Document deleted"}
 NOWHERE: dict[Language, tuple[str, str]] = {
@@ -146,7 +150,10 @@ def _reply(share: Share) -> wire.Share:
 def _page(branch: SharedBranch) -> str:
     title = branch.session.title
     language: Language = "zh" if is_mostly_chinese(title) else "en"
-    sections = (_section(turn, language, passages=branch.share.passages) for turn in branch.turns)
+    passages = branch.share.passages
+    sections = [_section(turn, language, passages=passages) for turn in branch.turns]
+    if not passages and any(source.cited for turn in branch.turns for source in turn.sources):
+        sections.append(f"<p><small>{HIDDEN[language]}</small></p>")
     return _document(language, escape(title), "".join(sections))
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import click
 
+from core.text import counted
 from routes.wire.imports import ForeignImport, ImportedConversation, PlannedConversation
 from routes.wire.sessions import Session, SessionPage
 from routes.wire.turns import Branch, Prompt, PromptPart, PromptRequest
@@ -53,7 +54,8 @@ async def _sessions(settings: Settings, options: Options) -> int:
 
 def _print_sessions(page: SessionPage) -> None:
     for each in page.sessions:
-        print(shown(f"{each.session_id}  {each.updated_at[:16]}  {each.turn_count:>4} turns  {each.title}"))
+        turns = counted(each.turn_count, "turn")
+        print(shown(f"{each.session_id}  {each.updated_at[:16]}  {turns:>10}  {each.title}"))
     if page.next is not None:
         print(f"The newest {len(page.sessions)}; --limit shows more.", file=sys.stderr)
 
@@ -229,13 +231,14 @@ def _print_plan(plan: ForeignImport) -> None:
         print(f"… and {len(plan.conversations) - MOST_SHOWN} more")
     fresh = sum(each.fresh for each in plan.conversations)
     done = "brought in" if plan.applied else "would be brought in (--apply does it)"
-    print(f"{plan.product}: {len(plan.conversations)} conversations, {fresh} new turns {done}")
+    conversations = counted(len(plan.conversations), "conversation")
+    print(f"{plan.product}: {conversations}, {counted(fresh, 'new turn')} {done}")
     if fresh and plan.product != OWN:
         print("They are put on hold, and do not expire until you release them.")
 
 
 def _figures(each: PlannedConversation) -> str:
-    parts = [f"{each.turns} turns", f"{each.fresh} new", f"{each.branches} branches"]
+    parts = [counted(each.turns, "turn"), f"{each.fresh} new", counted(each.branches, "branch", "branches")]
     notes = {
         "files not brought along": each.attachments,
         "messages without their parent": each.orphans,

@@ -178,6 +178,10 @@ hear("key-changed", () => {
   showOtherKey();
   if (chat.sessionId && !chat.running && !chat.shown.views.length) chat.open(chat.sessionId, chat.leaf);
 });
+hear("server-back", () => {
+  chat.catchUp();
+  readAll();
+});
 hear("owner-changed", () => {
   history.replaceState(null, "", "#/");
   location.reload();
@@ -198,11 +202,10 @@ readAll();
 showOtherKey();
 if (passageInUrl) openPassage(passageInUrl); // its link was opened in a window of its own
 
-/** All that does not depend on which conversation is open. */
+/** All that does not depend on which conversation is open. A list of documents that is there keeps its place. */
 function readAll() {
   sessions.refresh();
-  if (documents.dialog.open) documents.open();
-  else documents.begin();
+  if (!documents.list.isLoaded) documents.dialog.open ? documents.open() : documents.begin();
   composer.options.load(listModels);
   publicSettings().then(settle, () => {}); // the defaults serve
 }

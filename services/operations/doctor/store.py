@@ -12,6 +12,7 @@ from core.conversation.turns import TurnStatus
 from core.errors import StartRefusedError, WenmaiError
 from core.knowledge import DocumentStatus
 from core.operations.reports import Finding, fail, ok, warn
+from core.text import counted
 from services.knowledge.chunks import ADVICE, MOST_EMBEDDED_CHUNKS
 from services.operations.reembedding.level import lacks
 from services.operations.repair.documents import UnsearchedDocuments
@@ -138,29 +139,29 @@ async def _check_turns(
     ]
     if turns.running:
         report.findings.append(
-            ok("running", f"{turns.running} turns were cut: the next start marks them interrupted")
+            ok("running", f"{counted(turns.running, 'turn')} cut off, which the next start marks interrupted")
         )
 
 
 def _sessions(turns: _Turns, recorded: set[str]) -> Finding:
     without = len(turns.sessions - recorded)
     if without:
-        return warn("sessions", f"{without} sessions have turns and no record: {REPAIR}")
+        return warn("sessions", f"{counted(without, 'session')} with turns and no record: {REPAIR}")
     empty = len(recorded - turns.sessions)
-    return ok("sessions", f"{len(recorded)} sessions, {empty} of them without a turn")
+    return ok("sessions", f"{counted(len(recorded), 'session')}, {empty} of them without a turn")
 
 
 def _times(turns: _Turns) -> Finding:
     if turns.unreadable:
-        return warn("times", f"{turns.unreadable} turns have no time that can be read: {REPAIR}")
-    return ok("times", f"{len(turns.ids)} turns have a time that can be read")
+        return warn("times", f"{counted(turns.unreadable, 'turn')} with no time that can be read: {REPAIR}")
+    return ok("times", f"{counted(len(turns.ids), 'turn')} with a time that can be read")
 
 
 def _parents(turns: _Turns) -> Finding:
     missing = sum(parent not in turns.ids for parent in turns.parents)
     if not missing:
         return ok("parents", "every turn's parent is there")
-    return ok("parents", f"{missing} turns follow one that was deleted, and are read as beginnings")
+    return ok("parents", f"{counted(missing, 'turn')} after one that was deleted, read as a beginning")
 
 
 async def _vectors(store: VectorStore, collection: str) -> Finding:
@@ -171,7 +172,7 @@ async def _vectors(store: VectorStore, collection: str) -> Finding:
     )
     lacking = (await store.count(collection, point_filter)).count
     if lacking:
-        return warn("vectors", f"{lacking} turns are not found by meaning: a start embeds them, or {REPAIR}")
+        return warn("vectors", f"{counted(lacking, 'turn')} not found by meaning: start anew, or {REPAIR}")
     return ok("vectors", "every completed turn is found by meaning")
 
 
@@ -206,7 +207,7 @@ async def _check_documents(store: VectorStore, names: StoreSettings) -> list[Fin
                 "backup it marks failed, send them again",
             )
         )
-    return findings or [ok("documents", f"{len(known)} documents, no chunk without one")]
+    return findings or [ok("documents", f"{counted(len(known), 'document')}, no chunk without one")]
 
 
 async def _read_turns(store: VectorStore, collection: str) -> _Turns:

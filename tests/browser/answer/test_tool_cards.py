@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.support.driving import answered, ask
-from tests.support.models.tool_stub import Step, ToolStub, calling_tools
+from tests.support.models.tool_stub import Call, Step, ToolStub, calling_tools
 from tests.support.servers.app import HASHING
 from tests.support.servers.server import running_server
 
@@ -45,8 +46,12 @@ def tooled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tooled]:
 async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
     page: Page, tooled: Tooled
 ) -> None:
-    """Discriminates: a call made before the reader's word, or after a no; a card lost on reload."""
-    calls = [("c1", "notes__note", {"text": "买\u202e茶"}), ("c2", "notes__note", {"text": "买船"})]
+    """Discriminates: a call made before the reader's word, or after a no; a card lost on reload; one
+    nobody hears of in another tab, or that is over when one of two is answered; arguments on one line."""
+    calls: list[Call] = [
+        ("c1", "notes__note", {"text": "买\u202e茶", "more": {"n": [1, "二"]}}),
+        ("c2", "notes__note", {"text": "买船"}),
+    ]
     tooled.stub.play(Step("", calls), Step("茶已记下。"))
     await page.goto(tooled.url)
     await page.click("#tools")
@@ -54,22 +59,32 @@ async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
     cards = page.locator(".tool-call")
     await expect(cards.and_(page.locator("[data-state=waiting]"))).to_have_count(2)
     assert not (tooled.folder / "calls").exists()
+    await expect(page).to_have_title(re.compile("^（等您批准） "))
+    await expect(page.locator("#announcer")).to_have_text("模型想用工具，等您批准")
+    await expect(cards.nth(0).locator("dt")).to_have_text(["text", "more"])
+    await expect(cards.nth(0).locator("pre").nth(1)).to_have_text('{\n  "n": [\n    1,\n    "二"\n  ]\n}')
+    more_below = ("background-attachment", "local, local, scroll, scroll")  # a shade, where there is more
+    await expect(cards.nth(0).locator(".tool-text").nth(0)).to_have_css(*more_below)
     for choice in (".approve", ".refuse"):  # a decision looks like one
         await expect(cards.nth(0).locator(choice)).to_have_css("border-top-style", "solid")
     await expect(cards.nth(0).locator("summary .icon")).to_be_visible()
     await cards.nth(0).locator(".approve").click()
+    await expect(cards.nth(0)).to_have_attribute("data-state", "done")
+    await expect(page).to_have_title(re.compile("^（等您批准） "))
     await cards.nth(1).locator(".refuse").click()
     await answered(page)
+    await expect(page).not_to_have_title(re.compile("批准"))
     assert (tooled.folder / "calls").read_text().split() == ["note"]
     for _ in range(2):
         await expect(cards.nth(0)).to_have_attribute("data-state", "done")
         await expect(cards.nth(1)).to_have_attribute("data-state", "refused")
+        await expect(cards.nth(1).get_by_text("refused")).to_be_hidden()  # what only the model is sent
         await expect(page.locator(".tool-asks:visible")).to_have_count(0)
         await expect(page.locator(".turn")).to_contain_text("茶已记下。")
         await expect(cards.nth(0).locator("pre").nth(0)).to_contain_text(
             "买\\u202e茶"
         )  # as it is, not as it reads
-        await expect(cards.nth(0).locator("pre").nth(1)).to_contain_text("noted: 买")
+        await expect(cards.nth(0).locator("pre").nth(2)).to_contain_text("noted: 买")
         await page.reload()
         await answered(page)
     tooled.stub.play(Step("", [("c3", "notes__note", {"text": "买米"})]), Step("好。"))

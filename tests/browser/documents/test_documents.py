@@ -152,6 +152,7 @@ async def test_the_stages_are_seen_and_the_panel_may_be_closed_meanwhile(page: P
 async def test_a_reload_finds_the_running_job_and_a_cancelled_one_leaves_nothing(
     page: Page, url: str
 ) -> None:
+    """Discriminates: one that is not this page's taken back without asking, or that nobody can stop."""
     await open_panel(page, url)
     long = "\n\n".join(f"# 案例 {n}\n案例 {n} 讲的是第 {n} 个客户的故事。" for n in range(2_000))
     await choose(page, a_file("案例.md", long))
@@ -167,7 +168,8 @@ async def test_a_reload_finds_the_running_job_and_a_cancelled_one_leaves_nothing
     documents = (await (await page.request.get(f"{url}/documents")).json())["documents"]
     ids = {one["file_name"]: one["document_id"] for one in documents}
     assert "案例二.md" not in ids
-    await page.request.delete(f"{url}/documents/{ids['案例.md']}")
+    await page.click(f"{upload_row('案例.md')} [data-action=remove]")
+    await page.click(".small-dialog .danger")
     await page.wait_for_selector(f"{upload_row('案例.md')}[data-state=cancelled]")
 
 

@@ -88,6 +88,20 @@ async def test_the_list_is_narrowed_by_the_server(page: Page, server_url: str) -
         async with page.expect_request(f"**/documents?*={quote(value)}"):  # others may be on their way, too
             await page.select_option(f"select[aria-label={label}]", value)
     assert asked[-1] == "limit=100&status=ready&source=docs&tag=%E4%BA%BA%E4%BA%8B"
+    await page.evaluate("part('base/i18n.js').then((words) => words.toggleLanguage())")
+    assert await page.evaluate(CUT_OFF) == []
+
+
+# The widths of the row at which the words in the empty field are wider than the field.
+CUT_OFF = """() => {
+  const row = document.querySelector(".document-filter");
+  const field = row.querySelector(".document-search");
+  const { font, paddingLeft, paddingRight } = getComputedStyle(field);
+  const pen = Object.assign(document.createElement("canvas").getContext("2d"), { font });
+  const needs = pen.measureText(field.placeholder).width + parseFloat(paddingLeft) + parseFloat(paddingRight);
+  const isCut = (width) => (row.style.width = `${width}px`) && field.clientWidth < needs;
+  return Array.from({ length: 400 }, (_, at) => 260 + at).filter(isCut);
+}"""
 
 
 def note(request: Request, asked: list[str]) -> None:
@@ -124,8 +138,14 @@ async def test_three_hundred_documents_are_drawn_without_a_long_pause_and_the_pl
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_name_far_down_the_list_is_found_without_a_click(page: Page, server_url: str) -> None:
     """Discriminates: a search of what happens to be loaded, which says that no document fits."""
-    await lists(page, [document(f"文档 {n}.md") for n in range(300)])
+    await lists(page, [document(f"文档 {n}.md", chunk_count=0) for n in range(300)])
+    await replying(page, "DELETE", "**/documents/*", (200, {}))
     await open_panel(page, server_url)
+    await page.click(f"{row('文档 5.md')} .document-remove")
+    await expect(page.locator(".small-dialog p")).to_have_text("删除“文档 5.md”？")  # it has no passage
+    await page.click(".small-dialog .danger")
+    await page.wait_for_selector(".document:nth-child(150)", state="attached")  # they are counted as they are
+    await expect(page.locator(".document-count").first).to_have_text("100+")
     await page.fill(".document-search", "文档 299")
     await expect(page.locator(".document:visible")).to_have_count(1)
     await page.fill(".document-search", "无此文档")

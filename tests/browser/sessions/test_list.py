@@ -85,13 +85,15 @@ async def test_a_search_finds_what_no_page_has_shown_yet(page: Page, url: str) -
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_search_finds_what_was_said_and_opens_it_there(page: Page, url: str) -> None:
     """Discriminates: titles alone; a link to the end of the conversation; words that stay when the search is
-    over."""
+    over; a field that the arrow does not lead out of."""
     session_id = bring(url, "很长的一次", turns=40)
     try:
         await page.goto(url)
         await search(page, "第 7 个问题")
         await page.wait_for_selector(f"{row(session_id)} .session-match:has-text('第 7 个问题')")
-        await page.click(f"{row(session_id)} a")
+        await page.press("#session-search", "ArrowDown")
+        await expect(page.locator(f"{row(session_id)} a")).to_be_focused()
+        await page.keyboard.press("Enter")
         await expect(page.locator(".turn", has_text="第 7 个问题")).to_be_in_viewport()
         await search(page, "")
         await page.wait_for_selector(f"{row(session_id)} .session-match", state="hidden")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.documents.panel import document, lists
 from tests.browser.support.conversations import bring, open_menu, row
@@ -52,17 +52,21 @@ async def test_the_theme_goes_along_with_the_device_until_the_reader_chooses(
 async def test_the_language_stays_chosen_and_its_words_are_the_first_that_are_seen(
     page: Page, server_url: str
 ) -> None:
-    """Discriminates: the Chinese words of the page shown until the script has the English ones."""
+    """Discriminates: the Chinese words of the page shown until the script has the English ones; a
+    question lost that was typed before the script was there."""
     await page.goto(server_url)
     await page.click("#language")
-    await page.route("**/web/*/js/app.js", lambda route: route.abort())
-    await page.reload(wait_until="commit")
+    held: list[Route] = []
+    await page.route("**/web/*/js/app.js", lambda route: held.append(route))
+    async with page.expect_request("**/web/*/js/app.js"):
+        await page.reload(wait_until="commit")
     await page.wait_for_selector("html[lang=en]")
-    await page.unroute("**/web/*/js/app.js")
-    await page.reload()
+    await page.fill("#question", "Typed early")
+    await held[0].continue_()
+    await expect(page.locator("#sidebar .new-chat")).to_have_text("New conversation")
     assert await page.get_attribute("html", "lang") == "en"
-    assert await page.inner_text("#sidebar .new-chat") == "New conversation"
     assert await page.get_attribute("html", "data-words") is None
+    await expect(page.locator("#question")).to_have_value("Typed early")
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

@@ -43,16 +43,27 @@ async def leave_and_come_back(page: Page, desk: Served, session_id: str) -> None
 async def test_a_conversation_that_could_not_be_read_is_read_again(
     page: Page, desk: Served, by_hand: bool
 ) -> None:
-    """Discriminates: a notice that stays when the server is back; one without a way to try again."""
+    """Discriminates: a notice, a list or a panel that stays when the server is back; a notice without a way
+    to try again."""
     session = bring(desk.url, "读不到的")
-    address = re.compile(turns_of(session))
-    await page.route(address, lambda route: route.abort())
+    away = re.compile(r":\d+/(sessions|documents|health)\b")
+    await page.route(away, lambda route: route.abort())
     await go(page, desk, session)
     retry = page.locator(".notice button")
     await retry.click()
     await expect(page.locator(".notice")).to_contain_text("读不到")
-    await page.unroute(address)
-    await (retry.click() if by_hand else come_back(page))
+    await expect(page.locator("#sessions")).to_contain_text("读不到")
+    if by_hand:
+        await page.unroute(away)
+        await page.route("**/health/*", lambda route: route.abort())
+        await retry.click()
+    else:
+        await page.click(".open-documents")
+        await expect(page.locator(".list-note")).to_contain_text("读不到")
+        async with page.expect_request("**/models"):
+            await page.unroute(away)
+        await page.wait_for_selector("#sessions .session", state="attached")
+        await expect(page.locator(".list-note")).to_be_hidden()
     await shows(page, FIRST)
     await expect(page.locator(".notice")).to_have_count(0)
 

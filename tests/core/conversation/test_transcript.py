@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 from core.conversation.sessions import Persona, TurnNode, walk_branch
 from core.conversation.transcript import MarkdownTranscript, Stretch, contained, readable_parents, stretches
 from core.conversation.turns import Turn, TurnStatus
+from core.images import Image
 from core.knowledge import Citation
 
 HOSTILE = [
@@ -87,6 +88,15 @@ def test_a_turn_shows_its_time_its_status_and_its_sources() -> None:
         "### 4 · 2025-06-15 15:06:40 UTC · cancelled\n\n**Question**\n\n> Why?\n\n**Answer**\n\n> Half an\n\n"
         "**Sources**\n\n2. “a\\_b.md”, Intro, page 3\n\n"
     )
+
+
+def test_a_question_with_an_image_says_to_a_person_where_it_is() -> None:
+    """Discriminates: the note for models, which speaks of sending again."""
+    asked = turn(images=(Image("image/png", 1, 1, 1, "h"),))
+    assert "*1 image, not in this file (an export as JSON has it)*" in MarkdownTranscript("en").turn(1, asked)
+    assert "*1 张图片，不在这份文件里（JSON 导出里有）*" in MarkdownTranscript("zh").turn(1, asked)
+    head = MarkdownTranscript("en").head("s", "T", 1_750_000_000_000_000, 1, None)
+    assert head.endswith("UTC · 1 turn\n\n")
 
 
 def nodes_of(parents: Mapping[str, str | None]) -> dict[str, TurnNode]:

@@ -97,10 +97,10 @@ async def test_a_conversation_that_was_exported_is_looked_at_and_brought_in_agai
             printed = capsys.readouterr()
             return printed.out or printed.err
 
-        assert "Wenmai: 1 conversations, 0 new turns would be brought in" in await run()
+        assert "Wenmai: 1 conversation, 0 new turns would be brought in" in await run()
         assert "409" in await run("--apply", code=2)
         await client.delete(session)
-        assert f"{QUESTION}: 1 turns, 1 new, 1 branches\n" in await run()
+        assert f"{QUESTION}: 1 turn, 1 new, 1 branch\n" in await run()
         assert (await client.get(session)).status_code == 404
         plan = json.loads(await run("--apply", "--json"))
         assert (plan["product"], plan["applied"], plan["conversations"][0]["fresh"]) == ("Wenmai", True, 1)

@@ -141,7 +141,7 @@ def test_neither_a_key_nor_a_text_is_ever_printed(tmp_path: Path, run_doctor: Ru
         assert SECRET not in output
         assert "planted" not in output
         assert session_id not in output
-    for part in ("1 sessions have turns and no record", "no time that can be read", "follow one that was"):
+    for part in ("1 session with turns and no record", "no time that can be read", "after one that was"):
         assert part in shown.stdout
     assert "1 chunks belong to no document" in shown.stdout
     assert "127.0.0.1:9 cannot be reached" in shown.stdout
@@ -322,8 +322,8 @@ async def test_what_a_crash_left_is_told_with_the_command_that_mends_it(tmp_path
         )
         findings = await check_store(store, names, ModelSettings(embedding=HASHING))
     output = {finding.name: finding for finding in findings.findings}
-    assert output["vectors"].sentence.startswith("1 turns")
-    assert output["running"].sentence.startswith("1 turns")
+    assert output["vectors"].sentence.startswith("1 turn not")
+    assert output["running"].sentence.startswith("1 turn cut")
     assert output["documents"].level is Level.WARN
     assert "the next start goes on" in output["documents"].sentence
     assert "wenmai repair" in output["sessions"].sentence

@@ -81,10 +81,30 @@ export const forgetKey = () => beginAnew(null);
 export async function send(path, options = {}, again = true) {
   const begun = begin(options.method);
   const headers = { "Accept-Language": language(), ...options.headers, ...identity() };
-  const response = await fetch(address(path), { ...options, headers, cache: "no-store" });
+  const response = await fetch(address(path), { ...options, headers, cache: "no-store" }).catch((error) => {
+    if (!options.signal?.aborted) untilBack();
+    throw error;
+  });
   if (response.ok) return response;
+  if (AWAY.has(response.status)) untilBack();
   if (response.status === 401 && again && (await renewKey(begun))) return send(path, options, false);
   throw await refusal(response);
+}
+
+const AWAY = new Set([502, 503, 504]); // also in a proxy's words
+const ASK_AGAIN_MS = 3000;
+
+let isAway = false;
+
+/** Asks whether the server is there until it is, and tells the page, which reads then what it could not. */
+async function untilBack() {
+  if (isAway) return;
+  isAway = true;
+  const isUp = async () => (await fetch(address("/health/live"), { cache: "no-store" }).catch(() => null))?.ok;
+  do await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_MS));
+  while (!(await isUp()));
+  isAway = false;
+  tell("server-back");
 }
 
 async function refusal(response) {

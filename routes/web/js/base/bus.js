@@ -9,7 +9,9 @@
  * documents; `names` are theirs, in the same order.
  * "documents-read" {document_ids}: the list of documents was read anew, its first page at least. "document-deleted"
  * {document_id}: it was deleted. "tags-read" {tags}: those that documents have now, at most as many as the server lists.
+ * "approval" {turnId, asks}: that turn begins to wait for the reader's word on a tool, or no longer does.
  * "choices" {model_id, thinking, tools, …}: what a new conversation begins with.
+ * "server-back": it answers again, after a request that found nobody.
  * "language": the reader chose the other language. "key-changed": an access key where there was none, what was
  * refused may be read now. "owner-changed": the key of another, or none: nothing of the former's may stay.
  */

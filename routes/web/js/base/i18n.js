@@ -15,10 +15,11 @@ export const hasWords = (key) => Object.hasOwn(zh, key);
 
 const plurals = { zh: new Intl.PluralRules("zh"), en: new Intl.PluralRules("en") };
 
-/** Words that depend on a count are {one, other}, by the variable `n` or the one that `by` names. */
+/** Words that depend on a count are {one, other}, perhaps {zero}, by the variable `n` or the one that `by` names. */
 function form(words, vars) {
   if (typeof words === "string") return words;
-  return words[plurals[language()].select(Number(vars[words.by ?? "n"]))] ?? words.other;
+  const n = vars[words.by ?? "n"];
+  return (n === 0 && words.zero) || (words[plurals[language()].select(Number(n))] ?? words.other);
 }
 
 /** The words for a key, or the text itself when it is no key. */

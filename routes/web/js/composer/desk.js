@@ -65,8 +65,10 @@ export class Desk {
   /** Which conversation is open; null for one that has not begun. */
   set conversation(id) {
     if (id === this.#conversation) return;
+    const early = this.#conversation === undefined ? this.box.text : ""; // typed before the scripts were there
     this.#conversation = id;
     this.#show(id);
+    if (early) this.#putBefore(early, id);
   }
 
   #show(id) {

@@ -253,11 +253,11 @@ export class Chat {
     this.branching.clear();
     if (error instanceof ApiError && error.status === 404) return this.shown.say("sessionMissing");
     const { sessionId, sought, leaf } = thread;
-    thread.retry = () => (sought ? this.openAt(sessionId, sought) : this.open(sessionId, leaf));
-    this.shown.say("loadFailed", () => {
-      this.focusComposer(); // the button leaves the page
-      thread.retry();
-    });
+    thread.retry = () => {
+      if (this.element.contains(document.activeElement)) this.focusComposer(); // the button leaves the page
+      return sought ? this.openAt(sessionId, sought) : this.open(sessionId, leaf);
+    };
+    this.shown.say("loadFailed", thread.retry);
   }
 }
 

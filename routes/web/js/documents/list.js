@@ -111,6 +111,7 @@ export class DocumentList {
     const next = shown[at + 1] ?? shown[at - 1];
     this.#rows.delete(documentId);
     row.element.remove();
+    this.#more(); // or fewer would be counted than there are
     this.#tell();
     if (held) next?.querySelector(".document-open").focus();
     return Boolean(next) || !held;
@@ -204,6 +205,7 @@ export class DocumentList {
   }
 
   #failed() {
+    this.#isLoaded = false;
     this.#say("documentsFailed");
     this.#next = null;
     this.moreButton.hidden = false;

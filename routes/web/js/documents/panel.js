@@ -21,7 +21,7 @@ export class DocumentsPanel {
   #scroll = 0;
 
   /**
-   * `onCount("3", hasSample)` hears how many documents there are ("100+" when that is only the first page),
+   * `onCount("3", hasSample)` hears how many documents there are ("100+" while more are not read),
    * `onReading({n, done, total})` how many files are on their way, and how many of their passages are done;
    * `announce(text)` tells it to a screen reader while the panel is closed; `takeImages(files)` gives back what of the
    * files that are dropped beside the panel is no image for a question.
@@ -46,7 +46,10 @@ export class DocumentsPanel {
     const zone = panel.querySelector(".drop-zone");
     this.input = zone.querySelector("input");
     this.input.addEventListener("change", () => this.#chosen());
-    this.uploadList = new UploadList(this.uploads, () => this.input.focus());
+    this.uploadList = new UploadList(this.uploads, {
+      onRemove: ({ documentId, name, job }) => this.#remove({ document_id: documentId, file_name: name, chunk_count: job.total ?? 0 }),
+      onEmptied: () => this.input.focus(),
+    });
     this.notice = new Notice();
     this.empty = new EmptyState();
     this.sample = new SampleNote((removed) => this.#sampleRemoved(removed));
@@ -136,7 +139,7 @@ export class DocumentsPanel {
   }
 
   #counted(n, more) {
-    this.onCount(`${n}${more ? "+" : ""}`, this.list.hasSample);
+    this.onCount(more ? `${Math.max(1, Math.floor(n / 100))}00+` : `${n}`, this.list.hasSample);
     this.sample.show(this.list.samples);
     this.#showEmpty();
   }

@@ -1,11 +1,13 @@
 /** Above the conversation: its title, which can be edited there, and its menu. */
 
+import { hear } from "../base/bus.js";
 import { el, icon } from "../base/dom.js";
 import { t } from "../base/i18n.js";
 import { editTitle, pinMark, setPin } from "./title.js";
 
 export class SessionHead {
   #session = null;
+  #asking = new Set(); // turns that wait for the reader's word, who may be in another tab
   #pin = pinMark();
   #text = el("span", { class: "head-text" });
   #narrow = matchMedia("(max-width: 860px)");
@@ -18,6 +20,10 @@ export class SessionHead {
       on: { click: () => list.menu(this.button, this.#session, () => this.rename()) } }, icon("dots"));
     this.element = el("div", { id: "session-head" }, this.heading, this.button);
     this.element.addEventListener("keydown", (event) => event.key === "F2" && this.rename());
+    hear("approval", ({ turnId, asks }) => {
+      this.#asking[asks ? "add" : "delete"](turnId);
+      this.draw();
+    });
     this.#narrow.addEventListener("change", () => this.#stand());
     this.#stand();
     this.show(null);
@@ -36,7 +42,8 @@ export class SessionHead {
     this.heading.title = session ? title : "";
     this.button.hidden = !session;
     setPin(this.#pin, session?.hold);
-    document.title = session?.title ? `${session.title} · Wenmai` : "Wenmai 问脉";
+    const name = session?.title ? `${session.title} · Wenmai` : "Wenmai 问脉";
+    document.title = this.#asking.size ? t("approvalTitle", { title: name }) : name;
   }
 
   focus() {

@@ -34,7 +34,7 @@ export class SessionList {
     new IntersectionObserver(([entry]) => entry.isIntersecting && this.#loadMore(), { root: element, rootMargin: "200px" })
       .observe(this.#more);
     document.addEventListener("visibilitychange", () => document.hidden || this.refresh());
-    element.addEventListener("keydown", (event) => this.#key(event));
+    element.parentElement.addEventListener("keydown", (event) => this.#key(event));
   }
 
   async refresh() {
@@ -191,10 +191,10 @@ export class SessionList {
     this.refresh();
   }
 
-  /** Up and down, from one conversation to the next. */
+  /** Up and down, from one conversation to the next; from the search down to the first. */
   #key(event) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!step || !event.target.matches(".session-link")) return;
+    if (!step || event.isComposing || !event.target.matches(".session-link, [type=search]")) return;
     const links = [...this.element.querySelectorAll(".session-link")];
     links[links.indexOf(event.target) + step]?.focus();
     event.preventDefault();

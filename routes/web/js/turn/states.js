@@ -1,5 +1,7 @@
 /** The states of a turn, as people see them: on the element, in words, and told to a screen reader. */
 
+import { tell } from "../base/bus.js";
+
 const ANNOUNCED = new Set(["sending", "thinking", "streaming", "approving", "retrying", "reconnecting", "cancelled", "interrupted"]);
 const CUT = new Set(["cancelled", "interrupted", "failed"]);
 const ENDS = new Set(["completed", "error"]);
@@ -35,14 +37,16 @@ export class TurnState {
   /** Only what happens while the reader is there is told. `text` are the words. */
   set(state, text = "") {
     if (state === this.now) return;
+    const asks = state === "approving";
+    if (asks || this.now === "approving") tell("approval", { turnId: this.element.dataset.turn, asks });
     this.element.dataset.state = state;
-    if (text && ANNOUNCED.has(state)) tell(text, this.element);
+    if (text && ANNOUNCED.has(state)) announce(text, this.element);
     else if (ENDS.has(state)) clearTimeout(timer); // what still waits to be told is over
   }
 }
 
 /** The end of an answer is told by the conversation, an error by its card. */
-function tell(text, element) {
+function announce(text, element) {
   clearTimeout(timer);
   timer = setTimeout(() => {
     const place = document.querySelector("#announcer");

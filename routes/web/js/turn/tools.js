@@ -18,6 +18,11 @@ export class ToolCards {
     this.#cards.get(id).show(state, ms, sent, result);
   }
 
+  /** Whether one waits for the reader's word. */
+  get isWaiting() {
+    return [...this.#cards.values()].some(({ element }) => element.dataset.state === "waiting");
+  }
+
   /** What a stored turn holds of them. */
   showStored(uses = []) {
     for (const use of uses) {
@@ -45,10 +50,30 @@ const OPEN = new Set(["waiting", "running"]);
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 const visible = (text) => text.replace(HIDDEN, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
+const ROUNDED = /\d{16}/; // JavaScript would show another number
+
+/** Each by its name; as they were sent where they are none, or would not be shown as they are. */
+function argumentsOf(sent) {
+  const values = ROUNDED.test(sent) ? null : parsed(sent);
+  if (values?.constructor !== Object) return el("pre", { text: visible(sent) });
+  return el("dl", {}, ...Object.entries(values).flatMap(([name, value]) => [
+    el("dt", { text: visible(name) }),
+    el("dd", {}, el("pre", { text: visible((typeof value === "string" && value) || JSON.stringify(value, null, 2)) })),
+  ]));
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
 class ToolCard {
   #state = el("span", { class: "tool-state" });
   #took = el("span", { class: "tool-took" });
-  #sent = el("pre", { class: "tool-text" });
+  #sent = el("div", { class: "tool-text" });
   #result = el("pre", { class: "tool-text" });
   #resultBox = el("div", { hidden: true }, el("h3", { i18n: "toolResult" }), this.#result);
   #asks = el("div", { class: "tool-asks", hidden: true, role: "group" });
@@ -72,9 +97,9 @@ class ToolCard {
     setText(this.#state, `tool_${state}`);
     this.#took.textContent = "";
     if (!OPEN.has(state) && ms) setText(this.#took, "secondsShort", { s: seconds(ms) });
-    this.#sent.textContent = visible(sent ?? "");
+    this.#sent.replaceChildren(argumentsOf(sent ?? ""));
     this.#result.textContent = visible(result ?? "");
-    this.#resultBox.hidden = !result;
+    this.#resultBox.hidden = !result || state === "refused"; // to the model alone it is said that nothing came back
     this.#asks.hidden = state !== "waiting";
     if (state === "waiting") this.element.querySelector("details").open = true; // what is approved must be seen
   }

@@ -95,8 +95,9 @@ export class TurnView {
   #tool(value) {
     this.tools.show(value);
     this.progress.stage(value);
-    if (value.state === "waiting") this.state.set("approving", this.progress.words);
-    else if (this.state.now === "approving") this.state.set("streaming", this.progress.words);
+    if (!this.tools.isWaiting && this.state.now !== "approving") return;
+    this.progress.say(this.tools.isWaiting ? "stage_approving" : "stage_tool");
+    this.state.set(this.tools.isWaiting ? "approving" : "streaming", this.progress.words);
   }
 
   reconnecting(n, of) {

@@ -7,9 +7,12 @@ import { originalWords, reasonOf, showReason } from "./reasons.js";
 export class UploadList {
   #rows = new Map();
 
-  /** `uploads` does what the rows' buttons ask for; `onEmptied` hears when the focus lost its row. */
-  constructor(uploads, onEmptied) {
-    Object.assign(this, { uploads, onEmptied });
+  /**
+   * `uploads` does what the rows' buttons ask for; `onRemove(upload)` deletes its document after asking, `onEmptied`
+   * hears when the focus lost its row.
+   */
+  constructor(uploads, { onRemove, onEmptied }) {
+    Object.assign(this, { uploads, onRemove, onEmptied });
     this.summary = el("p", { class: "upload-summary" });
     this.clear = el("button", { class: "text-button", type: "button", i18n: "docClearEnded", on: { click: () => this.#clear() } });
     this.list = el("ul", { class: "upload-list", role: "list", label: "docUploads" });
@@ -29,6 +32,7 @@ export class UploadList {
     const row = new UploadRow(upload, {
       cancel: () => this.uploads.cancel(upload),
       retry: () => this.uploads.retry(upload),
+      remove: () => this.onRemove(upload),
       dismiss: () => this.uploads.dismiss(upload),
     });
     this.#rows.set(upload, row);
@@ -77,7 +81,7 @@ const STATES = {
 class UploadRow {
   #drawn = "";
 
-  /** `on`: `cancel`, `retry` and `dismiss`, called without arguments. */
+  /** `on`: `cancel`, `remove`, `retry` and `dismiss`, called without arguments. */
   constructor(upload, on) {
     this.on = on;
     this.text = el("span", { class: "document-state" });
@@ -119,6 +123,7 @@ class UploadRow {
     const offered = [
       upload.canRetry && this.#button("retry", "docRetryUpload", upload),
       upload.canCancel && this.#button("cancel", "docCancelUpload", upload),
+      upload.canRemove && this.#button("remove", "docRemoveDocument", upload),
       !upload.isGoing && this.#button("dismiss", "docDismissUpload", upload),
     ].filter(Boolean);
     this.actions.replaceChildren(...offered);
@@ -129,7 +134,7 @@ class UploadRow {
   }
 
   #button(action, label, { name }) {
-    const shape = action === "retry" ? "retry" : "close";
+    const shape = { retry: "retry", remove: "trash" }[action] ?? "close";
     return el("button", { class: "quiet", type: "button", label: [label, { name }], "data-action": action,
       on: { click: this.on[action] } }, icon(shape));
   }

@@ -204,6 +204,11 @@ class Upload {
     return ["queued", "uploading", "checking"].includes(this.state) || (this.state === "reading" && this.isOurs);
   }
 
+  /** One of a page that was closed, or of others, is deleted like any document: after asking. */
+  get canRemove() {
+    return this.state === "reading" && !this.isOurs;
+  }
+
   get canRetry() {
     return (this.state === "failed" && this.retryable || this.state === "cancelled") && this.file !== null;
   }

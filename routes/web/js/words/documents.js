@@ -1,7 +1,10 @@
 /** The words of the documents panel. */
 
 export const zh = {
-  deleteDocument: "删除“{name}”？它的 {n} 个片段会一并抹去，以后的回答不再引用它。",
+  deleteDocument: {
+    zero: "删除“{name}”？",
+    other: "删除“{name}”？它的 {n} 个片段会一并抹去，以后的回答不再引用它。",
+  },
   removeSample: "移除示例文档？它的全部片段会一并抹去，以后启动也不再载入。",
   documents: "文档",
   documentsIntro: "回答只引用这里的文档。",
@@ -60,7 +63,7 @@ export const zh = {
   docRemoveSample: "移除示例文档",
   docSampleRemoved: "示例文档已移除：{n} 份文档，{chunks} 个片段。",
   docSampleNotRemoved: "示例文档没有移除。",
-  docDeleted: "“{name}”已删除，{n} 个片段已抹去。",
+  docDeleted: { zero: "“{name}”已删除。", other: "“{name}”已删除，{n} 个片段已抹去。" },
   docDeleteFailed: "“{name}”没有删除。",
   docProofClean: "已逐处核对，没有残留。",
   docProofPartial: "已核对能查到的地方，没有残留。",
@@ -72,6 +75,7 @@ export const zh = {
 
 export const en = {
   deleteDocument: {
+    zero: "Delete “{name}”?",
     one: "Delete “{name}”? Its {n} passage is erased; answers will no longer quote it.",
     other: "Delete “{name}”? Its {n} passages are erased; answers will no longer quote it.",
   },
@@ -137,6 +141,7 @@ export const en = {
   docSampleRemoved: "The sample is removed. Documents: {n}; passages: {chunks}.",
   docSampleNotRemoved: "The sample was not removed.",
   docDeleted: {
+    zero: "“{name}” is deleted.",
     one: "“{name}” is deleted; its {n} passage is erased.",
     other: "“{name}” is deleted; its {n} passages are erased.",
   },

@@ -3,6 +3,8 @@
 export const zh = {
   stageSending: "正在发送",
   stageRetrying: "正在重试",
+  approvalTitle: "（等您批准） {title}",
+  stage_approving: "模型想用工具，等您批准",
   tool_waiting: "等您批准",
   tool_running: "进行中",
   tool_done: "完成",
@@ -72,6 +74,8 @@ export const zh = {
 export const en = {
   stageSending: "Sending",
   stageRetrying: "Trying again",
+  approvalTitle: "(needs your approval) {title}",
+  stage_approving: "The model wants to use a tool and waits for your approval",
   tool_waiting: "needs your approval",
   tool_running: "running",
   tool_done: "done",
