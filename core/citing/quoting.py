@@ -34,6 +34,7 @@ from core.relevance.query import (
     wording,
 )
 from core.relevance.recency import Version, version_in
+from core.relevance.spans import lies_in_span
 from core.relevance.sparse import A_WORD, WeightedTerm, presence, question_terms
 from core.text import holds_chinese
 
@@ -336,8 +337,10 @@ class Quotables:
             case _ if len(whole) <= LONGEST_PROSE:
                 return f"{whole.strip()}{_answer_below(query, text, one.unit)}"
             case _:
+                dated = "\n".join(line for line in whole.splitlines() if lies_in_span(query.question, line))
                 span = key_spans(query, [whole])[0]
-                return whole[span.start : span.end] if span else ""
+                cut = whole[span.start : span.end] if span else ""
+                return dated if 0 < len(dated) <= LONGEST_UNIT else cut
 
     def _whole_list(self, at: int) -> str:
         one = self._candidates[at]
