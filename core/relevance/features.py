@@ -408,14 +408,17 @@ def _match(candidate: Candidate, number: int) -> FormMatch:
 
 def asks_only_of(codes: Iterable[str], question: str, text: str) -> bool:
     """Whether all else it says is in the text or says nothing of its own: my phone shows AP-4037."""
-    if wording("how_much").search(question):
-        return False
+    return not wording("how_much").search(question) and not own_terms(codes, question, text)
+
+
+def own_terms(codes: Iterable[str], question: str, text: str = "", least: float = LEAST_WEIGHT) -> list[str]:
+    """What else it says of its own, and the text does not."""
     for code in codes:
         question = re.sub(re.escape(code), " ", question, flags=re.IGNORECASE)
     lowered, places = terms_in(text[:MAX_TEXT_CHARS])
-    words = [each.text for each in question_terms(question) if each.weight >= LEAST_WEIGHT]
+    words = [each.text for each in question_terms(question) if each.weight >= least]
     own = (word for word in words if not wording("beside_code").fullmatch(word))
-    return all(word in (lowered if is_cjk(word) else places) for word in own)
+    return [word for word in own if word not in (lowered if is_cjk(word) else places)]
 
 
 def _covered(weight: Matrix, here: Matrix) -> Matrix:

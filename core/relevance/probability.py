@@ -31,8 +31,17 @@ from core.relevance.features import (
     Levels,
     Matrix,
     asks_only_of,
+    own_terms,
 )
-from core.relevance.query import Query, clauses, identifiers, parts_of, shares
+from core.relevance.query import (
+    Query,
+    clauses,
+    codes_of_kind,
+    identifiers,
+    parts_of,
+    shares,
+    wording,
+)
 from core.relevance.translation import dictionary_gains, with_twins
 
 ANY_EMBEDDING = "any"
@@ -63,6 +72,7 @@ PIECE = 0.3  # of the best one's probability, for another piece of its section t
 # Of the best of few passages that have every code a question names: what is E02? says nothing else to go by.
 NAMED = 0.2
 FEW_NAMED = 3
+A_CHARACTER = 0.3  # what one alone weighs, in Chinese
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,9 +332,12 @@ def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matr
     where nothing else is asked. Where other articles begin but not the one that is named, none is sure.
     """
     names, parts = (*identifiers(query.question), *clauses(query.question)), query.numbered_parts
+    texts = [candidate.chunk.indexed_text for candidate in candidates]
+    code = "" if query.meant else code_alone(query.question)
+    if code and not any(map(codes_of_kind(code).search, texts)):
+        return np.zeros_like(chances)  # what is near its other words has nothing to do with it
     if not names and not parts:
         return chances
-    texts = [candidate.chunk.indexed_text for candidate in candidates]
     begun = np.array([sum(part.share(text) for part in parts) for text in texts])
     have = (len(names) * np.asarray(shares(names, texts)) + begun) / (len(names) + len(parts))
     judged = _raised(chances, IDENTIFIER_LOGIT * (have - have.max()))
@@ -337,6 +350,15 @@ def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matr
         judged[best] = max(judged[best], SURE if asks_nothing_else else NAMED)
     is_missing = any(not _begins(part.heads, texts) and _begins(part.alike, texts) for part in parts)
     return np.minimum(judged, NOT_SURE) if is_missing else judged
+
+
+def code_alone(question: str) -> str:
+    """The only code of a question that asks nothing else: what it is, what it costs. No version."""
+    codes = identifiers(question)
+    if len(codes) != 1 or "." in codes[0]:
+        return ""
+    at, own = question.lower().find(codes[0]), own_terms(codes, question, least=A_CHARACTER)
+    return question[at : at + len(codes[0])] if all(map(wording("of_code").fullmatch, own)) else ""
 
 
 def _begins(part: re.Pattern[str], texts: Sequence[str]) -> bool:

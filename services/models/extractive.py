@@ -16,7 +16,7 @@ from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, parse_knowledge, scope_in_prompt
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Role
-from core.relevance.probability import SURE
+from core.relevance.probability import SURE, code_alone
 from core.relevance.query import (
     CERTAIN_FOLLOW_UP,
     NumberedPart,
@@ -64,6 +64,7 @@ _NOTHING = {
     True: "资料中没有找到能回答这个问题的内容。",
     False: "The documents hold nothing that answers this.",
 }
+_NOTHING_OF = {True: "资料中没有找到说明 {} 的内容。", False: "The documents hold nothing that explains {}."}
 _ADVICE = {True: "可以换一种说法，或先添加相关文档。", False: " Try other words, or add documents about it."}
 _NOTHING_YET = {
     True: "文档还在读入，暂时没有找到能回答这个问题的内容，请稍后再问一次。",
@@ -138,7 +139,7 @@ def answer(
     if not passages:
         if still_reading:
             return say(_NOTHING_YET) + _headings(nearest, say)
-        return _nothing(scope, nearest, say)
+        return _nothing(asked, scope, nearest, say)
     asked, before = meant(asked, prompt.previous, prompt.last_answer)
     parts = numbered_parts(asked, prompt.last_answer)
     passages = _own_first(_in_languages(_in_parts(parts, passages), chinese), chinese)
@@ -193,11 +194,13 @@ def _is_elsewhere(query: Query, passages: Sequence[Passage]) -> bool:
     return holds_chinese(text) == is_mostly_chinese(asked) and not any(presence(terms, text))
 
 
-def _nothing(scope: str, nearest: Sequence[Nearest], say: Say) -> str:
+def _nothing(asked: str, scope: str, nearest: Sequence[Nearest], say: Say) -> str:
     if scope:
         text, headings = say(_NOTHING_WITHIN).format(scope), _headings(nearest, say).strip()
         return f"{text}\n\n{headings}" if headings else text
-    return say(_NOTHING) + (_headings(nearest, say) or say(_ADVICE))
+    code = code_alone(asked)
+    nothing = say(_NOTHING_OF).format(code) if code else say(_NOTHING)
+    return nothing + (_headings(nearest, say) or say(_ADVICE))
 
 
 def _headings(nearest: Sequence[Nearest], say: Say) -> str:
