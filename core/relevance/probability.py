@@ -31,7 +31,7 @@ from core.relevance.features import (
     Levels,
     Matrix,
     asks_only_of,
-    own_terms,
+    code_alone,
 )
 from core.relevance.query import (
     Query,
@@ -40,7 +40,6 @@ from core.relevance.query import (
     identifiers,
     parts_of,
     shares,
-    wording,
 )
 from core.relevance.translation import dictionary_gains, with_twins
 
@@ -72,7 +71,6 @@ PIECE = 0.3  # of the best one's probability, for another piece of its section t
 # Of the best of few passages that have every code a question names: what is E02? says nothing else to go by.
 NAMED = 0.2
 FEW_NAMED = 3
-A_CHARACTER = 0.3  # what one alone weighs, in Chinese
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,15 +348,6 @@ def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matr
         judged[best] = max(judged[best], SURE if asks_nothing_else else NAMED)
     is_missing = any(not _begins(part.heads, texts) and _begins(part.alike, texts) for part in parts)
     return np.minimum(judged, NOT_SURE) if is_missing else judged
-
-
-def code_alone(question: str) -> str:
-    """The only code of a question that asks nothing else: what it is, what it costs. No version."""
-    codes = identifiers(question)
-    if len(codes) != 1 or "." in codes[0]:
-        return ""
-    at, own = question.lower().find(codes[0]), own_terms(codes, question, least=A_CHARACTER)
-    return question[at : at + len(codes[0])] if all(map(wording("of_code").fullmatch, own)) else ""
 
 
 def _begins(part: re.Pattern[str], texts: Sequence[str]) -> bool:

@@ -9,6 +9,7 @@ from itertools import chain
 
 from llama_index.core.base.llms.types import LLMMetadata
 
+from core.citing.passages import AskedFor
 from core.citing.quoting import CLEAR, Quotables, Quote
 from core.formats import words_of_name
 from core.llm_wrapper import LLMDelta
@@ -16,7 +17,8 @@ from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, parse_knowledge, scope_in_prompt
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Role
-from core.relevance.probability import SURE, code_alone
+from core.relevance.features import code_alone
+from core.relevance.probability import SURE
 from core.relevance.query import (
     CERTAIN_FOLLOW_UP,
     NumberedPart,
@@ -244,7 +246,8 @@ def _answered(
     blocks = _each_once([*blocks, *filter(None, around)])
     shown_of = {block.passage for block in blocks}
     last |= set() if is_clear else second.difference(first, quoted, weak, shown_of)
-    missing = [part for part in blank if not points_back(part) and all(readable)]
+    unclear = [part for part in blank if points_back(part) or _may_answer(part, by_part[part])]
+    missing = [part for part in blank if part not in unclear and all(readable)]
     missing = missing or quotables.unmentioned(query.question, query.last_answer)
     missing = [say(_MISSING).format(each) for each in missing]
     before, behind = (map(quotables.beginning, each) for each in (first, sorted(last)))
@@ -253,6 +256,13 @@ def _answered(
 
 def _covered(best: Sequence[Quote]) -> float:
     return max((quote.covers for quote in best), default=0.0)
+
+
+def _may_answer(part: str, quotes: Sequence[Quote]) -> bool:
+    """Whether one has what is asked for, an amount or a time, beside a word of the part: a document may say
+    it in other words."""
+    asked_for, terms = AskedFor.of(part), question_terms(part)
+    return any(asked_for.is_in(quote.text) and any(presence(terms, quote.text)) for quote in quotes)
 
 
 def _telling(quotes: Sequence[Quote], passages: Sequence[Passage]) -> list[Quote]:

@@ -165,16 +165,17 @@ POOL = "AQ-118 repairs the pool heating. Reaction time: 8 hours."
         ("Who repairs the pool heating and what is the name of your dentist?", POOL, True),
         ("Who repairs the pool heating and how quickly do they come?", POOL, False),
         ("Who repairs the pool heating and what does the parking cost?", "停车每小时五元。" + POOL, False),
+        ("谁修泳池加热？要是寄到外省得花多少钱？", "AQ 修泳池加热。\n\n其他省市寄送 60 元。", False),
     ],
 )
 def test_a_part_that_nothing_mentions_is_named_where_words_can_say_so(
     question: str, text: str, is_said: bool
 ) -> None:
-    """Discriminates: a part that says only what they do, and nothing of its own, said to be nowhere;
-    one that stands there in the other language."""
+    """Discriminates: a part that says only what they do, and nothing of its own, said to be nowhere; one that
+    stands there in the other language, or an amount that may be what is asked for in other words."""
     passage = f'<passage id="1" file="a.md" heading="" relevance="0.9">\n{text}\n</passage>'
     said = answer(ReadBack(passage, question, ())).split("\n\n")
-    assert said[-1].startswith("Found nothing that mentions this: ") is is_said
+    assert said[-1].startswith(("Found nothing that mentions", "没有找到提到")) is is_said
 
 
 def test_a_mark_behind_a_table_stands_apart() -> None:
