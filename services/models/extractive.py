@@ -224,7 +224,9 @@ def _answered(
     of that language with most of the words), those about as probable and the best in the other language after
     them; where no quote has most of the words, the second and `nearest` parts, too."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages], nearest)
-    by_part = {part: _telling(quotables.quotes(query, part), passages) for part in _parts(query)}
+    parts = _parts(query)
+    bare = {part: wording("of_part").sub("", part) if len(parts) > 1 else part for part in parts}
+    by_part = {part: _telling(quotables.quotes(query, says), passages) for part, says in bare.items()}
     most = max(map(_covered, by_part.values()))
     blank = [part for part, quotes in by_part.items() if _covered(quotes) < min(MISSING, most)]
     best = passages[0].relevance
@@ -241,8 +243,8 @@ def _answered(
     first = [] if is_clear and all(readable) else first
     last = {*sides, *near}.difference(first, quoted, weak)
     far = {at for at, each in enumerate(passages) if each.relevance < FAR * best}
-    parts = () if is_clear else enumerate(nearest[:MOST_NEAR])
-    around = (quotables.around(at, part) for at, part in parts if at not in {*first, *last, *far})
+    near_parts = () if is_clear else enumerate(nearest[:MOST_NEAR])
+    around = (quotables.around(at, part) for at, part in near_parts if at not in {*first, *last, *far})
     blocks = _each_once([*blocks, *filter(None, around)])
     shown_of = {block.passage for block in blocks}
     last |= set() if is_clear else second.difference(first, quoted, weak, shown_of)

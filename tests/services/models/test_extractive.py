@@ -165,6 +165,7 @@ POOL = "AQ-118 repairs the pool heating. Reaction time: 8 hours."
         ("Who repairs the pool heating and what is the name of your dentist?", POOL, True),
         ("Who repairs the pool heating and how quickly do they come?", POOL, False),
         ("Who repairs the pool heating and what does the parking cost?", "停车每小时五元。" + POOL, False),
+        ("谁修泳池加热，另外开题没过怎么办", "AQ 修泳池加热。\n\n开题未通过的，再申请。", False),
         ("谁修泳池加热？要是寄到外省得花多少钱？", "AQ 修泳池加热。\n\n其他省市寄送 60 元。", False),
     ],
 )
