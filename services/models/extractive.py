@@ -10,7 +10,7 @@ from itertools import chain
 from llama_index.core.base.llms.types import LLMMetadata
 
 from core.citing.passages import AskedFor
-from core.citing.quoting import CLEAR, Quotables, Quote
+from core.citing.quoting import CLEAR, LONGEST_BEGINNING, Quotables, Quote
 from core.formats import words_of_name
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
@@ -46,6 +46,9 @@ SECOND = 0.3  # of the best relevance: the second passage is shown, too, where n
 FAR = 0.1  # of the best relevance: a passage with less is not quoted behind it
 AS_MANY = 0.7  # of the words in the best quote: another one without a new word is shown beside it
 MOST_NEAR = 3
+# Below SURE a passage that is shown for its probability alone is shown as far as one needs to judge it, and
+# below LIKELY only one: with 300 characters, or without the last one, readers lose answers.
+LONGEST_BEHIND, LIKELY = 450, 0.2
 MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
 PIECE_CHARS = 24
 _EDITION = re.compile(r"[\s(（_-]*(?:(?:19|20)\d\d|v?\d+)[年版度]*[)）]?$")  # at the end of a file's name
@@ -252,7 +255,9 @@ def _answered(
     missing = [part for part in blank if part not in unclear and all(readable)]
     missing = missing or quotables.unmentioned(query.question, query.last_answer)
     missing = [say(_MISSING).format(each) for each in missing]
-    before, behind = (map(quotables.beginning, each) for each in (first, sorted(last)))
+    before = map(quotables.beginning, first)
+    longest = LONGEST_BEGINNING if best >= SURE else LONGEST_BEHIND
+    behind = [quotables.beginning(at, longest) for at in sorted(last)[: None if best >= LIKELY else 1]]
     return [*_under_headings([*before, *blocks, *behind], passages, say), *missing]
 
 
