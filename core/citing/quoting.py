@@ -267,6 +267,13 @@ class Quotables:
         quoted = whole.strip() if is_short else _with_what_follows(text[at : unit.end], part)
         return Quote(passage, under(unit.head, quoted), table=unit.start if unit.rows else -1)
 
+    def other_rows(self, passage: int) -> set[int]:
+        """The passages that hold other rows of its table: of its section, with the same columns."""
+        own = {one.unit.columns for one in self._candidates if one.passage == passage and one.unit.rows}
+        heading = self._passages[passage][0]
+        alike = {one.passage for one in self._candidates if one.unit.rows and one.unit.columns in own}
+        return {each for each in alike if each != passage and self._passages[each][0] == heading}
+
     def beginning(self, passage: int, longest: int = LONGEST_BEGINNING) -> Quote:
         """As far as it is short; of a list of questions the nearest alone."""
         text, part = self._passages[passage][1], "".join(self._nearest[passage : passage + 1])

@@ -64,6 +64,7 @@ _CLOSEST_YET = {
     False: "Documents are still being read in; ask again soon. The closest passage so far:",
 }
 _LISTED = {True: "这段资料列出 {} 项。[{}]", False: "This passage lists {} items. [{}]"}
+_MORE_ROWS = {True: "表格还有其他行，见 {}。", False: "The table has more rows: {}."}
 _MISSING = {True: "没有找到提到这一点的内容：{}", False: "Found nothing that mentions this: {}"}
 _NOTHING = {
     True: "资料中没有找到能回答这个问题的内容。",
@@ -258,7 +259,8 @@ def _answered(
     before = map(quotables.beginning, first)
     longest = LONGEST_BEGINNING if best >= SURE else LONGEST_BEHIND
     behind = [quotables.beginning(at, longest) for at in sorted(last)[: None if best >= LIKELY else 1]]
-    return [*_under_headings([*before, *blocks, *behind], passages, say), *missing]
+    shown = [*before, *blocks, *behind]
+    return [*_under_headings(shown, passages, say), *_more_rows(shown, quotables, passages, say), *missing]
 
 
 def _covered(best: Sequence[Quote]) -> float:
@@ -324,6 +326,17 @@ def _under_headings(shown: Sequence[Quote], passages: Sequence[Passage], say: Sa
         blocks.append(_block(quote.text, passage, titled=section != before))
         blocks += [say(_LISTED).format(quote.items, passage.index)] * bool(quote.items)
     return blocks
+
+
+def _more_rows(
+    shown: Sequence[Quote], quotables: Quotables, passages: Sequence[Passage], say: Say
+) -> list[str]:
+    """Where the rest of a table stands that is quoted as a table, rather than some rows of it."""
+    tables = [quote.passage for quote in shown if "\n|" in quote.text]
+    more = set[int]().union(*map(quotables.other_rows, tables)) - {quote.passage for quote in shown}
+    same = {passages[at].file_name for at in tables}
+    marks = [f"[{passages[at].index}]" for at in sorted(more) if passages[at].file_name in same]
+    return [say(_MORE_ROWS).format("".join(marks[:MOST_NEAR]))] if marks else []
 
 
 def _parts(query: Query) -> list[str]:
