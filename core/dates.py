@@ -110,7 +110,7 @@ _WRITTEN = [re.compile(_BEGINS + form, re.IGNORECASE) for form in _FORMS]
 _ISO = re.compile(r"([12]\d{3})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
 _NUMERALS = "〇零一二三四五六七八九"
 _YEAR_IN_WORDS = re.compile(r"[一二][〇零○O一二三四五六七八九]{3}(?=\s*年)")
-_IN_WORDS = re.compile(r"(?:[二三]?十[一二三四五六七八九]?|[一二三四五六七八九])(?=\s*[月日号號])")
+_IN_WORDS = re.compile(r"(?:[二三]?十[一二三四五六七八九]?|[一二三四五六七八九])(?=\s*[月日号號点點])")
 _DIGITS = {ord(char): str(max(0, at - 1)) for at, char in enumerate(_NUMERALS)} | {
     ord("○"): "0",
     ord("O"): "0",
@@ -175,7 +175,7 @@ def day_asked(asked: str, today: date) -> date:
 
 
 def in_digits(text: str) -> str:
-    """Years, months and days in Chinese numerals written with digits: 二〇一八年三月五日 → 2018年3月5日."""
+    """Years, months, days and hours in Chinese numerals, written with digits: 二〇一八年三月 → 2018年3月."""
     text = _YEAR_IN_WORDS.sub(lambda match: match.group().translate(_DIGITS), text)
     return _IN_WORDS.sub(lambda match: str(_small_number(match.group())), text)
 

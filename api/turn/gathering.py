@@ -21,7 +21,8 @@ from core.errors import WenmaiError
 from core.images import ONLY_IMAGE
 from core.knowledge import Candidate
 from core.relevance.probability import apply_threshold
-from core.relevance.query import Query
+from core.relevance.query import Query, parts_of
+from core.relevance.sparse import covered
 from core.relevance.talk import ANSWERS_TALK, Talk, TalkModel, is_about_languages, talk_of
 from core.tools import SEARCH_TOOL
 from services.conversation.episodes import EpisodeAsked, Episodes, episode_asked
@@ -41,6 +42,8 @@ from services.retrieval.retriever import Retriever
 from services.retrieval.surroundings import Widener
 
 LIKELY = 0.2  # of right passages that come first one in sixteen has less, of wrong ones four in nine
+HALF = 0.5  # of a part's words in one passage: with fewer the part is searched for itself
+OF_A_PART = 2  # passages that it adds
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,7 @@ class Gathering:
             candidates = await self._search(query) if found is None else found
             relevant, summary, memories = await meanwhile
         lap("retrieve")
-        ranked = await self._rank(query, candidates)
+        ranked = await self._by_parts(query, await self._rank(query, candidates))
         rewritten, ranked = await self._second_try(ranked, recent, models, lap)
         judgement, ranked = await self._judge(
             Asked(rewritten or self._turn.question, _asked(recent)), ranked, models
@@ -305,6 +308,19 @@ class Gathering:
         limits = self._turn.filters
         scope = await self._pipeline.precedence.scope(query, self._owners, limits)
         return await self._pipeline.retriever.in_own_language(query, reranked.candidates, scope, limits)
+
+    async def _by_parts(self, query: Query, ranked: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+        """Of a question that asks several things, a part of which no passage that would be shown has half of
+        the words is searched for itself, and its likely passages stand beside the others."""
+        parts = [] if query.meant else parts_of(query.question)
+        shown = [each.chunk.indexed_text for each in self._above(ranked)]
+        for at, part in enumerate(parts if len(parts) > 1 else []):
+            if all(covered(part, text) < HALF for text in shown):
+                own = await self._pipeline.queries.build(part, parts[:at], date=self._date)
+                judged = await self._pipeline.reranking.rerank(own, await self._search(own))
+                likely = [each for each in judged.candidates if each.probability >= LIKELY]
+                ranked = _better(ranked, likely[:OF_A_PART])
+        return ranked
 
     async def _second_try(
         self, ranked: tuple[Candidate, ...], recent: Sequence[Turn], models: TurnModels, lap: Lap

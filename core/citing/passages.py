@@ -16,6 +16,7 @@ from itertools import accumulate, pairwise
 from operator import or_
 
 from core.relevance.query import Query, wording
+from core.relevance.spans import lies_in_span
 from core.relevance.sparse import READ_TEXTS, WeightedTerm, folded, is_cjk, question_terms, terms_in
 from core.text import fold_width
 
@@ -249,10 +250,10 @@ class AskedFor:
         return cls(question, next((what for asks, what in kinds if asks.search(question)), None))
 
     def is_in(self, text: str) -> bool:
-        """Whether the text has a number, a time or a cause that is asked for, and not one of the question."""
-        if self.sought is None:
-            return False
-        return any(match.group() not in self.question for match in self.sought.finditer(text))
+        """Whether the text has a number, a time or a cause that is asked for, and not one of the question, or
+        a span in which the day or the time of the question lies."""
+        sought = self.sought.finditer(text) if self.sought else ()
+        return any(each.group() not in self.question for each in sought) or lies_in_span(self.question, text)
 
 
 _MEANS = re.compile(

@@ -28,12 +28,14 @@ from core.relevance.query import (
     NumberedPart,
     Query,
     asks_for_step,
+    codes_of_kind,
     identifiers,
     numbered_parts,
     short_codes,
     wording,
 )
 from core.relevance.recency import Version, version_in
+from core.relevance.spans import lies_in_span
 from core.relevance.sparse import A_WORD, WeightedTerm, presence, question_terms
 from core.text import holds_chinese
 
@@ -229,7 +231,8 @@ class Quotables:
 
     def unmentioned(self, question: str, answer: str = "") -> list[str]:
         """The codes of the question, where no passage has any of them and rows of a table begin with such as
-        these: E9 beside E2 and F7. Likewise the articles and versions: 第601条 beside 第四百条."""
+        these, E9 beside E2 and F7, or any has others of a kind: HX-200 beside HX-160. Likewise the articles
+        and versions: 第601条 beside 第四百条."""
         texts = "\n".join(f"{heading}\n{text}" for heading, text in self._passages)
         version = version_in(question)
         named: list[NumberedPart | Version] = [*numbered_parts(question, answer)]
@@ -240,10 +243,15 @@ class Quotables:
 
     def _unmentioned_codes(self, question: str, texts: str) -> list[str]:
         shapes = {_shape(code) for one in self._candidates for code in one.codes}
-        codes = sorted(short_codes(question), key=question.lower().find)
-        if any(code in texts for code in codes):
+        kinds = {each: codes_of_kind(each) for each in identifiers(question) if _LETTERS_FIRST.match(each)}
+        codes = sorted({*short_codes(question), *kinds}, key=question.lower().find)
+        bare = _JOINER.sub("", texts)
+        if any(code in texts or _JOINER.sub("", code) in bare for code in codes):
             return []
-        return [code.upper() for code in codes if _shape(code) in shapes][:MOST_QUOTES]
+        alike = (
+            each for each in codes if _shape(each) in shapes or (each in kinds and kinds[each].search(texts))
+        )
+        return [code.upper() for code in alike][:MOST_QUOTES]
 
     def around(self, passage: int, part: str) -> Quote | None:
         """The unit of this passage that holds `part`, where it is short; else `part` with what follows it, up
@@ -259,12 +267,19 @@ class Quotables:
         quoted = whole.strip() if is_short else _with_what_follows(text[at : unit.end], part)
         return Quote(passage, under(unit.head, quoted), table=unit.start if unit.rows else -1)
 
-    def beginning(self, passage: int) -> Quote:
+    def other_rows(self, passage: int) -> set[int]:
+        """The passages that hold other rows of its table: of its section, with the same columns."""
+        own = {one.unit.columns for one in self._candidates if one.passage == passage and one.unit.rows}
+        heading = self._passages[passage][0]
+        alike = {one.passage for one in self._candidates if one.unit.rows and one.unit.columns in own}
+        return {each for each in alike if each != passage and self._passages[each][0] == heading}
+
+    def beginning(self, passage: int, longest: int = LONGEST_BEGINNING) -> Quote:
         """As far as it is short; of a list of questions the nearest alone."""
         text, part = self._passages[passage][1], "".join(self._nearest[passage : passage + 1])
         pairs = [text[unit.start : unit.end] for unit in quotable_units(text) if unit.kind is UnitKind.PAIR]
         nearest = next((pair for pair in pairs if part and part in pair), text)
-        return Quote(passage, beginning(nearest, LONGEST_BEGINNING))
+        return Quote(passage, beginning(nearest, longest))
 
     def _chosen(self, known: _Asked, asked_for: AskedFor) -> list[int]:
         cost_of_rank = EARLIER_COST_OF_RANK if known.leans else COST_OF_RANK
@@ -336,8 +351,10 @@ class Quotables:
             case _ if len(whole) <= LONGEST_PROSE:
                 return f"{whole.strip()}{_answer_below(query, text, one.unit)}"
             case _:
+                dated = "\n".join(line for line in whole.splitlines() if lies_in_span(query.question, line))
                 span = key_spans(query, [whole])[0]
-                return whole[span.start : span.end] if span else ""
+                cut = whole[span.start : span.end] if span else ""
+                return dated if 0 < len(dated) <= LONGEST_UNIT else cut
 
     def _whole_list(self, at: int) -> str:
         one = self._candidates[at]
@@ -410,6 +427,9 @@ def _kind(code: str) -> str:
 
 def _shape(code: str) -> str:
     return "".join("9" if char.isdigit() else "a" for char in code)
+
+
+_LETTERS_FIRST, _JOINER = re.compile(r"[a-z][^.]*$"), re.compile(r"[-_ ]")  # iphone15 is the iPhone 15
 
 
 def _answer_below(query: Query, text: str, unit: Unit) -> str:

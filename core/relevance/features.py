@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.knowledge import Candidate, FormMatch
-from core.relevance.query import Query, wording
+from core.relevance.query import Query, identifiers, wording
 from core.relevance.sparse import (
     READ_TEXTS,
     Hits,
@@ -40,6 +40,7 @@ MAX_TERMS = 160
 MAX_TEXT_CHARS = 8_000  # of a candidate; far beyond any chunk
 NEAR_CHARS = 160  # about a sentence of an alphabet
 NEAR_CHARS_CJK = 60
+A_CHARACTER = 0.3  # what one alone weighs, in Chinese
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,14 +409,26 @@ def _match(candidate: Candidate, number: int) -> FormMatch:
 
 def asks_only_of(codes: Iterable[str], question: str, text: str) -> bool:
     """Whether all else it says is in the text or says nothing of its own: my phone shows AP-4037."""
-    if wording("how_much").search(question):
-        return False
+    return not wording("how_much").search(question) and not own_terms(codes, question, text)
+
+
+def own_terms(codes: Iterable[str], question: str, text: str = "", least: float = LEAST_WEIGHT) -> list[str]:
+    """What else it says of its own, and the text does not."""
     for code in codes:
         question = re.sub(re.escape(code), " ", question, flags=re.IGNORECASE)
     lowered, places = terms_in(text[:MAX_TEXT_CHARS])
-    words = [each.text for each in question_terms(question) if each.weight >= LEAST_WEIGHT]
+    words = [each.text for each in question_terms(question) if each.weight >= least]
     own = (word for word in words if not wording("beside_code").fullmatch(word))
-    return all(word in (lowered if is_cjk(word) else places) for word in own)
+    return [word for word in own if word not in (lowered if is_cjk(word) else places)]
+
+
+def code_alone(question: str) -> str:
+    """The only code of a question that asks nothing else: what it is, what it costs. No version."""
+    codes = identifiers(question)
+    if len(codes) != 1 or "." in codes[0]:
+        return ""
+    at, own = question.lower().find(codes[0]), own_terms(codes, question, least=A_CHARACTER)
+    return question[at : at + len(codes[0])] if all(map(wording("of_code").fullmatch, own)) else ""
 
 
 def _covered(weight: Matrix, here: Matrix) -> Matrix:

@@ -31,8 +31,16 @@ from core.relevance.features import (
     Levels,
     Matrix,
     asks_only_of,
+    code_alone,
 )
-from core.relevance.query import Query, clauses, identifiers, parts_of, shares
+from core.relevance.query import (
+    Query,
+    clauses,
+    codes_of_kind,
+    identifiers,
+    parts_of,
+    shares,
+)
 from core.relevance.translation import dictionary_gains, with_twins
 
 ANY_EMBEDDING = "any"
@@ -322,9 +330,12 @@ def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matr
     where nothing else is asked. Where other articles begin but not the one that is named, none is sure.
     """
     names, parts = (*identifiers(query.question), *clauses(query.question)), query.numbered_parts
+    texts = [candidate.chunk.indexed_text for candidate in candidates]
+    code = "" if query.meant else code_alone(query.question)
+    if code and not any(map(codes_of_kind(code).search, texts)):
+        return np.zeros_like(chances)  # what is near its other words has nothing to do with it
     if not names and not parts:
         return chances
-    texts = [candidate.chunk.indexed_text for candidate in candidates]
     begun = np.array([sum(part.share(text) for part in parts) for text in texts])
     have = (len(names) * np.asarray(shares(names, texts)) + begun) / (len(names) + len(parts))
     judged = _raised(chances, IDENTIFIER_LOGIT * (have - have.max()))

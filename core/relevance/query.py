@@ -306,6 +306,13 @@ def identifiers(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def codes_of_kind(code: str) -> re.Pattern[str]:
+    """Those that begin alike, or of numbers those that are as long: E2 and E-05 for E02."""
+    letters = code.rstrip("0123456789").rstrip("-_./: ") if code[0].isalpha() else ""
+    kind = rf"{re.escape(letters)}[-_ ]?\d" if letters else rf"\d{{{len(code)}}}(?!\d)"
+    return re.compile(rf"(?<![a-z0-9]){kind}", re.IGNORECASE)
+
+
 def short_codes(text: str) -> frozenset[str]:
     """The words of letters with digits behind them, in lower case: E2, but A4 and B2 as well. Where rows of a
     table begin with them, they are codes."""

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from core.dates import MONTH_NAMES, first_day, last_day
 from core.knowledge import Candidate, Chunk
 from core.relevance.features import asks_only_of
-from core.relevance.probability import NOT_SURE, SURE
+from core.relevance.probability import FEW_NAMED, NAMED, NOT_SURE, SURE
 from core.relevance.query import MAX_FORM_CHARS, Query, clauses, wording
+from core.relevance.spans import lies_in_span, without_moments
 from core.relevance.sparse import A_WORD, folded, is_cjk, question_terms, word_stems
 from core.text import fold_width
 
@@ -37,7 +38,7 @@ _NO_NAME = re.compile(r"[\W\d_年月日]+")
 
 def by_dates(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates with the probability that their dates leave them, in the order given."""
-    candidates = _by_versions(query, _by_periods(query, _by_titles(query, candidates)))
+    candidates = _by_versions(query, _by_periods(query, _by_titles(query, _by_spans(query, candidates))))
     if not query.asked or not any(candidate.chunk.date for candidate in candidates):
         return candidates
     dated = [_Dated(candidate.chunk) for candidate in candidates]
@@ -136,6 +137,33 @@ def _by_periods(query: Query, candidates: Sequence[Candidate]) -> list[Candidate
             chance = max(chance, min(SURE, _divided(chance, -DATE_LOGIT)))
         judged.append(replace(candidate, probability=chance))
     return judged
+
+
+def _by_spans(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """What gives a span in which the day, the weekday or the time of the question lies says something of it,
+    though it has none of these words: with all other words of the question it may be sure, with some it
+    gains, and where nothing else is asked the few that there are are at least the closest."""
+    asked = " ".join((query.question, *query.dates))
+    if len(query.question) > MAX_FORM_CHARS:
+        return list(candidates)
+    texts = [f"{each.chunk.heading or each.chunk.title}\n{each.chunk.text}" for each in candidates]
+    within = [lies_in_span(asked, text) or _has_weekday(asked, text) for text in texts]
+    words = [
+        word for word in _words(without_moments(query.question)) if not wording("beside_day").fullmatch(word)
+    ]
+    judged = []
+    for candidate, is_within, text in zip(candidates, within, texts, strict=True):
+        chance, held = candidate.probability, [_holds(text, [word]) for word in words]
+        if is_within and any(held):
+            chance = max(chance, min(SURE if all(held) else NOT_SURE, _divided(chance, -DATE_LOGIT)))
+        elif is_within and not words and sum(within) <= FEW_NAMED:
+            chance = max(chance, NAMED)
+        judged.append(replace(candidate, probability=chance))
+    return judged
+
+
+def _has_weekday(question: str, text: str) -> bool:
+    return bool(_numbers(question, _OF_WEEK) & _numbers(text, _OF_WEEK))
 
 
 # Called a version (v3.6, 版本 3.6), or of three numbers: 3.6.0. An address has four, a date more digits.

@@ -319,6 +319,13 @@ def presence(question: Sequence[WeightedTerm], text: str) -> list[bool]:
     ]
 
 
+def covered(question: str, text: str) -> float:
+    """The share of the question's words that the text has, 0…1."""
+    terms = question_terms(question)
+    held = sum(term.weight for term, has in zip(terms, presence(terms, text), strict=True) if has)
+    return held / (sum(term.weight for term in terms) or 1.0)
+
+
 @lru_cache(maxsize=READ_TEXTS)
 def terms_in(text: str) -> tuple[str, Mapping[str, Sequence[int]]]:
     """A text folded and in lower case, and where each term outside the scripts without spaces stands in it:

@@ -9,13 +9,15 @@ from itertools import chain
 
 from llama_index.core.base.llms.types import LLMMetadata
 
-from core.citing.quoting import CLEAR, Quotables, Quote
+from core.citing.passages import AskedFor
+from core.citing.quoting import CLEAR, LONGEST_BEGINNING, Quotables, Quote
 from core.formats import words_of_name
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, parse_knowledge, scope_in_prompt
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Role
+from core.relevance.features import code_alone
 from core.relevance.probability import SURE
 from core.relevance.query import (
     CERTAIN_FOLLOW_UP,
@@ -44,6 +46,9 @@ SECOND = 0.3  # of the best relevance: the second passage is shown, too, where n
 FAR = 0.1  # of the best relevance: a passage with less is not quoted behind it
 AS_MANY = 0.7  # of the words in the best quote: another one without a new word is shown beside it
 MOST_NEAR = 3
+# Below SURE a passage that is shown for its probability alone is shown as far as one needs to judge it, and
+# below LIKELY only one: with 300 characters, or without the last one, readers lose answers.
+LONGEST_BEHIND, LIKELY = 450, 0.2
 MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
 PIECE_CHARS = 24
 _EDITION = re.compile(r"[\s(（_-]*(?:(?:19|20)\d\d|v?\d+)[年版度]*[)）]?$")  # at the end of a file's name
@@ -59,11 +64,13 @@ _CLOSEST_YET = {
     False: "Documents are still being read in; ask again soon. The closest passage so far:",
 }
 _LISTED = {True: "这段资料列出 {} 项。[{}]", False: "This passage lists {} items. [{}]"}
+_MORE_ROWS = {True: "表格还有其他行，见 {}。", False: "The table has more rows: {}."}
 _MISSING = {True: "没有找到提到这一点的内容：{}", False: "Found nothing that mentions this: {}"}
 _NOTHING = {
     True: "资料中没有找到能回答这个问题的内容。",
     False: "The documents hold nothing that answers this.",
 }
+_NOTHING_OF = {True: "资料中没有找到说明 {} 的内容。", False: "The documents hold nothing that explains {}."}
 _ADVICE = {True: "可以换一种说法，或先添加相关文档。", False: " Try other words, or add documents about it."}
 _NOTHING_YET = {
     True: "文档还在读入，暂时没有找到能回答这个问题的内容，请稍后再问一次。",
@@ -138,7 +145,7 @@ def answer(
     if not passages:
         if still_reading:
             return say(_NOTHING_YET) + _headings(nearest, say)
-        return _nothing(scope, nearest, say)
+        return _nothing(asked, scope, nearest, say)
     asked, before = meant(asked, prompt.previous, prompt.last_answer)
     parts = numbered_parts(asked, prompt.last_answer)
     passages = _own_first(_in_languages(_in_parts(parts, passages), chinese), chinese)
@@ -193,11 +200,13 @@ def _is_elsewhere(query: Query, passages: Sequence[Passage]) -> bool:
     return holds_chinese(text) == is_mostly_chinese(asked) and not any(presence(terms, text))
 
 
-def _nothing(scope: str, nearest: Sequence[Nearest], say: Say) -> str:
+def _nothing(asked: str, scope: str, nearest: Sequence[Nearest], say: Say) -> str:
     if scope:
         text, headings = say(_NOTHING_WITHIN).format(scope), _headings(nearest, say).strip()
         return f"{text}\n\n{headings}" if headings else text
-    return say(_NOTHING) + (_headings(nearest, say) or say(_ADVICE))
+    code = code_alone(asked)
+    nothing = say(_NOTHING_OF).format(code) if code else say(_NOTHING)
+    return nothing + (_headings(nearest, say) or say(_ADVICE))
 
 
 def _headings(nearest: Sequence[Nearest], say: Say) -> str:
@@ -219,7 +228,9 @@ def _answered(
     of that language with most of the words), those about as probable and the best in the other language after
     them; where no quote has most of the words, the second and `nearest` parts, too."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages], nearest)
-    by_part = {part: _telling(quotables.quotes(query, part), passages) for part in _parts(query)}
+    parts = _parts(query)
+    bare = {part: wording("of_part").sub("", part) if len(parts) > 1 else part for part in parts}
+    by_part = {part: _telling(quotables.quotes(query, says), passages) for part, says in bare.items()}
     most = max(map(_covered, by_part.values()))
     blank = [part for part, quotes in by_part.items() if _covered(quotes) < min(MISSING, most)]
     best = passages[0].relevance
@@ -236,20 +247,31 @@ def _answered(
     first = [] if is_clear and all(readable) else first
     last = {*sides, *near}.difference(first, quoted, weak)
     far = {at for at, each in enumerate(passages) if each.relevance < FAR * best}
-    parts = () if is_clear else enumerate(nearest[:MOST_NEAR])
-    around = (quotables.around(at, part) for at, part in parts if at not in {*first, *last, *far})
+    near_parts = () if is_clear else enumerate(nearest[:MOST_NEAR])
+    around = (quotables.around(at, part) for at, part in near_parts if at not in {*first, *last, *far})
     blocks = _each_once([*blocks, *filter(None, around)])
     shown_of = {block.passage for block in blocks}
     last |= set() if is_clear else second.difference(first, quoted, weak, shown_of)
-    missing = [part for part in blank if not points_back(part) and all(readable)]
+    unclear = [part for part in blank if points_back(part) or _may_answer(part, by_part[part])]
+    missing = [part for part in blank if part not in unclear and all(readable)]
     missing = missing or quotables.unmentioned(query.question, query.last_answer)
     missing = [say(_MISSING).format(each) for each in missing]
-    before, behind = (map(quotables.beginning, each) for each in (first, sorted(last)))
-    return [*_under_headings([*before, *blocks, *behind], passages, say), *missing]
+    before = map(quotables.beginning, first)
+    longest = LONGEST_BEGINNING if best >= SURE else LONGEST_BEHIND
+    behind = [quotables.beginning(at, longest) for at in sorted(last)[: None if best >= LIKELY else 1]]
+    shown = [*before, *blocks, *behind]
+    return [*_under_headings(shown, passages, say), *_more_rows(shown, quotables, passages, say), *missing]
 
 
 def _covered(best: Sequence[Quote]) -> float:
     return max((quote.covers for quote in best), default=0.0)
+
+
+def _may_answer(part: str, quotes: Sequence[Quote]) -> bool:
+    """Whether one has what is asked for, an amount or a time, beside a word of the part: a document may say
+    it in other words."""
+    asked_for, terms = AskedFor.of(part), question_terms(part)
+    return any(asked_for.is_in(quote.text) and any(presence(terms, quote.text)) for quote in quotes)
 
 
 def _telling(quotes: Sequence[Quote], passages: Sequence[Passage]) -> list[Quote]:
@@ -304,6 +326,17 @@ def _under_headings(shown: Sequence[Quote], passages: Sequence[Passage], say: Sa
         blocks.append(_block(quote.text, passage, titled=section != before))
         blocks += [say(_LISTED).format(quote.items, passage.index)] * bool(quote.items)
     return blocks
+
+
+def _more_rows(
+    shown: Sequence[Quote], quotables: Quotables, passages: Sequence[Passage], say: Say
+) -> list[str]:
+    """Where the rest of a table stands that is quoted as a table, rather than some rows of it."""
+    tables = [quote.passage for quote in shown if "\n|" in quote.text]
+    more = set[int]().union(*map(quotables.other_rows, tables)) - {quote.passage for quote in shown}
+    same = {passages[at].file_name for at in tables}
+    marks = [f"[{passages[at].index}]" for at in sorted(more) if passages[at].file_name in same]
+    return [say(_MORE_ROWS).format("".join(marks[:MOST_NEAR]))] if marks else []
 
 
 def _parts(query: Query) -> list[str]:

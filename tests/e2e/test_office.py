@@ -36,6 +36,36 @@ async def test_the_article_that_is_nearest_by_meaning_is_quoted(tmp_path: Path) 
     assert f"> 4.2 {DRINKS} [1]" in answer
 
 
+RULES = """# Pool
+
+## Lifeguards
+
+Lifeguards change every four hours: the early watch is from 6:00 to 10:00, the noon watch from 10:00 to 14:00.
+
+## Lockers
+
+A locker takes a one-euro coin. Lost keys cost 25 euros.
+
+## Courses
+
+Children learn to swim in groups of eight; the first lesson is free. Trainees may not teach without a coach.
+"""
+
+
+async def test_a_part_of_a_question_that_has_no_passage_is_searched_for_itself(tmp_path: Path) -> None:
+    """Discriminates: one search for both parts, which finds what is near to the longer one."""
+    question = "{}, and may a trainee teach a group of children to swim without a coach?"
+    async with open_app(make_settings(tmp_path, models={"embedding": "bundled"})) as app:
+        await app.add_text("pool.md", RULES)
+        for part, words in (
+            ("How much for a lost key", "25 euros"),
+            ("When does the early watch begin", "6:00"),
+        ):
+            answer = (await app.ask(question.format(part))).answer
+            assert words in answer
+            assert "Trainees may not teach" in answer
+
+
 @pytest.mark.full("embeds fourteen documents and asks thirty questions")
 @pytest.mark.slow("embeds fourteen documents and asks thirty questions")
 async def test_most_answers_of_a_handbook_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,10 @@ def test_a_code_that_no_passage_has_is_known_where_rows_begin_with_such_codes() 
     assert Quotables([("", "Print it on paper.")]).unmentioned("On A4?") == []
     errors = Quotables([("", FAULTS.format("QP-4033", "Add the address", "QP-4040", "Wait"))])
     assert errors.unmentioned("What is QP-4999?") == ["QP-4999"]
+    manual = Quotables([("", "The HX-160 forms sheet metal; see DIN-4711 and room 3.")])
+    assert manual.unmentioned("How loud is the HX-200?") == ["HX-200"]
+    assert manual.unmentioned("How loud is the TX-200?") == manual.unmentioned("Is 3500 enough?") == []
+    assert manual.unmentioned("How loud is the HX160?") == []
 
 
 @pytest.mark.parametrize(

@@ -407,3 +407,10 @@ def test_a_paragraph_is_not_cut_before_its_last_sentence() -> None:
 def test_what_explains_a_term_is_quoted_alone() -> None:
     entries = ["**返航**：失控后自动升到返航高度飞回。", "**返航高度**：高于航线周边最高障碍物 20 米。"]
     assert quoted("返航高度是什么意思", "\n\n".join(entries)) == [entries[1]]
+
+
+def test_of_a_long_timetable_the_line_in_whose_span_the_day_lies_is_quoted() -> None:
+    """Discriminates: a stretch from the first word that the question shares."""
+    holidays = "\n".join(f"  Holiday {at}   {at} Jan   the practice is closed all day" for at in range(20))
+    text = f"{holidays}\n  Autumn   1 - 8 Oct   10:00-12:00"
+    assert quoted("Is the practice open on 3 October?", text) == ["  Autumn   1 - 8 Oct   10:00-12:00"]

@@ -10,7 +10,7 @@ import pytest
 
 from core.dates import dates_in
 from core.knowledge import Candidate, Chunk
-from core.relevance.probability import NOT_SURE, SURE
+from core.relevance.probability import NAMED, NOT_SURE, SURE
 from core.relevance.query import Query
 from core.relevance.recency import DATE_LOGIT, by_dates
 
@@ -300,3 +300,38 @@ def test_a_line_of_the_month_that_has_all_words_of_the_question_is_sure(
 def test_what_is_hardly_probable_is_not_sure_for_its_month() -> None:
     (judged,) = by_dates(Query("revenue in March", ()), [candidate("only", "", 0.1, text=MONTHS)])
     assert 0.1 < judged.probability < SURE
+
+
+SPANS = [
+    ("6月10号能打电钻吗", "6 月 5 日至 6 月 20 日为静音期，禁止使用电钻。", True),
+    ("6月25号能打电钻吗", "6 月 5 日至 6 月 20 日为静音期，禁止使用电钻。", False),
+    ("六月十号能打电钻吗", "6月5日（周五）至20日为静音期，禁止使用电钻。", True),
+    ("3月8号能交电费吗", "电费于每月1日至10日缴纳。", True),
+    ("Can we swim on July 3?", "You can swim from June 15, 2026 to September 10, 2026.", True),
+    ("Can we swim on 3 July?", "You can swim on 1–5 July.", True),
+    ("Can we swim on December 24?", "No swimming from November 15 to February 28.", True),
+    ("Can we swim on Wednesday?", "You can swim Mon-Fri.", True),
+    ("晚上九点能游泳吗", "8:00–22:00 可以游泳。", True),
+    ("晚上十一点能游泳吗", "8:00–22:00 可以游泳。", False),
+    ("夜里十一点能游泳吗", "22:00 至次日 7:00 禁止游泳。", True),
+    ("Can we swim at 9 pm?", "You can swim from 10am to 6pm.", False),
+    ("游泳2小时多少钱", "8:00–22:00 可以游泳。", False),
+]
+
+
+@pytest.mark.parametrize(("question", "text", "lies_in_it"), SPANS)
+def test_what_gives_a_span_in_which_the_day_or_the_hour_lies_is_sure(
+    question: str, text: str, lies_in_it: bool
+) -> None:
+    """It has all other words of the question. Discriminates: only days and hours that are named count."""
+    (judged,) = by_dates(Query(question, ()), [candidate("rules", "", 0.2, text=text)])
+    assert judged.probability == pytest.approx(SURE if lies_in_it else 0.2)
+
+
+def test_whether_one_may_come_on_a_day_shows_the_few_spans_it_lies_in() -> None:
+    """It has no other word; with one that the text has not, it is about something else. Discriminates: every
+    span is about what is asked."""
+    text = "The building is closed from June 15 to September 10."
+    for question, chance in (("Can I come on July 3?", NAMED), ("Can I park on July 3?", 0.01)):
+        (judged,) = by_dates(Query(question, ()), [candidate("hours", "", 0.01, text=text)])
+        assert judged.probability == chance

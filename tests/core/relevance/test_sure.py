@@ -1,5 +1,7 @@
 """What makes one of the candidates sure, or keeps all from it, whatever the models say."""
 
+from dataclasses import replace
+
 import pytest
 
 from core.knowledge import Candidate
@@ -111,6 +113,23 @@ def test_a_question_for_a_code_is_shown_one_of_few_passages_that_have_it(
     best, *less = sorted(each.probability for each in judge(ask(question), [*others, *named], UNSURE))[::-1]
     assert best == pytest.approx(least) if least else best < NAMED
     assert max(less) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "shown"),
+    [
+        ("E02 多少钱", "清运费每平方米 8 元。", False),
+        ("What is E02?", "Wash it at 40 degrees.", False),
+        ("What is E02?", "E05 means that the door is open.", True),  # it may be mistyped
+        ("清运费 E02 多少钱", "清运费每平方米 8 元。", True),
+        ("iPhone15 多少钱", "iPhone 15 每台 5,999 元。", True),
+        ("What was changed in v3.61?", "Version 3.5: the clock.", True),
+    ],
+)
+def test_a_code_alone_that_no_passage_has_is_not_answered(question: str, text: str, shown: bool) -> None:
+    """Discriminates: what has the other words, which say nothing, as the closest passage."""
+    (judged,) = judge(ask(question), [candidate(text, 1)], replace(UNSURE, together=Together(0, 1, 0, 0)))
+    assert (judged.probability > 0) is shown
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.reports import Receipt, ReceiptKind
 from routes.app import create_app
 from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
 from tests.support.wire.metrics import Figures

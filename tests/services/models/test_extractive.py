@@ -165,16 +165,18 @@ POOL = "AQ-118 repairs the pool heating. Reaction time: 8 hours."
         ("Who repairs the pool heating and what is the name of your dentist?", POOL, True),
         ("Who repairs the pool heating and how quickly do they come?", POOL, False),
         ("Who repairs the pool heating and what does the parking cost?", "停车每小时五元。" + POOL, False),
+        ("谁修泳池加热，另外开题没过怎么办", "AQ 修泳池加热。\n\n开题未通过的，再申请。", False),
+        ("谁修泳池加热？要是寄到外省得花多少钱？", "AQ 修泳池加热。\n\n其他省市寄送 60 元。", False),
     ],
 )
 def test_a_part_that_nothing_mentions_is_named_where_words_can_say_so(
     question: str, text: str, is_said: bool
 ) -> None:
-    """Discriminates: a part that says only what they do, and nothing of its own, said to be nowhere;
-    one that stands there in the other language."""
+    """Discriminates: a part that says only what they do, and nothing of its own, said to be nowhere; one that
+    stands there in the other language, or an amount that may be what is asked for in other words."""
     passage = f'<passage id="1" file="a.md" heading="" relevance="0.9">\n{text}\n</passage>'
     said = answer(ReadBack(passage, question, ())).split("\n\n")
-    assert said[-1].startswith("Found nothing that mentions this: ") is is_said
+    assert said[-1].startswith(("Found nothing that mentions", "没有找到提到")) is is_said
 
 
 def test_a_mark_behind_a_table_stands_apart() -> None:
@@ -439,3 +441,38 @@ def test_of_a_list_of_questions_about_as_probable_the_nearest_is_shown() -> None
     said = answer(ReadBack(passages, "聋子和外国人行吗？", ()), nearest_parts=["", pairs[1]])
     assert "助听器" in said
     assert "近视" not in said
+
+
+def test_a_code_of_which_nothing_was_found_is_named() -> None:
+    assert answer(ReadBack("", "E02 多少钱", ())).startswith("资料中没有找到说明 E02 的内容。")
+    said = answer(ReadBack("", "What is QP-4999?", ()))
+    assert said.startswith("The documents hold nothing that explains QP-4999.")
+    said = answer(ReadBack("", "Which printer shows E02?", ()))
+    assert said.startswith("The documents hold nothing that answers this.")
+
+
+@pytest.mark.parametrize(("relevance", "chars", "shown"), [(0.5, 900, 3), (0.3, 480, 3), (0.15, 480, 2)])
+def test_what_is_only_near_is_as_long_as_one_needs_to_judge_it(
+    relevance: float, chars: int, shown: int
+) -> None:
+    """Discriminates: whole sections below "the closest passage", the less probable as long as the best."""
+    rules = "\n".join(f"- Rule {at}: boats sail over the bay, and nobody stays at home." for at in range(14))
+    text = "\n\n".join(
+        f'<passage id="{at}" file="{at}.md" heading="" relevance="{relevance}">\n{rules}\n</passage>'
+        for at in (1, 2, 3)
+    )
+    said = answer(ReadBack(text, "Who designed this?", ())).split("\n\n")[1:]
+    assert (len(said), len(said[-1]) <= chars) == (shown, True)
+
+
+def test_a_table_that_goes_on_in_another_passage_says_where() -> None:
+    """Discriminates: a part of a table that looks like all of it; one table of two sections taken for one."""
+    table = "| Prize | Sum |\n|---|---|\n| {} | {} |"
+    passage = '<passage id="{}" file="a.md" heading="{}" relevance="{}">\n{}\n</passage>'
+    first = passage.format(
+        1, "Prizes", 0.9, table.format("First prize of the town", "30 | \n| Second prize | 20")
+    )
+    for heading, ends in (("Prizes", "The table has more rows: [2]."), ("Fines", "[1]")):
+        other = passage.format(2, heading, 0.06, table.format("Consolation", "5"))
+        said = answer(ReadBack(f"{first}\n\n{other}", "奖金 award for winners?", ()), language="en")
+        assert said.endswith(ends)
