@@ -47,7 +47,8 @@ FAR = 0.1  # of the best relevance: a passage with less is not quoted behind it
 AS_MANY = 0.7  # of the words in the best quote: another one without a new word is shown beside it
 MOST_NEAR = 3
 # Below SURE a passage that is shown for its probability alone is shown as far as one needs to judge it, and
-# below LIKELY only one: with 300 characters, or without the last one, readers lose answers.
+# below LIKELY only one: with 300 characters, or without the last one, readers lose answers. In
+# another language no words choose a part of it, and all of it is shown.
 LONGEST_BEHIND, LIKELY = 450, 0.2
 MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
 PIECE_CHARS = 24
@@ -257,8 +258,9 @@ def _answered(
     missing = missing or quotables.unmentioned(query.question, query.last_answer)
     missing = [say(_MISSING).format(each) for each in missing]
     before = map(quotables.beginning, first)
-    longest = LONGEST_BEGINNING if best >= SURE else LONGEST_BEHIND
-    behind = [quotables.beginning(at, longest) for at in sorted(last)[: None if best >= LIKELY else 1]]
+    longest = {True: LONGEST_BEGINNING if best >= SURE else LONGEST_BEHIND, False: LONGEST_BEGINNING}
+    near_only = sorted(last)[: None if best >= LIKELY else 1]
+    behind = [quotables.beginning(at, longest[readable[at]]) for at in near_only]
     shown = [*before, *blocks, *behind]
     return [*_under_headings(shown, passages, say), *_more_rows(shown, quotables, passages, say), *missing]
 

@@ -463,6 +463,7 @@ def test_what_is_only_near_is_as_long_as_one_needs_to_judge_it(
     )
     said = answer(ReadBack(text, "Who designed this?", ())).split("\n\n")[1:]
     assert (len(said), len(said[-1]) <= chars) == (shown, True)
+    assert len(answer(ReadBack(text, "这是谁设计的？", ())).split("\n\n")[-1]) > 800
 
 
 def test_a_table_that_goes_on_in_another_passage_says_where() -> None:
