@@ -13,7 +13,6 @@ import numpy as np
 
 from core.citing.passages import AskedFor, explanation_of, key_spans
 from core.citing.units import (
-    ITEM,
     Listing,
     Unit,
     UnitKind,
@@ -21,7 +20,9 @@ from core.citing.units import (
     cells_of,
     listing_of,
     quotable_units,
+    row_of,
     under,
+    with_what_follows,
 )  # fmt: skip
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.query import (
@@ -264,7 +265,7 @@ class Quotables:
             return None
         whole = text[unit.start : unit.end]
         is_short = len(whole) <= LONGEST_UNIT
-        quoted = whole.strip() if is_short else _with_what_follows(text[at : unit.end], part)
+        quoted = whole.strip() if is_short else with_what_follows(text[at : unit.end], part, LONGEST_UNIT)
         return Quote(passage, under(unit.head, quoted), table=unit.start if unit.rows else -1)
 
     def other_rows(self, passage: int) -> set[int]:
@@ -441,15 +442,6 @@ def _answer_below(query: Query, text: str, unit: Unit) -> str:
     return f"\n\n{below}" if below and len(below) <= LONGEST_UNIT else ""
 
 
-def _with_what_follows(text: str, part: str) -> str:
-    """`text` begins with `part`."""
-    for line in text[len(part) :].splitlines(keepends=True):
-        if ITEM.match(line) or len(part) + len(line) > LONGEST_UNIT:
-            break
-        part += line
-    return part.strip()
-
-
 def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
     for unit in quotable_units(text):
         above = f"{heading}\n{unit.head}"
@@ -458,12 +450,7 @@ def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
             for row in unit.rows:
                 cells = cells_of(text[row.start : row.end])
                 yield _Candidate(
-                    number, unit, _row(unit.columns, cells, *marks), above, short_codes(cells[0])
+                    number, unit, row_of(unit.columns, cells, *marks), above, short_codes(cells[0])
                 )
         else:
             yield _Candidate(number, unit, text[unit.start : unit.end], above)
-
-
-def _row(columns: Sequence[str], cells: Sequence[str], between: str, colon: str) -> str:
-    named = [(columns[at] if at < len(columns) else "", cell) for at, cell in enumerate(cells) if cell]
-    return between.join(f"{name}{colon}{cell}" if name else cell for name, cell in named)

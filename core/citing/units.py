@@ -371,6 +371,12 @@ def cells_of(row: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in _PIPE.split(row.strip().strip("|"))]
 
 
+def row_of(columns: Sequence[str], cells: Sequence[str], between: str, colon: str) -> str:
+    """Each cell behind the name of its column."""
+    named = [(columns[at] if at < len(columns) else "", cell) for at, cell in enumerate(cells) if cell]
+    return between.join(f"{name}{colon}{cell}" if name else cell for name, cell in named)
+
+
 def under(head: str, text: str) -> str:
     return f"{head}\n\n{text}" if head and text else text
 
@@ -386,3 +392,12 @@ def beginning(text: str, longest: int) -> str:
     if not fence:
         return text
     return f"{fence}\n{text}" if text.endswith(f"\n{fence}") else f"{text}\n{fence}"
+
+
+def with_what_follows(text: str, part: str, longest: int) -> str:
+    """`text` begins with `part`: with its lines up to the next item."""
+    for line in text[len(part) :].splitlines(keepends=True):
+        if ITEM.match(line) or len(part) + len(line) > longest:
+            break
+        part += line
+    return part.strip()

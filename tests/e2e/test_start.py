@@ -124,8 +124,13 @@ def test_a_life_of_the_server_as_its_operator_sees_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow("starts a server")
 def test_a_terminal_that_is_closed_stops_the_server_in_order(tmp_path: Path) -> None:
-    """Discriminates: the signal's default, which kills it amid its answers."""
+    """Discriminates: the signal's default, which kills it amid its answers.
+
+    `nohup` hands on that it is ignored, to the tests and to their programs.
+    """
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     with serving(tmp_path, EMBEDDING=HASHING, LOAD_SAMPLE="false") as (process, printed, log):
+        signal.signal(signal.SIGHUP, before)
         wait_until(lambda: any("-d " in line for line in printed), limit_s=40)
         process.send_signal(signal.SIGHUP)
         assert process.wait(timeout=20) == 0

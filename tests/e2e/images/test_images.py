@@ -172,7 +172,7 @@ async def test_what_is_exported_comes_back_with_its_images(look: Looking) -> Non
     copy = (await client.get(f"/sessions/{session}/export?format=json")).json()
     kept = (await client.get(f"/turns/{answer['turn_id']}/images/1")).content
     assert copy["turns"][0]["images"] == [url_of(kept)]
-    assert "附有 1 张图片" in (await client.get(f"/sessions/{session}/export?format=md")).text
+    assert "1 张图片，不在这份文件里" in (await client.get(f"/sessions/{session}/export?format=md")).text
     await client.delete(f"/sessions/{session}")
     assert (await client.post("/sessions/import", json=copy)).status_code == 201
     assert (await client.get(f"/turns/{answer['turn_id']}/images/1")).content == kept
