@@ -123,10 +123,10 @@ function openSession(sessionId) {
   return chat.open(sessionId);
 }
 
-/** The questions to begin with are about the guide, and no use beside documents without it: unseen, for what
- * disappears makes the rest jump. */
-function showDocumentCount(n, hasSample) {
-  find(".examples").classList.toggle("unseen", n !== "0" && !hasSample);
+/** The questions to begin with are about the guide, and no use without it: unseen, for what disappears makes the
+ * rest jump. Until `isSettled` a new server may bring it. */
+function showDocumentCount(n, hasSample, isSettled) {
+  find(".examples").classList.toggle("unseen", !hasSample && (n !== "0" || isSettled));
   for (const badge of document.querySelectorAll(".document-count")) badge.textContent = n === "0" ? "" : n;
 }
 
@@ -148,8 +148,9 @@ function openPassage({ documentId, chunkId }) {
 }
 
 /** What is being read in cannot be asked about yet. */
-function showReading({ n, total, done }) {
+function showReading({ n, total, done, isEmpty }) {
   const note = find("#sample-progress");
+  if (!n && isEmpty) return setText(note, "noDocuments");
   if (n) return setText(note, total ? "docReadingOf" : "docReading", { n, done, total });
   note.textContent = "";
   delete note.dataset.i18n;

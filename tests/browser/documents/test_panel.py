@@ -57,6 +57,19 @@ async def test_questions_about_the_guide_are_proposed_only_where_it_is(
     assert await page.locator(".examples").is_visible() is shown
 
 
+@pytest.mark.full("waits as long as the page does for the sample of a first start")
+async def test_where_nothing_is_it_says_so_and_proposes_no_question(page: Page, server_url: str) -> None:
+    """Discriminates: questions about the guide, which a server without it refuses."""
+    await lists(page, [])
+    await page.goto(server_url)
+    assert await page.locator(".examples").is_visible()  # a first start would bring it now
+    note = page.locator("#sample-progress")
+    await expect(note).to_have_text("还没有文档。上传一份，就可以提问了。")
+    assert not await page.locator(".examples").is_visible()
+    await page.click("#language")
+    await expect(note).to_have_text("No documents yet. Add one, then ask.")
+
+
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_of_a_followed_document_only_the_date_is_changed(page: Page, server_url: str) -> None:
     """Discriminates: tags sent for a followed document, which the server refuses."""

@@ -23,7 +23,7 @@ class Part:
 
 PARTS = {
     "quick": Part(
-        minutes=9,
+        minutes=8,
         checks=(("ruff", "format", "--check", "."), ("ruff", "check", "."), ("lint-imports",)),
         beside=("mypy",),
         tests=((*TOGETHER, "-m", "not full and not alone"),),

@@ -19,10 +19,12 @@ const mayChange = ({ shared }) => !shared || !identity().Authorization;
 export class DocumentsPanel {
   #view = null;
   #scroll = 0;
+  #isSettled = false; // what a start brings is there, or does not come
 
   /**
-   * `onCount("3", hasSample)` hears how many documents there are ("100+" while more are not read),
-   * `onReading({n, done, total})` how many files are on their way, and how many of their passages are done;
+   * `onCount("3", hasSample, isSettled)` hears how many documents there are ("100+" while more are not read), and
+   * whether a start may still bring the sample; `onReading({n, done, total, isEmpty})` how many files are on their way,
+   * how many of their passages are done, and whether there is nothing to ask;
    * `announce(text)` tells it to a screen reader while the panel is closed; `takeImages(files)` gives back what of the
    * files that are dropped beside the panel is no image for a question.
    */
@@ -83,14 +85,17 @@ export class DocumentsPanel {
     return this.list.load();
   }
 
-  /** After the page was opened: what is there, and what is being read in. A first start soon brings the sample. */
+  /** After the page was opened: what is there, and what is being read in. A first start soon brings the sample, or
+   * there is none. */
   async begin() {
     for (const wait of [0, 1_500, 4_000]) {
       await new Promise((resolve) => setTimeout(resolve, wait));
       await this.uploads.look();
       if (!this.list.size || !this.dialog.open) await this.refresh(); // who has opened it is somewhere in it
-      if (this.list.size) return;
+      if (this.list.size) break;
     }
+    this.#isSettled = true;
+    if (this.list.isLoaded && !this.list.size) this.#counted(0, false);
   }
 
   /** What /settings/public tells: which endings are read, and how large a file may be. */
@@ -123,12 +128,17 @@ export class DocumentsPanel {
 
   #changed(upload) {
     this.uploadList.show(upload);
-    const going = this.uploads.all.filter((one) => one.isGoing);
+    const { going } = this.uploads;
     this.list.hold(going.map(({ documentId }) => documentId));
     this.#showEmpty();
-    const sum = (field) => going.reduce((total, { job }) => total + (job?.[field] ?? 0), 0);
     this.badges.show(going.length);
-    this.onReading({ n: going.length, done: sum("done"), total: sum("total") });
+    this.#tellReading(going);
+  }
+
+  #tellReading(going) {
+    const sum = (field) => going.reduce((total, { job }) => total + (job?.[field] ?? 0), 0);
+    const isEmpty = this.#isSettled && this.#hasNone;
+    this.onReading({ n: going.length, done: sum("done"), total: sum("total"), isEmpty });
   }
 
   #ended(upload, document, endings) {
@@ -139,15 +149,21 @@ export class DocumentsPanel {
   }
 
   #counted(n, more) {
-    this.onCount(more ? `${Math.max(1, Math.floor(n / 100))}00+` : `${n}`, this.list.hasSample);
+    const { going } = this.uploads;
+    const isSettled = this.#isSettled && !going.length;
+    this.onCount(more ? `${Math.max(1, Math.floor(n / 100))}00+` : `${n}`, this.list.hasSample, isSettled);
     this.sample.show(this.list.samples);
     this.#showEmpty();
+    this.#tellReading(going);
+  }
+
+  get #hasNone() {
+    return this.list.size === 0 && !this.list.isNarrowed;
   }
 
   #showEmpty() {
-    const none = this.list.size === 0 && !this.list.isNarrowed;
-    this.filter.element.hidden = none;
-    this.empty.element.hidden = !none || !this.list.isLoaded || this.uploads.all.length > 0;
+    this.filter.element.hidden = this.#hasNone;
+    this.empty.element.hidden = !this.#hasNone || !this.list.isLoaded || this.uploads.all.length > 0;
   }
 
   #open(document) {

@@ -29,6 +29,10 @@ export class Uploads {
     return [...this.#all];
   }
 
+  get going() {
+    return this.all.filter((upload) => upload.isGoing);
+  }
+
   has(upload) {
     return this.#all.has(upload);
   }
