@@ -23,7 +23,7 @@ from core.knowledge import Candidate, Chunk
 from core.relevance.features import asks_only_of
 from core.relevance.probability import FEW_NAMED, NAMED, NOT_SURE, SURE
 from core.relevance.query import MAX_FORM_CHARS, Query, clauses, wording
-from core.relevance.spans import lies_in_span, without_moments
+from core.relevance.spans import lies_in_span, names_moment, without_moments
 from core.relevance.sparse import A_WORD, folded, is_cjk, question_terms, word_stems
 from core.text import fold_width
 
@@ -144,7 +144,7 @@ def _by_spans(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     though it has none of these words: with all other words of the question it may be sure, with some it
     gains, and where nothing else is asked the few that there are are at least the closest."""
     asked = " ".join((query.question, *query.dates))
-    if len(query.question) > MAX_FORM_CHARS:
+    if len(query.question) > MAX_FORM_CHARS or not (names_moment(asked) or _numbers(asked, _OF_WEEK)):
         return list(candidates)
     texts = [f"{each.chunk.heading or each.chunk.title}\n{each.chunk.text}" for each in candidates]
     within = [lies_in_span(asked, text) or _has_weekday(asked, text) for text in texts]
@@ -153,8 +153,8 @@ def _by_spans(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
     ]
     judged = []
     for candidate, is_within, text in zip(candidates, within, texts, strict=True):
-        chance, held = candidate.probability, [_holds(text, [word]) for word in words]
-        if is_within and any(held):
+        chance, held = candidate.probability, [is_within and _holds(text, [word]) for word in words]
+        if any(held):
             chance = max(chance, min(SURE if all(held) else NOT_SURE, _divided(chance, -DATE_LOGIT)))
         elif is_within and not words and sum(within) <= FEW_NAMED:
             chance = max(chance, NAMED)

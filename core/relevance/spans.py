@@ -55,11 +55,16 @@ class _Moment(NamedTuple):
     last: int
 
 
+def names_moment(question: str) -> bool:
+    """Whether it names a day or a time of day."""
+    return any(moments for moments, _ in _moments(question))
+
+
 def lies_in_span(question: str, text: str) -> bool:
     """Whether a day or a time of the question lies in a span of days or of times that the text gives."""
-    asked = _moments(question)
-    if not any(moments for moments, _ in asked):
+    if not names_moment(question):
         return False
+    asked = _moments(question)
     each = zip(asked, _moments(text), strict=True)
     pairs = ((moment, span) for (moments, _), (_, spans) in each for moment in moments for span in spans)
     return any(_is_within(moment.first, *span) for moment, span in pairs)
