@@ -97,14 +97,19 @@ HAN = "".join(map(chr, range(0x4E00, 0x4E00 + 6_000)))
 
 def test_a_font_is_read_once_for_all_pages_that_name_it() -> None:
     """Discriminates: its map of 6,000 characters read for every page, thirty times as long."""
-    times = []
-    for pages in (1, 1, 30):  # the first loads what reads
+
+    def shortest_s(pages: int) -> float:
+        """Of three: the first of all loads what reads, and any may be held up."""
         content = pdf_with_maps([[HAN[number : number + 20]] for number in range(pages)], [HAN])
-        began = time.process_time()
-        parsed = parse_document("a.pdf", content)
-        times.append(time.process_time() - began)
-    assert HAN[29:49] in parsed.sections[-1].text
-    assert times[2] < 8 * times[1]
+        times = []
+        for _ in range(3):
+            began = time.process_time()
+            parsed = parse_document("a.pdf", content)
+            times.append(time.process_time() - began)
+        assert HAN[pages - 1 : pages + 19] in parsed.sections[-1].text
+        return min(times)
+
+    assert shortest_s(30) < 8 * shortest_s(1)
 
 
 def test_fonts_of_one_name_are_not_mixed_up() -> None:
