@@ -33,14 +33,7 @@ from core.relevance.features import (
     asks_only_of,
     code_alone,
 )
-from core.relevance.query import (
-    Query,
-    clauses,
-    codes_of_kind,
-    identifiers,
-    parts_of,
-    shares,
-)
+from core.relevance.query import Query, clauses, codes_of_kind, identifiers, parts_of, shares
 from core.relevance.translation import dictionary_gains, with_twins
 
 ANY_EMBEDDING = "any"

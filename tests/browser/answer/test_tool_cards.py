@@ -42,17 +42,19 @@ def tooled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tooled]:
             yield Tooled(server.url, stub, folder)
 
 
+TWO_CALLS: list[Call] = [
+    ("c1", "notes__note", {"text": "买\u202e茶", "more": {"n": [1, "二"]}}),
+    ("c2", "notes__note", {"text": "买船"}),
+]
+
+
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
     page: Page, tooled: Tooled
 ) -> None:
     """Discriminates: a call made before the reader's word, or after a no; a card lost on reload; one
     nobody hears of in another tab, or that is over when one of two is answered; arguments on one line."""
-    calls: list[Call] = [
-        ("c1", "notes__note", {"text": "买\u202e茶", "more": {"n": [1, "二"]}}),
-        ("c2", "notes__note", {"text": "买船"}),
-    ]
-    tooled.stub.play(Step("", calls), Step("茶已记下。"))
+    tooled.stub.play(Step("", TWO_CALLS), Step("茶已记下。"))
     await page.goto(tooled.url)
     await page.click("#tools")
     await ask(page, "明天要买什么\uff1f")
@@ -81,9 +83,8 @@ async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
         await expect(cards.nth(1).get_by_text("refused")).to_be_hidden()  # what only the model is sent
         await expect(page.locator(".tool-asks:visible")).to_have_count(0)
         await expect(page.locator(".turn")).to_contain_text("茶已记下。")
-        await expect(cards.nth(0).locator("pre").nth(0)).to_contain_text(
-            "买\\u202e茶"
-        )  # as it is, not as it reads
+        as_it_is = "买\\u202e茶"  # not as it reads
+        await expect(cards.nth(0).locator("pre").nth(0)).to_contain_text(as_it_is)
         await expect(cards.nth(0).locator("pre").nth(2)).to_contain_text("noted: 买")
         await page.reload()
         await answered(page)
