@@ -12,10 +12,12 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from services.knowledge.parsing import process
 from services.store import spawn
 from tests.support.servers.app import App, make_settings, open_app
 from tests.support.servers.server import running_server
 from tests.support.warm.client import can_be_forked
+from tests.support.warm.parsers import begin_forked, begin_started
 from tests.support.warm.stores import spawn_forked, spawn_started
 
 # A slow machine is no failure: the tests that are about time measure it themselves.
@@ -34,18 +36,20 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _stores_are_forked() -> Iterator[None]:
-    """Those of this process; a server that a test starts has its own started as everywhere."""
+def _children_are_forked() -> Iterator[None]:
+    """Stores and parsers of this process; a server that a test starts has its own started as everywhere."""
     with pytest.MonkeyPatch.context() as here:
         if can_be_forked({}):
             here.setattr(spawn, "_spawn", spawn_forked)
+            here.setattr(process, "_begin", begin_forked)
         yield
 
 
 @pytest.fixture
-def started_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+def started_children(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are children of this process, as they are of a server."""
     monkeypatch.setattr(spawn, "_spawn", spawn_started)
+    monkeypatch.setattr(process, "_begin", begin_started)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -182,13 +182,7 @@ class _Children:
         return None
 
     async def _start(self) -> Process:
-        environment = {name: os.environ[name] for name in _HOW_PYTHON_STARTS if name in os.environ}
-        modules = [str(ROOT), *(entry for entry in sys.path if entry)]
-        child = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-B", "-m", _CHILD, *self._packages,
-            stdin=PIPE, stdout=PIPE, stderr=DEVNULL,
-            env={**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(modules))},
-        )  # fmt: skip
+        child = await _begin(self._packages)
         _of_this_loop().children.add(child)
         try:
             async with asyncio.timeout(START_S):
@@ -210,6 +204,16 @@ class _Children:
     async def _kill(self, child: Process) -> None:
         _of_this_loop().children.discard(child)
         await _kill(child)
+
+
+async def _begin(packages: Sequence[str]) -> Process:
+    environment = {name: os.environ[name] for name in _HOW_PYTHON_STARTS if name in os.environ}
+    modules = [str(ROOT), *(entry for entry in sys.path if entry)]
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-B", "-m", _CHILD, *packages,
+        stdin=PIPE, stdout=PIPE, stderr=DEVNULL,
+        env={**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(modules))},
+    )  # fmt: skip
 
 
 async def _kill(child: Process) -> None:

@@ -227,6 +227,7 @@ async def longest_lag_s(running: Callable[[], bool]) -> float:
 
 
 @pytest.mark.alone
+@pytest.mark.usefixtures("started_children")
 async def test_the_event_loop_goes_on_while_a_folder_is_followed(tmp_path: Path) -> None:
     """With the embedded engine and parsers in children, as a server has them (RELIABILITY: lag)."""
     async with open_edge_client(tmp_path / "data" / "store") as store:

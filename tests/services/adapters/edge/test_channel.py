@@ -54,7 +54,7 @@ def test_frames_are_taken_whole_however_they_come() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.usefixtures("started_stores")
+@pytest.mark.usefixtures("started_children")
 @pytest.mark.parametrize("steps", range(4))
 async def test_a_start_that_is_cancelled_at_any_step_leaves_no_process(tmp_path: Path, steps: int) -> None:
     """Discriminates: a process that is ended only once it is connected to."""

@@ -26,7 +26,7 @@ from services.store.durable import allocated_bytes
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing, where
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.usefixtures("started_stores")
+pytestmark = pytest.mark.usefixtures("started_children")
 OTHER = "others"
 
 

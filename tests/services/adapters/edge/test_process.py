@@ -30,7 +30,7 @@ from services.store.dialect import StoreRequestError, UnsupportedByStoreError
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.usefixtures("started_stores")
+pytestmark = pytest.mark.usefixtures("started_children")
 ROOT = Path(__file__).parents[4]
 
 # A server in miniature: opens the store in argv[1], writes one point after the other, and prints each

@@ -24,6 +24,8 @@ from services.knowledge.parsing.confinement import missing_walls
 from services.knowledge.parsing.pieces import ParseLimits
 from services.knowledge.parsing.process import PROCESSES, ParserProcess
 
+pytestmark = pytest.mark.usefixtures("started_children")
+
 
 def one_section(file_name: str, content: bytes) -> ParsedDocument:
     heading = "loads all of LlamaIndex" if "sqlalchemy" in sys.modules else "H"
