@@ -25,17 +25,17 @@ from services.knowledge.parsing.confinement import confine_this_process
 from services.knowledge.parsing.pieces import (
     CRASHED,
     LENGTH_BYTES,
+    ParseDocument,
     Pieces,
     Ready,
     Reply,
     Request,
+    Work,
     too_complex,
 )
 
 if TYPE_CHECKING:
     from llama_index.core.schema import TransformComponent
-
-    from services.knowledge.parsing.process import ParseDocument, Work
 
 ROOT = Path(__file__).parents[3]
 # What a bomb has taken is not all given back: the next file gets a process that has its memory still.

@@ -3,13 +3,14 @@ to the store packed and are unpacked bit by bit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import msgspec
 
 from core.errors import UnreadableDocumentError
+from core.knowledge import ParsedDocument
 
 PER_PACK = 64
 
@@ -127,3 +128,9 @@ def too_complex(why: str) -> UnreadableDocumentError:
     return UnreadableDocumentError(
         f"The file {why}: split it into smaller files and add those.", code="too_complex"
     )
+
+
+Work = Callable[[Request], Reply]
+"""Blocking; must be a top-level function, or a partial one of what can be sent over."""
+ParseDocument = Callable[[str, bytes], ParsedDocument]
+"""File name, content → document; the same holds of it."""

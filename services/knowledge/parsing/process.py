@@ -9,7 +9,7 @@ import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,17 +27,18 @@ from core.errors import (
     UnsupportedMediaError,
     WenmaiError,
 )
-from core.knowledge import ParsedDocument
 from services.knowledge.jobs.lanes import CpuHours, Shares
 from services.knowledge.parsing.child import ROOT, read_and_cut
 from services.knowledge.parsing.pieces import (
     CRASHED,
     LENGTH_BYTES,
+    ParseDocument,
     ParseLimits,
     Pieces,
     Ready,
     Reply,
     Request,
+    Work,
     too_complex,
 )
 
@@ -45,11 +46,6 @@ if TYPE_CHECKING:
     from llama_index.core.schema import TransformComponent  # which takes a second to import
 
 log = structlog.get_logger()
-
-Work = Callable[[Request], Reply]
-"""Blocking; must be a top-level function, or a partial one of what can be sent over."""
-ParseDocument = Callable[[str, bytes], ParsedDocument]
-"""File name, content → document; the same holds of it."""
 
 _CHILD = "services.knowledge.parsing.child"
 _PACKAGES = ("core", "services", "config")
