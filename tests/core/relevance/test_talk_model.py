@@ -54,6 +54,7 @@ ABOUT_OTHERS = (
     "can i send my sister to deal with you instead of me", "我感觉老师分给低了想查一下", "你会做PPT吗",
     "你能上网查资料吗", "could you browse the web for me",
 )  # fmt: skip
+ABOUT_MEALS = ("有没有早饭吃", "有早饭吗", "能不能吃早饭", "any food in the morning")
 ABOUT_MONEY = ("心情很差想找人聊聊，要钱吗", "找人聊天怎么收费", "does it cost anything to talk to someone?")
 SPOKEN_TO = ("老师您好，初次请教您", "你是不是要花钱才能用的", "do you cost me money to talk to")
 AS_BEFORE = ("再短一点呢", "那简单些呢", "翻成葡萄牙语呢", "我问的不是这个", "no, i meant in simple words")
@@ -116,7 +117,7 @@ def test_what_is_possible_with_the_product_is_searched() -> None:
     assert kinds(ABOUT_WHAT_IS_POSSIBLE) == [None] * len(ABOUT_WHAT_IS_POSSIBLE)
 
 
-@pytest.mark.parametrize("texts", [ABOUT_OTHERS, ABOUT_MONEY, ABOUT_THINGS])
+@pytest.mark.parametrize("texts", [ABOUT_OTHERS, ABOUT_MONEY, ABOUT_MEALS, ABOUT_THINGS])
 def test_other_people_what_something_costs_and_what_a_word_means_are_searched(texts: Sequence[str]) -> None:
     """Discriminates: the vector alone, to which wanting to talk to somebody is talk."""
     vectors = embedding().get_query_embeddings(texts)
