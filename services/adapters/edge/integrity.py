@@ -216,7 +216,7 @@ class Integrity:
     def _compare_vectors(self, name: str, records: list[wire.Record]) -> None:
         read = {record.id: record.vectors for record in records}
         for point_id in self.expected.damaged_vectors(name, read):
-            sentence = "are not what was written, so that it may not be found: run wenmai reembed"
+            sentence = "are not what was written, so that it may not be found: restore a backup"
             self._note(self._vectors, name, point_id, f"{name}: the vectors of {point_id} {sentence}")
 
     # ---- reads and writes -----------------------------------------------------------------------

@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.conversation.sessions import SessionChange
-from core.operations.expiry import DAY_US, ExpiryReport
+from core.operations.expiry import DAY_US, AgeLimits, ExpiryReport
 from services.conversation.sessions import SessionStore
+from services.conversation.turns import TurnStore
 from services.operations.retention.expiry import AT_ONCE, CHUNK, SessionRecords
 from services.operations.retention.traces import TurnTraces
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, VectorStore
 from tests.services.conversation.stores import (
     SESSIONS,
     open_edge,
@@ -192,3 +193,20 @@ async def test_a_hold_that_comes_while_turns_are_deleted_counts_from_the_next_ch
     report = await expire_turns(turn_store(store), NOW, 30, dry_run=False, records=records, traces=traces)
     assert (report.matched, report.deleted, report.total_after) == (2 * CHUNK, CHUNK, CHUNK)
     assert set(await payloads(store, SESSIONS)) == {uid(2)}
+
+
+async def test_a_hold_that_comes_before_an_empty_session_is_removed_keeps_it(
+    store: VectorStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discriminates: holds read only when the sessions are listed."""
+    await write_limited(store, 1, NOW - 90 * DAY_US)
+    turns, count = turn_store(store), TurnStore.count
+
+    async def hold_meanwhile(of: TurnStore, point_filter: Filter) -> int:
+        await SessionStore(store, SESSIONS).change(uid(1), "local", SessionChange(hold=True))
+        return await count(of, point_filter)
+
+    monkeypatch.setattr(TurnStore, "count", hold_meanwhile)
+    limits = AgeLimits(NOW, 30, {}, frozenset())
+    await SessionRecords(store, SESSIONS).remove_empty(turns, limits)
+    assert set(await payloads(store, SESSIONS)) == {uid(1)}
