@@ -62,7 +62,6 @@ MOST_QUOTES = 4
 # since the search knew what both mean.
 EARLIER, EARLIER_COST_OF_RANK = 0.5, 0.2
 STEPS = 2  # rows on each side of one, where what stands beside it is asked for
-ALIKE = 2  # characters that two part numbers begin with
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,15 +242,13 @@ class Quotables:
         return missing or self._unmentioned_codes(question, texts.lower())
 
     def _unmentioned_codes(self, question: str, texts: str) -> list[str]:
-        shapes = {_shape(code) for one in self._candidates for code in one.codes}
-        kinds = {each: codes_of_kind(each) for each in identifiers(question) if _LETTERS_FIRST.match(each)}
-        codes = sorted({*short_codes(question), *kinds}, key=question.lower().find)
+        short, long = short_codes(question), filter(_LETTERS_FIRST.match, identifiers(question))
+        codes = sorted({*short, *long}, key=question.lower().find)
         bare = _JOINER.sub("", texts)
         if any(code in texts or _JOINER.sub("", code) in bare for code in codes):
             return []
-        alike = (
-            each for each in codes if _shape(each) in shapes or (each in kinds and kinds[each].search(texts))
-        )
+        rows_have = any(one.codes for one in self._candidates)
+        alike = (each for each in codes if (rows_have and each in short) or codes_of_kind(each).search(texts))
         return [code.upper() for code in alike][:MOST_QUOTES]
 
     def around(self, passage: int, part: str) -> Quote | None:
@@ -303,8 +300,14 @@ class Quotables:
             return chosen
         each = [self._candidates[at] for at in chosen]
         own = [{*identifiers(f"{self._passages[one.passage][0]} {one.says}")} for one in each]
-        some = any(codes & names for codes in own)
-        return [at for at, codes in zip(chosen, own, strict=True) if not (some and _is_other(codes, names))]
+        if not any(codes & names for codes in own):
+            return chosen
+        alike = [*map(codes_of_kind, names)]
+        return [
+            at
+            for at, codes in zip(chosen, own, strict=True)
+            if codes & names or not any(kind.match(code) for kind in alike for code in codes)
+        ]
 
     def _of_those_called(self, chosen: list[int], codes: frozenset[str]) -> list[int]:
         """Of a table with rows whose first cell has a code of the question, in any passage, these alone."""
@@ -414,20 +417,6 @@ def _is_amount(terms: Sequence[WeightedTerm], measure: str | None, listing: List
 def _names_column(known: _Asked, table: Unit) -> bool:
     words = [term for term in known.terms if term.weight >= A_WORD]
     return any(presence(words, " ".join(table.columns)))
-
-
-def _is_other(own: set[str], names: set[str]) -> bool:
-    """DP-310 beside DP-315, which is meant, and S20 beside S40."""
-    return not own & names and not {*map(_kind, own)}.isdisjoint(map(_kind, names))
-
-
-def _kind(code: str) -> str:
-    """What codes of the same kind begin with: the first two characters, or one letter before digits."""
-    return code[:1] if code[0].isalpha() and code[1:2].isdigit() else code[:ALIKE]
-
-
-def _shape(code: str) -> str:
-    return "".join("9" if char.isdigit() else "a" for char in code)
 
 
 _LETTERS_FIRST, _JOINER = re.compile(r"[a-z][^.]*$"), re.compile(r"[-_ ]")  # iphone15 is the iPhone 15
