@@ -251,6 +251,15 @@ class Quotables:
         alike = (each for each in codes if (rows_have and each in short) or codes_of_kind(each).search(texts))
         return [code.upper() for code in alike][:MOST_QUOTES]
 
+    def alike(self, codes: Sequence[str]) -> dict[str, int]:
+        """The codes of the kind of any of these, as texts write them, each with the first passage that has
+        it."""
+        kinds = [codes_of_kind(code).pattern for code in codes if _LETTERS_FIRST.match(code.lower())]
+        alike = re.compile(rf"(?:{'|'.join(kinds)})[a-z0-9]*(?:-[a-z0-9]+)*", re.IGNORECASE)
+        each = enumerate(f"{heading}\n{text}" for heading, text in self._passages if kinds)
+        matches = ((match.group(), at) for at, text in each for match in alike.finditer(text))
+        return dict(reversed([*matches]))
+
     def around(self, passage: int, part: str) -> Quote | None:
         """The unit of this passage that holds `part`, where it is short; else `part` with what follows it, up
         to the next item. None where it does not stand there."""

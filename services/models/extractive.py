@@ -17,7 +17,7 @@ from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, parse_knowledge, scope_in_prompt
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Role
-from core.relevance.features import code_alone
+from core.relevance.features import asks_only_of, code_alone
 from core.relevance.probability import SURE
 from core.relevance.query import (
     CERTAIN_FOLLOW_UP,
@@ -46,6 +46,7 @@ SECOND = 0.3  # of the best relevance: the second passage is shown, too, where n
 FAR = 0.1  # of the best relevance: a passage with less is not quoted behind it
 AS_MANY = 0.7  # of the words in the best quote: another one without a new word is shown beside it
 MOST_NEAR = 3
+MOST_ALIKE = 12
 # Below SURE a passage that is shown for its probability alone is shown as far as one needs to judge it, and
 # below LIKELY only one: with 300 characters, or without the last one, readers lose answers. In
 # another language no words choose a part of it, and all of it is shown.
@@ -67,6 +68,8 @@ _CLOSEST_YET = {
 _LISTED = {True: "这段资料列出 {} 项。[{}]", False: "This passage lists {} items. [{}]"}
 _MORE_ROWS = {True: "表格还有其他行，见 {}。", False: "The table has more rows: {}."}
 _MISSING = {True: "没有找到提到这一点的内容：{}", False: "Found nothing that mentions this: {}"}
+_ALIKE = {True: "同类的有：{}", False: "Of that kind there are: {}"}
+_COMMA = {True: "、", False: ", "}
 _NOTHING = {
     True: "资料中没有找到能回答这个问题的内容。",
     False: "The documents hold nothing that answers this.",
@@ -155,12 +158,32 @@ def answer(
     wordings = [(asked, 1.0), *joined_wordings(asked, before)]
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
     query = Query(asked, forms, last_answer=prompt.last_answer)
-    is_sure = max(passage.relevance for passage in passages) >= SURE and not _is_elsewhere(query, passages)
-    sure, closest = (_INTRO_YET, _CLOSEST_YET) if still_reading else (_INTRO, _CLOSEST)
-    intro = say(sure if is_sure else closest)
     by_number = dict(enumerate(nearest_parts, 1))
     near = [by_number.get(passage.index, "") for passage in passages]
-    return "\n\n".join([intro, *_answered(query, passages, near, say, chinese=chinese)])
+    quotables = Quotables([(passage.heading, passage.text) for passage in passages], near)
+    unmentioned = quotables.unmentioned(query.question, query.last_answer)
+    missing = [say(_MISSING).format(each) for each in unmentioned]
+    if not still_reading and (alike := _alike(query, unmentioned, quotables, passages, say)):
+        return "\n\n".join([*missing, alike])
+    likely = max(passage.relevance for passage in passages) >= SURE
+    is_sure = likely and not unmentioned and not _is_elsewhere(query, passages)
+    sure, closest = (_INTRO_YET, _CLOSEST_YET) if still_reading else (_INTRO, _CLOSEST)
+    intro = say(sure if is_sure else closest)
+    begins = [intro, *missing] if still_reading else [*missing, intro]
+    return "\n\n".join([*begins, *_answered(query, passages, quotables, near, say, chinese=chinese)])
+
+
+def _alike(
+    query: Query, codes: Sequence[str], quotables: Quotables, passages: Sequence[Passage], say: Say
+) -> str:
+    """Which codes of their kind there are, where nothing but theirs is asked for: one may be mistyped, and
+    what stands beside another says nothing of it. "" for any other question."""
+    alike, asked = quotables.alike(codes), query.question
+    if not alike or not (code_alone(asked) or asks_only_of(codes, asked, passages[min(alike.values())].text)):
+        return ""
+    names = [*sorted(alike)[:MOST_ALIKE], *["…"] * (len(alike) > MOST_ALIKE)]
+    marks = "".join(f"[{passages[at].index}]" for at in sorted({*alike.values()}))
+    return f"{say(_ALIKE).format(say(_COMMA).join(names))} {marks}"
 
 
 def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passage]:
@@ -221,14 +244,19 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
 
 
 def _answered(
-    query: Query, passages: Sequence[Passage], nearest: Sequence[str], say: Say, *, chinese: bool
+    query: Query,
+    passages: Sequence[Passage],
+    quotables: Quotables,
+    nearest: Sequence[str],
+    say: Say,
+    *,
+    chinese: bool,
 ) -> list[str]:
     """The quotes for each part of the question, each once, in the order of their passages where none comes
     near the best or no quote has most of the words; and which part has none, where words can say so. Whatever
     words they have, the best passage of all and that in the reader's language come before them (after a quote
     of that language with most of the words), those about as probable and the best in the other language after
     them; where no quote has most of the words, the second and `nearest` parts, too."""
-    quotables = Quotables([(passage.heading, passage.text) for passage in passages], nearest)
     parts = _parts(query)
     bare = {part: wording("of_part").sub("", part) if len(parts) > 1 else part for part in parts}
     by_part = {part: _telling(quotables.quotes(query, says), passages) for part, says in bare.items()}
@@ -255,7 +283,6 @@ def _answered(
     last |= set() if is_clear else second.difference(first, quoted, weak, shown_of)
     unclear = [part for part in blank if points_back(part) or _may_answer(part, by_part[part])]
     missing = [part for part in blank if part not in unclear and all(readable)]
-    missing = missing or quotables.unmentioned(query.question, query.last_answer)
     missing = [say(_MISSING).format(each) for each in missing]
     before = map(quotables.beginning, first)
     longest = {True: LONGEST_BEGINNING if best >= SURE else LONGEST_BEHIND, False: LONGEST_BEGINNING}

@@ -273,13 +273,12 @@ def test_a_follow_up_about_something_that_no_passage_has_is_not_sure() -> None:
         assert answer(ReadBack(passage, question, before)).startswith("From the documents")
 
 
-def test_a_code_that_nothing_mentions_is_named_and_rows_of_another_code_are_left_out() -> None:
+def test_of_two_rows_that_are_alike_that_of_the_code_is_quoted() -> None:
     table = "| Code | What to do |\n|---|---|\n| {} | Call us when it appears again |"
     first, second = (table.format(code) for code in ("F7", "E2"))
     assert quotes_of("What if E2 appears?", (0.3, first), (0.2, second)) == [
         "> - Code: E2; What to do: Call us when it appears again [2]"
     ]
-    assert quotes_of("What if E9 appears?", (0.3, first))[-1] == "Found nothing that mentions this: E9"
 
 
 def test_of_a_short_table_a_follow_up_loses_no_row_to_the_question_before() -> None:
@@ -309,7 +308,7 @@ def test_of_a_chapter_that_is_named_only_what_stands_in_it_is_quoted() -> None:
     shown = answer(ReadBack(block, "第3章说的补贴怎么算", ()))
     assert "五十元" in shown
     assert "发票" not in shown
-    assert answer(ReadBack(block, "第7章说的补贴怎么算", ())).endswith("没有找到提到这一点的内容：第7章")
+    assert answer(ReadBack(block, "第7章说的补贴怎么算", ())).startswith("没有找到提到这一点的内容：第7章\n")
 
 
 @pytest.mark.parametrize(
