@@ -9,7 +9,6 @@ from itertools import chain
 
 from llama_index.core.base.llms.types import LLMMetadata
 
-from core.citing.passages import AskedFor
 from core.citing.quoting import CLEAR, LONGEST_BEGINNING, Quotables, Quote
 from core.formats import words_of_name
 from core.llm_wrapper import LLMDelta
@@ -68,6 +67,7 @@ _CLOSEST_YET = {
 _LISTED = {True: "这段资料列出 {} 项。[{}]", False: "This passage lists {} items. [{}]"}
 _MORE_ROWS = {True: "表格还有其他行，见 {}。", False: "The table has more rows: {}."}
 _MISSING = {True: "没有找到提到这一点的内容：{}", False: "Found nothing that mentions this: {}"}
+_OPEN = {True: "上面的内容可能没有回答这一问：{}", False: "The passages above may not answer this: {}"}
 _ALIKE = {True: "同类的有：{}", False: "Of that kind there are: {}"}
 _COMMA = {True: "、", False: ", "}
 _NOTHING = {
@@ -281,26 +281,17 @@ def _answered(
     blocks = _each_once([*blocks, *filter(None, around)])
     shown_of = {block.passage for block in blocks}
     last |= set() if is_clear else second.difference(first, quoted, weak, shown_of)
-    unclear = [part for part in blank if points_back(part) or _may_answer(part, by_part[part])]
-    missing = [part for part in blank if part not in unclear and all(readable)]
-    missing = [say(_MISSING).format(each) for each in missing]
+    unanswered = [say(_OPEN).format(part) for part in blank if all(readable)]
     before = map(quotables.beginning, first)
     longest = {True: LONGEST_BEGINNING if best >= SURE else LONGEST_BEHIND, False: LONGEST_BEGINNING}
     near_only = sorted(last)[: None if best >= LIKELY else 1]
     behind = [quotables.beginning(at, longest[readable[at]]) for at in near_only]
     shown = [*before, *blocks, *behind]
-    return [*_under_headings(shown, passages, say), *_more_rows(shown, quotables, passages, say), *missing]
+    return [*_under_headings(shown, passages, say), *_more_rows(shown, quotables, passages, say), *unanswered]
 
 
 def _covered(best: Sequence[Quote]) -> float:
     return max((quote.covers for quote in best), default=0.0)
-
-
-def _may_answer(part: str, quotes: Sequence[Quote]) -> bool:
-    """Whether one has what is asked for, an amount or a time, beside a word of the part: a document may say
-    it in other words."""
-    asked_for, terms = AskedFor.of(part), question_terms(part)
-    return any(asked_for.is_in(quote.text) and any(presence(terms, quote.text)) for quote in quotes)
 
 
 def _telling(quotes: Sequence[Quote], passages: Sequence[Passage]) -> list[Quote]:
