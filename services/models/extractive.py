@@ -320,9 +320,13 @@ def _refers(text: str, file_name: str) -> bool:
 
 
 def _each_once(quotes: Iterable[Quote]) -> list[Quote]:
-    """Without what stands in one before, and of a table whose rows do, only others."""
-    blocks: list[Quote] = []
+    """Without what stands in one before, of a table whose rows do, only others, and none of a table that is
+    quoted as one."""
+    quotes, blocks = [*quotes], list[Quote]()
+    whole = {quote.passage for quote in quotes if quote.table < 0 and "\n|" in quote.text}
     for quote in quotes:
+        if quote.passage in whole and quote.table >= 0 and not quote.items:
+            continue
         before = [each for each in blocks if each.passage == quote.passage]
         rows = {row for each in before if each.table == quote.table >= 0 for row in each.text.splitlines()}
         if rows:

@@ -57,3 +57,18 @@ def test_a_code_that_nothing_mentions_is_named_before_all_and_with_it_which_of_i
     assert asked("HX-200 多少钱", "HX-160 每台 900 元。") == [
         "没有找到提到这一点的内容：HX-200", "同类的有：HX-160 [1]"
     ]  # fmt: skip
+
+
+def test_a_row_is_not_quoted_beside_its_table() -> None:
+    """Discriminates: of what is compared one in its table, which is short, and again as a row."""
+    rows = (
+        "Package | A–C | G–H | Theft",
+        "---|---|---|---",
+        "Basic | 1,200 | 2,500 | yes",
+        "Complete | 0 | 750 | yes",
+    )
+    table = "\n".join(f"| {row} |" for row in rows)
+    text = f"Every rental includes third-party cover and Basic protection.\n\n{table}"
+    passage = f'<passage id="1" file="a.md" heading="Packages" relevance="0.3">\n{text}\n</passage>'
+    said = answer(ReadBack(passage, "difference between Basic and Complete for group G", ()))
+    assert said.count("750") == 1
