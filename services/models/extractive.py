@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -257,37 +257,50 @@ def _answered(
     words they have, the best passage of all and that in the reader's language come before them (after a quote
     of that language with most of the words), those about as probable and the best in the other language after
     them; where no quote has most of the words, the second and `nearest` parts, too."""
-    parts = _parts(query)
-    bare = {part: wording("of_part").sub("", part) if len(parts) > 1 else part for part in parts}
-    by_part = {part: _telling(quotables.quotes(query, says), passages) for part, says in bare.items()}
+    by_part = _by_part(query, quotables, passages)
     most = max(map(_covered, by_part.values()))
+    is_clear, near = most >= CLEAR, _reaching(NEARLY, passages[:MOST_NEAR])
     blank = [part for part, quotes in by_part.items() if _covered(quotes) < min(MISSING, most)]
-    best = passages[0].relevance
-    near = [at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= NEARLY * best]
-    second = {at for at, each in enumerate(passages[:2]) if each.relevance >= SECOND * best}
     by_words = chain.from_iterable(quotes for part, quotes in by_part.items() if part not in blank)
-    blocks = _each_once(sorted(by_words, key=lambda quote: (most < CLEAR or near == [0]) and quote.passage))
+    blocks = _each_once(sorted(by_words, key=lambda quote: (not is_clear or near == [0]) and quote.passage))
     readable = [_is_readable(each, chinese) for each in passages]
     quoted = {block.passage for block in blocks} | quotables.others(query.question)
-    sides = sorted({readable.index(side) for side in readable} - quoted)
-    weak = {at for at in sides if readable[at] and passages[at].relevance < WEAK * best}
-    is_clear = most >= CLEAR
-    first = [at for at in sides if at == 0 or (readable[at] and at not in weak)]
+    sides = {readable.index(side) for side in readable} - quoted
+    barred = quoted | {at for at in sides.difference(_reaching(WEAK, passages)) if readable[at]}
+    first = [at for at in sorted(sides - barred) if at == 0 or readable[at]]
     first = [] if is_clear and all(readable) else first
-    last = {*sides, *near}.difference(first, quoted, weak)
-    far = {at for at, each in enumerate(passages) if each.relevance < FAR * best}
-    near_parts = () if is_clear else enumerate(nearest[:MOST_NEAR])
-    around = (quotables.around(at, part) for at, part in near_parts if at not in {*first, *last, *far})
-    blocks = _each_once([*blocks, *filter(None, around)])
-    shown_of = {block.passage for block in blocks}
-    last |= set() if is_clear else second.difference(first, quoted, weak, shown_of)
-    unanswered = [say(_OPEN).format(part) for part in blank if all(readable)]
-    before = map(quotables.beginning, first)
-    longest = {True: LONGEST_BEGINNING if best >= SURE else LONGEST_BEHIND, False: LONGEST_BEGINNING}
-    near_only = sorted(last)[: None if best >= LIKELY else 1]
-    behind = [quotables.beginning(at, longest[readable[at]]) for at in near_only]
-    shown = [*before, *blocks, *behind]
-    return [*_under_headings(shown, passages, say), *_more_rows(shown, quotables, passages, say), *unanswered]
+    last = {*sides, *near}.difference(barred, first)
+    if not is_clear:
+        around = {*_reaching(FAR, passages)}.difference(first, last)
+        parts = (quotables.around(at, nearest[at]) for at in range(len(passages[:MOST_NEAR])) if at in around)
+        blocks = _each_once([*blocks, *filter(None, parts)])
+        second = {*_reaching(SECOND, passages[:2])}.difference(barred, first)
+        last |= second - {block.passage for block in blocks}
+    shown = [*map(quotables.beginning, first), *blocks, *_behind(sorted(last), passages, readable, quotables)]
+    open_parts = [say(_OPEN).format(part) for part in blank if all(readable)]
+    return [*_under_headings(shown, passages, say), *_more_rows(shown, quotables, passages, say), *open_parts]
+
+
+def _by_part(query: Query, quotables: Quotables, passages: Sequence[Passage]) -> dict[str, list[Quote]]:
+    """The quotes for each part of the question; for one that leans on what was asked before, with that."""
+    parts = [query.forms[1].text] if query.meant else parts_of(query.question)
+    bare = {part: wording("of_part").sub("", part) if len(parts) > 1 else part for part in parts}
+    return {part: _telling(quotables.quotes(query, says), passages) for part, says in bare.items()}
+
+
+def _reaching(share: float, passages: Sequence[Passage]) -> list[int]:
+    """Those with as much of the best one's relevance."""
+    return [at for at, each in enumerate(passages) if each.relevance >= share * passages[0].relevance]
+
+
+def _behind(
+    last: Sequence[int], passages: Sequence[Passage], readable: Sequence[bool], quotables: Quotables
+) -> Iterator[Quote]:
+    """Of what is shown for its probability alone, as far as one needs to judge it."""
+    best = passages[0].relevance
+    for at in last[: None if best >= LIKELY else 1]:
+        is_cut = readable[at] and best < SURE
+        yield quotables.beginning(at, LONGEST_BEHIND if is_cut else LONGEST_BEGINNING)
 
 
 def _covered(best: Sequence[Quote]) -> float:
@@ -361,11 +374,6 @@ def _more_rows(
     same = {passages[at].file_name for at in tables}
     marks = [f"[{passages[at].index}]" for at in sorted(more) if passages[at].file_name in same]
     return [say(_MORE_ROWS).format("".join(marks[:MOST_NEAR]))] if marks else []
-
-
-def _parts(query: Query) -> list[str]:
-    """What is asked, each part for itself; one that leans on what was asked before with that."""
-    return [query.forms[1].text] if query.meant else parts_of(query.question)
 
 
 def _block(quote: str, passage: Passage, *, titled: bool) -> str:
