@@ -311,12 +311,9 @@ class Quotables:
         own = [{*identifiers(f"{self._passages[one.passage][0]} {one.says}")} for one in each]
         if not any(codes & names for codes in own):
             return chosen
-        alike = [*map(codes_of_kind, names)]
-        return [
-            at
-            for at, codes in zip(chosen, own, strict=True)
-            if codes & names or not any(kind.match(code) for kind in alike for code in codes)
-        ]
+        alike = re.compile("|".join(codes_of_kind(name).pattern for name in names), re.IGNORECASE)
+        each_own = zip(chosen, own, strict=True)
+        return [at for at, codes in each_own if codes & names or not any(map(alike.match, codes))]
 
     def _of_those_called(self, chosen: list[int], codes: frozenset[str]) -> list[int]:
         """Of a table with rows whose first cell has a code of the question, in any passage, these alone."""

@@ -423,11 +423,6 @@ _PLACES = {"first": 0, "second": 1, "third": 2, "last": -1}
 MOST_CARRIED = 3
 
 
-def points_back(part: str) -> bool:
-    """Whether it speaks of something as it, they, she or 它: words of its own say little then."""
-    return any(wording(name).search(part) for name in ("it", "person"))
-
-
 def carried(question: str, last: str, answer: str) -> str:
     """The names (part numbers, rooms, codes) of the last answer that a question which leans on it is about.
 

@@ -29,7 +29,6 @@ from core.relevance.query import (
     meant,
     numbered_parts,
     parts_of,
-    points_back,
     wording,
 )
 from core.relevance.sparse import SparseTerms, presence, question_terms
@@ -219,7 +218,8 @@ def _is_elsewhere(query: Query, passages: Sequence[Passage]) -> bool:
     found answers the question before it. Words that point back, or of another language, cannot say so."""
     asked, terms = query.question, question_terms(query.question)
     text = " ".join(f"{passage.heading} {passage.text}" for passage in passages)
-    if not query.meant or not terms or points_back(asked) or follow_up_weight(asked) < CERTAIN_FOLLOW_UP:
+    points_back = any(wording(name).search(asked) for name in ("it", "person"))
+    if not query.meant or not terms or points_back or follow_up_weight(asked) < CERTAIN_FOLLOW_UP:
         return False
     return holds_chinese(text) == is_mostly_chinese(asked) and not any(presence(terms, text))
 
