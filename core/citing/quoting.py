@@ -147,7 +147,7 @@ class Quotables:
         if not entries and max(known.held @ known.rare, default=0.0) < LITTLE:
             return [self.beginning(0)] if self._passages else []
         chosen = self._of_those_named(entries or self._chosen(known, AskedFor.of(asked)), names)
-        chosen = self._of_those_called(chosen, known.codes)
+        chosen = self._of_those_meant(known, self._of_those_called(chosen, known.codes))
         picks = bool(entries or names or known.codes or (query.meant and asks_for_step(query.question)))
         whole = set() if entries else self._quoted_whole(known, chosen, None if picks else AskedFor.of(asked))
         written: dict[tuple[int, int], Quote] = {}
@@ -219,7 +219,7 @@ class Quotables:
         counted = wording("in_all").sub(" ", f"{counts['before']} {counts['rest']}")
         terms = [term for term in question_terms(counted) if term.weight >= A_WORD]
         is_listed = terms and all(presence(terms, f"{heading}\n{listing.above}"))
-        return listing if is_listed and not _is_amount(terms, counts["measure"], listing) else None
+        return listing if is_listed and not listing.is_amount_of(terms, counts["measure"]) else None
 
     def _is_whole(self, listing: Listing, at: int) -> bool:
         """It has several items, and no other part of its section is there, in which it may go on: a table in
@@ -321,6 +321,16 @@ class Quotables:
         each = ((at, self._candidates[at]) for at in chosen)
         return [at for at, one in each if one.codes & codes or one.unit.columns not in called]
 
+    def _of_those_meant(self, known: _Asked, chosen: list[int]) -> list[int]:
+        """Of a table, in any passage, no row that has none of the words which tell its rows from each other,
+        where another one has. Which row a question means that leans on the one before, they cannot say."""
+        without = set[int]()
+        for columns in {self._candidates[at].unit.columns for at in chosen if not known.leans} - {()}:
+            rows = [at for at, one in enumerate(self._candidates) if one.unit.columns == columns]
+            amounts = self._telling(known.own, known.weights, rows)
+            without |= {at for at in rows if amounts[at] == 0 < amounts[chosen].max()}
+        return [at for at in chosen if at not in without]
+
     def others(self, question: str) -> set[int]:
         """The passages that hold nothing but rows of a table which has another for a code of the question."""
         named = self._of_those_called([*range(len(self._candidates))], short_codes(question))
@@ -407,17 +417,6 @@ class Quotables:
         counts = held[rows].sum(axis=0)
         amounts: Matrix = held @ (weights * ((counts > 0) & (counts < len(rows))))
         return amounts
-
-
-_AMOUNT = re.compile(r"\d[\d.,]* ?(\w+(?: \w+)?)")
-
-
-def _is_amount(terms: Sequence[WeightedTerm], measure: str | None, listing: Listing) -> bool:
-    """Whether the items say how many of it, or another column is called so: 25 days, 20 人."""
-    amounts = [match[1] for item in listing.items for match in _AMOUNT.finditer(item)]
-    if measure and any(amount.startswith(measure) for amount in amounts):
-        return True
-    return any(presence(terms, "\n".join((listing.beside, *([] if measure else amounts)))))
 
 
 def _names_column(known: _Asked, table: Unit) -> bool:

@@ -74,3 +74,14 @@ def test_a_version_that_no_passage_mentions_is_known_where_notes_of_others_are_t
     assert notes.unmentioned("What was changed in version 3.9?") == ["3.9"]
     assert notes.unmentioned("What was changed in version 3.6?") == []
     assert Quotables([("", "Install it.")]).unmentioned("Does it run on version 3.9?") == []
+
+
+def test_the_row_that_is_meant_is_quoted_without_others_that_have_words_of_its_columns() -> None:
+    """Discriminates: all of a short passage for two of its rows, one of which is another branch's."""
+    rows = "| Harrogate | 3 Station Parade | 070 |\n| Manchester | Desk 9 | 099 |"
+    stations = (
+        f"| Station | Address | Phone |\n|---|---|---|\n{rows}\n\nOn bank holidays the stations are closed."
+    )
+    assert quoted("phone number of the Harrogate branch", stations) == [
+        "- Station: Harrogate; Address: 3 Station Parade; Phone: 070"
+    ]
