@@ -62,7 +62,6 @@ MOST_QUOTES = 4
 # since the search knew what both mean.
 EARLIER, EARLIER_COST_OF_RANK = 0.5, 0.2
 STEPS = 2  # rows on each side of one, where what stands beside it is asked for
-ALIKE = 2  # characters that two part numbers begin with
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ class Quotables:
         if not entries and max(known.held @ known.rare, default=0.0) < LITTLE:
             return [self.beginning(0)] if self._passages else []
         chosen = self._of_those_named(entries or self._chosen(known, AskedFor.of(asked)), names)
-        chosen = self._of_those_called(chosen, known.codes)
+        chosen = self._of_those_meant(known, self._of_those_called(chosen, known.codes))
         picks = bool(entries or names or known.codes or (query.meant and asks_for_step(query.question)))
         whole = set() if entries else self._quoted_whole(known, chosen, None if picks else AskedFor.of(asked))
         written: dict[tuple[int, int], Quote] = {}
@@ -220,7 +219,7 @@ class Quotables:
         counted = wording("in_all").sub(" ", f"{counts['before']} {counts['rest']}")
         terms = [term for term in question_terms(counted) if term.weight >= A_WORD]
         is_listed = terms and all(presence(terms, f"{heading}\n{listing.above}"))
-        return listing if is_listed and not _is_amount(terms, counts["measure"], listing) else None
+        return listing if is_listed and not listing.is_amount_of(terms, counts["measure"]) else None
 
     def _is_whole(self, listing: Listing, at: int) -> bool:
         """It has several items, and no other part of its section is there, in which it may go on: a table in
@@ -243,16 +242,23 @@ class Quotables:
         return missing or self._unmentioned_codes(question, texts.lower())
 
     def _unmentioned_codes(self, question: str, texts: str) -> list[str]:
-        shapes = {_shape(code) for one in self._candidates for code in one.codes}
-        kinds = {each: codes_of_kind(each) for each in identifiers(question) if _LETTERS_FIRST.match(each)}
-        codes = sorted({*short_codes(question), *kinds}, key=question.lower().find)
+        short, long = short_codes(question), filter(_LETTERS_FIRST.match, identifiers(question))
+        codes = sorted({*short, *long}, key=question.lower().find)
         bare = _JOINER.sub("", texts)
         if any(code in texts or _JOINER.sub("", code) in bare for code in codes):
             return []
-        alike = (
-            each for each in codes if _shape(each) in shapes or (each in kinds and kinds[each].search(texts))
-        )
+        rows_have = any(one.codes for one in self._candidates)
+        alike = (each for each in codes if (rows_have and each in short) or codes_of_kind(each).search(texts))
         return [code.upper() for code in alike][:MOST_QUOTES]
+
+    def alike(self, codes: Sequence[str]) -> dict[str, int]:
+        """The codes of the kind of any of these, as texts write them, each with the first passage that has
+        it."""
+        kinds = [codes_of_kind(code).pattern for code in codes if _LETTERS_FIRST.match(code.lower())]
+        alike = re.compile(rf"(?:{'|'.join(kinds)})[a-z0-9]*(?:-[a-z0-9]+)*", re.IGNORECASE)
+        each = enumerate(f"{heading}\n{text}" for heading, text in self._passages if kinds)
+        matches = ((match.group(), at) for at, text in each for match in alike.finditer(text))
+        return dict(reversed([*matches]))
 
     def around(self, passage: int, part: str) -> Quote | None:
         """The unit of this passage that holds `part`, where it is short; else `part` with what follows it, up
@@ -303,14 +309,27 @@ class Quotables:
             return chosen
         each = [self._candidates[at] for at in chosen]
         own = [{*identifiers(f"{self._passages[one.passage][0]} {one.says}")} for one in each]
-        some = any(codes & names for codes in own)
-        return [at for at, codes in zip(chosen, own, strict=True) if not (some and _is_other(codes, names))]
+        if not any(codes & names for codes in own):
+            return chosen
+        alike = re.compile("|".join(codes_of_kind(name).pattern for name in names), re.IGNORECASE)
+        each_own = zip(chosen, own, strict=True)
+        return [at for at, codes in each_own if codes & names or not any(map(alike.match, codes))]
 
     def _of_those_called(self, chosen: list[int], codes: frozenset[str]) -> list[int]:
         """Of a table with rows whose first cell has a code of the question, in any passage, these alone."""
         called = {one.unit.columns for one in self._candidates if one.codes & codes}
         each = ((at, self._candidates[at]) for at in chosen)
         return [at for at, one in each if one.codes & codes or one.unit.columns not in called]
+
+    def _of_those_meant(self, known: _Asked, chosen: list[int]) -> list[int]:
+        """Of a table, in any passage, no row that has none of the words which tell its rows from each other,
+        where another one has. Which row a question means that leans on the one before, they cannot say."""
+        without = set[int]()
+        for columns in {self._candidates[at].unit.columns for at in chosen if not known.leans} - {()}:
+            rows = [at for at, one in enumerate(self._candidates) if one.unit.columns == columns]
+            amounts = self._telling(known.own, known.weights, rows)
+            without |= {at for at in rows if amounts[at] == 0 < amounts[chosen].max()}
+        return [at for at in chosen if at not in without]
 
     def others(self, question: str) -> set[int]:
         """The passages that hold nothing but rows of a table which has another for a code of the question."""
@@ -400,34 +419,9 @@ class Quotables:
         return amounts
 
 
-_AMOUNT = re.compile(r"\d[\d.,]* ?(\w+(?: \w+)?)")
-
-
-def _is_amount(terms: Sequence[WeightedTerm], measure: str | None, listing: Listing) -> bool:
-    """Whether the items say how many of it, or another column is called so: 25 days, 20 人."""
-    amounts = [match[1] for item in listing.items for match in _AMOUNT.finditer(item)]
-    if measure and any(amount.startswith(measure) for amount in amounts):
-        return True
-    return any(presence(terms, "\n".join((listing.beside, *([] if measure else amounts)))))
-
-
 def _names_column(known: _Asked, table: Unit) -> bool:
     words = [term for term in known.terms if term.weight >= A_WORD]
     return any(presence(words, " ".join(table.columns)))
-
-
-def _is_other(own: set[str], names: set[str]) -> bool:
-    """DP-310 beside DP-315, which is meant, and S20 beside S40."""
-    return not own & names and not {*map(_kind, own)}.isdisjoint(map(_kind, names))
-
-
-def _kind(code: str) -> str:
-    """What codes of the same kind begin with: the first two characters, or one letter before digits."""
-    return code[:1] if code[0].isalpha() and code[1:2].isdigit() else code[:ALIKE]
-
-
-def _shape(code: str) -> str:
-    return "".join("9" if char.isdigit() else "a" for char in code)
 
 
 _LETTERS_FIRST, _JOINER = re.compile(r"[a-z][^.]*$"), re.compile(r"[-_ ]")  # iphone15 is the iPhone 15

@@ -13,6 +13,7 @@ import numpy as np
 from core.citing.passages import MAX_PASSAGE_CHARS, Span, is_answerless, is_remedy, sentences
 from core.knowledge import Candidate, Chunk
 from core.relevance.query import Query
+from core.relevance.sparse import WeightedTerm, presence
 from core.relevance.tokens import parts_in
 from core.text import ITEM as LIST_ITEM
 from core.text import QUESTION_WORD, Block, BlockKind, Line, blocks_of, lines_of, open_fence
@@ -325,7 +326,15 @@ class Listing:
     items: tuple[str, ...]
     beside: str = ""
 
+    def is_amount_of(self, terms: Sequence[WeightedTerm], measure: str | None) -> bool:
+        """Whether the items say how many of it, or another column is called so: 25 days, 20 人."""
+        amounts = [match[1] for item in self.items for match in _MEASURED.finditer(item)]
+        if measure and any(amount.startswith(measure) for amount in amounts):
+            return True
+        return any(presence(terms, "\n".join((self.beside, *([] if measure else amounts)))))
 
+
+_MEASURED = re.compile(r"\d[\d.,]* ?(\w+(?: \w+)?)")
 _SUM = re.compile(r"\W*(?:[合总總小][ \u3000]*[计計]|(?:sub)?total|sum)", re.IGNORECASE)
 _NUMBERING = re.compile(r"(?:[序编編][号號]|no|nr|#|)\W*$", re.IGNORECASE)
 

@@ -33,7 +33,8 @@ from core.relevance.features import (
     asks_only_of,
     code_alone,
 )
-from core.relevance.query import Query, clauses, codes_of_kind, identifiers, parts_of, shares
+from core.relevance.query import Query, clauses, codes_of_kind, identifiers, parts_of, shares, wording
+from core.relevance.sparse import presence, question_terms
 from core.relevance.translation import dictionary_gains, with_twins
 
 ANY_EMBEDDING = "any"
@@ -187,7 +188,7 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
         if features.coverage.max() > 0.99:
             chances = _raised(chances, SAID * (features.coverage - 1.0))
     chances = np.where(features.asks_itself, np.maximum(chances, SURE), chances)
-    chances = _with_leader(features, chances)
+    chances = _without_attribute(features, _with_leader(features, chances))
     chances = _with_pieces(features.candidates, (joined or features).coverage, chances)
     return [
         replace(candidate, probability=float(chance))
@@ -302,6 +303,16 @@ def _with_leader(features: Features, chances: Matrix) -> Matrix:
     if not leads or features.rare_nearby(at) < LED_NEAR:
         return chances
     return np.where(np.arange(len(chances)) == at, SURE, chances)
+
+
+def _without_attribute(features: Features, chances: Matrix) -> Matrix:
+    """None is sure where the best has not what is asked for (the salary of an engineer), whatever it says of
+    whom it is asked for; a text in another language cannot say so."""
+    query, at = features.query, int(chances.argmax())
+    attribute = None if query.meant or features.foreign[at] else wording("attribute").search(query.question)
+    terms = question_terms(attribute["en"] or attribute["zh"]) if attribute else []
+    has = not terms or any(presence(terms, features.candidates[at].chunk.indexed_text))
+    return chances if has else np.minimum(chances, NOT_SURE)
 
 
 def _with_pieces(candidates: Sequence[Candidate], coverage: Matrix, chances: Matrix) -> Matrix:

@@ -307,8 +307,9 @@ def identifiers(text: str) -> tuple[str, ...]:
 
 
 def codes_of_kind(code: str) -> re.Pattern[str]:
-    """Those that begin alike, or of numbers those that are as long: E2 and E-05 for E02."""
-    letters = code.rstrip("0123456789").rstrip("-_./: ") if code[0].isalpha() else ""
+    """Those that are alike up to their first digit, or of numbers those that are as long: E2 and E-05 for
+    E02, TH-215-E for TH-212-W."""
+    letters = re.split(r"\d", code)[0].rstrip("-_./: ")
     kind = rf"{re.escape(letters)}[-_ ]?\d" if letters else rf"\d{{{len(code)}}}(?!\d)"
     return re.compile(rf"(?<![a-z0-9]){kind}", re.IGNORECASE)
 
@@ -420,11 +421,6 @@ def _is_identifier(word: str) -> bool:
 
 _PLACES = {"first": 0, "second": 1, "third": 2, "last": -1}
 MOST_CARRIED = 3
-
-
-def points_back(part: str) -> bool:
-    """Whether it speaks of something as it, they, she or 它: words of its own say little then."""
-    return any(wording(name).search(part) for name in ("it", "person"))
 
 
 def carried(question: str, last: str, answer: str) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from llama_index.core.base.llms.types import LLMMetadata
 
-from core.citing.passages import AskedFor
 from core.citing.quoting import CLEAR, LONGEST_BEGINNING, Quotables, Quote
 from core.formats import words_of_name
 from core.llm_wrapper import LLMDelta
@@ -17,7 +16,7 @@ from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, parse_knowledge, scope_in_prompt
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Role
-from core.relevance.features import code_alone
+from core.relevance.features import asks_only_of, code_alone
 from core.relevance.probability import SURE
 from core.relevance.query import (
     CERTAIN_FOLLOW_UP,
@@ -30,7 +29,6 @@ from core.relevance.query import (
     meant,
     numbered_parts,
     parts_of,
-    points_back,
     wording,
 )
 from core.relevance.sparse import SparseTerms, presence, question_terms
@@ -46,6 +44,7 @@ SECOND = 0.3  # of the best relevance: the second passage is shown, too, where n
 FAR = 0.1  # of the best relevance: a passage with less is not quoted behind it
 AS_MANY = 0.7  # of the words in the best quote: another one without a new word is shown beside it
 MOST_NEAR = 3
+MOST_ALIKE = 12
 # Below SURE a passage that is shown for its probability alone is shown as far as one needs to judge it, and
 # below LIKELY only one: with 300 characters, or without the last one, readers lose answers. In
 # another language no words choose a part of it, and all of it is shown.
@@ -67,6 +66,9 @@ _CLOSEST_YET = {
 _LISTED = {True: "这段资料列出 {} 项。[{}]", False: "This passage lists {} items. [{}]"}
 _MORE_ROWS = {True: "表格还有其他行，见 {}。", False: "The table has more rows: {}."}
 _MISSING = {True: "没有找到提到这一点的内容：{}", False: "Found nothing that mentions this: {}"}
+_OPEN = {True: "上面的内容可能没有回答这一问：{}", False: "The passages above may not answer this: {}"}
+_ALIKE = {True: "同类的有：{}", False: "Of that kind there are: {}"}
+_COMMA = {True: "、", False: ", "}
 _NOTHING = {
     True: "资料中没有找到能回答这个问题的内容。",
     False: "The documents hold nothing that answers this.",
@@ -155,12 +157,32 @@ def answer(
     wordings = [(asked, 1.0), *joined_wordings(asked, before)]
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
     query = Query(asked, forms, last_answer=prompt.last_answer)
-    is_sure = max(passage.relevance for passage in passages) >= SURE and not _is_elsewhere(query, passages)
-    sure, closest = (_INTRO_YET, _CLOSEST_YET) if still_reading else (_INTRO, _CLOSEST)
-    intro = say(sure if is_sure else closest)
     by_number = dict(enumerate(nearest_parts, 1))
     near = [by_number.get(passage.index, "") for passage in passages]
-    return "\n\n".join([intro, *_answered(query, passages, near, say, chinese=chinese)])
+    quotables = Quotables([(passage.heading, passage.text) for passage in passages], near)
+    unmentioned = quotables.unmentioned(query.question, query.last_answer)
+    missing = [say(_MISSING).format(each) for each in unmentioned]
+    if not still_reading and (alike := _alike(query, unmentioned, quotables, passages, say)):
+        return "\n\n".join([*missing, alike])
+    likely = max(passage.relevance for passage in passages) >= SURE
+    is_sure = likely and not unmentioned and not _is_elsewhere(query, passages)
+    sure, closest = (_INTRO_YET, _CLOSEST_YET) if still_reading else (_INTRO, _CLOSEST)
+    intro = say(sure if is_sure else closest)
+    begins = [intro, *missing] if still_reading else [*missing, intro]
+    return "\n\n".join([*begins, *_answered(query, passages, quotables, near, say, chinese=chinese)])
+
+
+def _alike(
+    query: Query, codes: Sequence[str], quotables: Quotables, passages: Sequence[Passage], say: Say
+) -> str:
+    """Which codes of their kind there are, where nothing but theirs is asked for: one may be mistyped, and
+    what stands beside another says nothing of it. "" for any other question."""
+    alike, asked = quotables.alike(codes), query.question
+    if not alike or not (code_alone(asked) or asks_only_of(codes, asked, passages[min(alike.values())].text)):
+        return ""
+    names = [*sorted(alike)[:MOST_ALIKE], *["…"] * (len(alike) > MOST_ALIKE)]
+    marks = "".join(f"[{passages[at].index}]" for at in sorted({*alike.values()}))
+    return f"{say(_ALIKE).format(say(_COMMA).join(names))} {marks}"
 
 
 def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passage]:
@@ -196,7 +218,8 @@ def _is_elsewhere(query: Query, passages: Sequence[Passage]) -> bool:
     found answers the question before it. Words that point back, or of another language, cannot say so."""
     asked, terms = query.question, question_terms(query.question)
     text = " ".join(f"{passage.heading} {passage.text}" for passage in passages)
-    if not query.meant or not terms or points_back(asked) or follow_up_weight(asked) < CERTAIN_FOLLOW_UP:
+    points_back = any(wording(name).search(asked) for name in ("it", "person"))
+    if not query.meant or not terms or points_back or follow_up_weight(asked) < CERTAIN_FOLLOW_UP:
         return False
     return holds_chinese(text) == is_mostly_chinese(asked) and not any(presence(terms, text))
 
@@ -221,59 +244,67 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
 
 
 def _answered(
-    query: Query, passages: Sequence[Passage], nearest: Sequence[str], say: Say, *, chinese: bool
+    query: Query,
+    passages: Sequence[Passage],
+    quotables: Quotables,
+    nearest: Sequence[str],
+    say: Say,
+    *,
+    chinese: bool,
 ) -> list[str]:
     """The quotes for each part of the question, each once, in the order of their passages where none comes
     near the best or no quote has most of the words; and which part has none, where words can say so. Whatever
     words they have, the best passage of all and that in the reader's language come before them (after a quote
     of that language with most of the words), those about as probable and the best in the other language after
     them; where no quote has most of the words, the second and `nearest` parts, too."""
-    quotables = Quotables([(passage.heading, passage.text) for passage in passages], nearest)
-    parts = _parts(query)
-    bare = {part: wording("of_part").sub("", part) if len(parts) > 1 else part for part in parts}
-    by_part = {part: _telling(quotables.quotes(query, says), passages) for part, says in bare.items()}
+    by_part = _by_part(query, quotables, passages)
     most = max(map(_covered, by_part.values()))
+    is_clear, near = most >= CLEAR, _reaching(NEARLY, passages[:MOST_NEAR])
     blank = [part for part, quotes in by_part.items() if _covered(quotes) < min(MISSING, most)]
-    best = passages[0].relevance
-    near = [at for at, each in enumerate(passages[:MOST_NEAR]) if each.relevance >= NEARLY * best]
-    second = {at for at, each in enumerate(passages[:2]) if each.relevance >= SECOND * best}
     by_words = chain.from_iterable(quotes for part, quotes in by_part.items() if part not in blank)
-    blocks = _each_once(sorted(by_words, key=lambda quote: (most < CLEAR or near == [0]) and quote.passage))
+    blocks = _each_once(sorted(by_words, key=lambda quote: (not is_clear or near == [0]) and quote.passage))
     readable = [_is_readable(each, chinese) for each in passages]
     quoted = {block.passage for block in blocks} | quotables.others(query.question)
-    sides = sorted({readable.index(side) for side in readable} - quoted)
-    weak = {at for at in sides if readable[at] and passages[at].relevance < WEAK * best}
-    is_clear = most >= CLEAR
-    first = [at for at in sides if at == 0 or (readable[at] and at not in weak)]
+    sides = {readable.index(side) for side in readable} - quoted
+    barred = quoted | {at for at in sides.difference(_reaching(WEAK, passages)) if readable[at]}
+    first = [at for at in sorted(sides - barred) if at == 0 or readable[at]]
     first = [] if is_clear and all(readable) else first
-    last = {*sides, *near}.difference(first, quoted, weak)
-    far = {at for at, each in enumerate(passages) if each.relevance < FAR * best}
-    near_parts = () if is_clear else enumerate(nearest[:MOST_NEAR])
-    around = (quotables.around(at, part) for at, part in near_parts if at not in {*first, *last, *far})
-    blocks = _each_once([*blocks, *filter(None, around)])
-    shown_of = {block.passage for block in blocks}
-    last |= set() if is_clear else second.difference(first, quoted, weak, shown_of)
-    unclear = [part for part in blank if points_back(part) or _may_answer(part, by_part[part])]
-    missing = [part for part in blank if part not in unclear and all(readable)]
-    missing = missing or quotables.unmentioned(query.question, query.last_answer)
-    missing = [say(_MISSING).format(each) for each in missing]
-    before = map(quotables.beginning, first)
-    longest = {True: LONGEST_BEGINNING if best >= SURE else LONGEST_BEHIND, False: LONGEST_BEGINNING}
-    near_only = sorted(last)[: None if best >= LIKELY else 1]
-    behind = [quotables.beginning(at, longest[readable[at]]) for at in near_only]
-    shown = [*before, *blocks, *behind]
-    return [*_under_headings(shown, passages, say), *_more_rows(shown, quotables, passages, say), *missing]
+    last = {*sides, *near}.difference(barred, first)
+    if not is_clear:
+        around = {*_reaching(FAR, passages)}.difference(first, last)
+        parts = (quotables.around(at, nearest[at]) for at in range(len(passages[:MOST_NEAR])) if at in around)
+        blocks = _each_once([*blocks, *filter(None, parts)])
+        second = {*_reaching(SECOND, passages[:2])}.difference(barred, first)
+        last |= second - {block.passage for block in blocks}
+    shown = [*map(quotables.beginning, first), *blocks, *_behind(sorted(last), passages, readable, quotables)]
+    open_parts = [say(_OPEN).format(part) for part in blank if all(readable)]
+    return [*_under_headings(shown, passages, say), *_more_rows(shown, quotables, passages, say), *open_parts]
+
+
+def _by_part(query: Query, quotables: Quotables, passages: Sequence[Passage]) -> dict[str, list[Quote]]:
+    """The quotes for each part of the question; for one that leans on what was asked before, with that."""
+    parts = [query.forms[1].text] if query.meant else parts_of(query.question)
+    bare = {part: wording("of_part").sub("", part) if len(parts) > 1 else part for part in parts}
+    return {part: _telling(quotables.quotes(query, says), passages) for part, says in bare.items()}
+
+
+def _reaching(share: float, passages: Sequence[Passage]) -> list[int]:
+    """Those with as much of the best one's relevance."""
+    return [at for at, each in enumerate(passages) if each.relevance >= share * passages[0].relevance]
+
+
+def _behind(
+    last: Sequence[int], passages: Sequence[Passage], readable: Sequence[bool], quotables: Quotables
+) -> Iterator[Quote]:
+    """Of what is shown for its probability alone, as far as one needs to judge it."""
+    best = passages[0].relevance
+    for at in last[: None if best >= LIKELY else 1]:
+        is_cut = readable[at] and best < SURE
+        yield quotables.beginning(at, LONGEST_BEHIND if is_cut else LONGEST_BEGINNING)
 
 
 def _covered(best: Sequence[Quote]) -> float:
     return max((quote.covers for quote in best), default=0.0)
-
-
-def _may_answer(part: str, quotes: Sequence[Quote]) -> bool:
-    """Whether one has what is asked for, an amount or a time, beside a word of the part: a document may say
-    it in other words."""
-    asked_for, terms = AskedFor.of(part), question_terms(part)
-    return any(asked_for.is_in(quote.text) and any(presence(terms, quote.text)) for quote in quotes)
 
 
 def _telling(quotes: Sequence[Quote], passages: Sequence[Passage]) -> list[Quote]:
@@ -302,9 +333,13 @@ def _refers(text: str, file_name: str) -> bool:
 
 
 def _each_once(quotes: Iterable[Quote]) -> list[Quote]:
-    """Without what stands in one before, and of a table whose rows do, only others."""
-    blocks: list[Quote] = []
+    """Without what stands in one before, of a table whose rows do, only others, and none of a table that is
+    quoted as one."""
+    quotes, blocks = [*quotes], list[Quote]()
+    whole = {quote.passage for quote in quotes if quote.table < 0 and "\n|" in quote.text}
     for quote in quotes:
+        if quote.passage in whole and quote.table >= 0 and not quote.items:
+            continue
         before = [each for each in blocks if each.passage == quote.passage]
         rows = {row for each in before if each.table == quote.table >= 0 for row in each.text.splitlines()}
         if rows:
@@ -339,11 +374,6 @@ def _more_rows(
     same = {passages[at].file_name for at in tables}
     marks = [f"[{passages[at].index}]" for at in sorted(more) if passages[at].file_name in same]
     return [say(_MORE_ROWS).format("".join(marks[:MOST_NEAR]))] if marks else []
-
-
-def _parts(query: Query) -> list[str]:
-    """What is asked, each part for itself; one that leans on what was asked before with that."""
-    return [query.forms[1].text] if query.meant else parts_of(query.question)
 
 
 def _block(quote: str, passage: Passage, *, titled: bool) -> str:

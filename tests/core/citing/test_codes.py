@@ -48,6 +48,8 @@ def test_a_code_that_no_passage_has_is_known_where_rows_begin_with_such_codes() 
     assert manual.unmentioned("How loud is the HX-200?") == ["HX-200"]
     assert manual.unmentioned("How loud is the TX-200?") == manual.unmentioned("Is 3500 enough?") == []
     assert manual.unmentioned("How loud is the HX160?") == []
+    probes = Quotables([("", "The TH-215-E measures down to -139 °F.")])
+    assert probes.unmentioned("What does the TH-999-W measure?") == ["TH-999-W"]
 
 
 @pytest.mark.parametrize(
@@ -72,3 +74,14 @@ def test_a_version_that_no_passage_mentions_is_known_where_notes_of_others_are_t
     assert notes.unmentioned("What was changed in version 3.9?") == ["3.9"]
     assert notes.unmentioned("What was changed in version 3.6?") == []
     assert Quotables([("", "Install it.")]).unmentioned("Does it run on version 3.9?") == []
+
+
+def test_the_row_that_is_meant_is_quoted_without_others_that_have_words_of_its_columns() -> None:
+    """Discriminates: all of a short passage for two of its rows, one of which is another branch's."""
+    rows = "| Harrogate | 3 Station Parade | 070 |\n| Manchester | Desk 9 | 099 |"
+    stations = (
+        f"| Station | Address | Phone |\n|---|---|---|\n{rows}\n\nOn bank holidays the stations are closed."
+    )
+    assert quoted("phone number of the Harrogate branch", stations) == [
+        "- Station: Harrogate; Address: 3 Station Parade; Phone: 070"
+    ]

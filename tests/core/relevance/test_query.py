@@ -8,7 +8,6 @@ from core.relevance.query import (
     carried,
     meant,
     parts_of,
-    points_back,
     reciprocal_rank_fusion,
     short_codes,
 )
@@ -137,12 +136,6 @@ def test_a_follow_up_is_about_the_names_of_the_last_answer_that_it_points_at(
 ) -> None:
     """Discriminates: names of the last question; all of an answer that describes; a place beyond them."""
     assert carried(question, last, answer) == expected
-
-
-@pytest.mark.parametrize("part", ["how much does she cost?", "他住哪里", "what is it?"])
-def test_a_part_that_speaks_of_somebody_or_something_named_before_points_back(part: str) -> None:
-    assert points_back(part)
-    assert not points_back("年假有几天")
 
 
 def test_words_of_letters_with_digits_behind_them_may_be_codes() -> None:

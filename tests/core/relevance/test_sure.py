@@ -155,3 +155,22 @@ def test_one_that_leads_and_has_what_is_asked_in_one_place_is_sure(
     best = max(each.probability for each in judged)
     assert best >= LEADING
     assert (best >= SURE) == is_sure
+
+
+@pytest.mark.parametrize(
+    ("question", "is_sure"),
+    [
+        ("What is the mobile of the field engineer?", True),
+        ("What is the salary of the field engineer?", False),
+        ("What is the cost of the field engineer?", True),
+        ("field engineer 的工资是哪个", True),
+    ],
+)
+def test_a_passage_that_has_not_what_is_asked_for_of_somebody_is_not_sure(
+    question: str, is_sure: bool
+) -> None:
+    """Discriminates: his telephone number, said to be sure, for his salary; an amount, which is known by its
+    form; a passage of another language, which says it in other words."""
+    passage = candidate("The field engineer is Zhou Ming, mobile 138 0571 2209.", 1)
+    (judged,) = judge(ask(question), [passage], replace(UNSURE, together=Together(3.0, 1.0, 0.0, 0.0)))
+    assert (judged.probability >= SURE) is is_sure

@@ -158,25 +158,29 @@ def test_what_two_parts_of_a_question_choose_is_quoted_once() -> None:
 
 POOL = "AQ-118 repairs the pool heating. Reaction time: 8 hours."
 
+NO_SHOW = "\n\nA booking that nobody collects counts as a no-show and is paid in full."
+
 
 @pytest.mark.parametrize(
     ("question", "text", "is_said"),
     [
         ("Who repairs the pool heating and what is the name of your dentist?", POOL, True),
-        ("Who repairs the pool heating and how quickly do they come?", POOL, False),
+        ("Who repairs the pool heating and how quickly do they come?", POOL, True),
         ("Who repairs the pool heating and what does the parking cost?", "停车每小时五元。" + POOL, False),
         ("谁修泳池加热，另外开题没过怎么办", "AQ 修泳池加热。\n\n开题未通过的，再申请。", False),
-        ("谁修泳池加热？要是寄到外省得花多少钱？", "AQ 修泳池加热。\n\n其他省市寄送 60 元。", False),
+        ("谁修泳池加热？要是寄到外省得花多少钱？", "AQ 修泳池加热。\n\n其他省市寄送 60 元。", True),
+        ("Who repairs the pool heating? What happens if I don't show up?", POOL + NO_SHOW, False),
     ],
 )
-def test_a_part_that_nothing_mentions_is_named_where_words_can_say_so(
+def test_a_part_whose_words_stand_nowhere_may_not_be_answered(
     question: str, text: str, is_said: bool
 ) -> None:
-    """Discriminates: a part that says only what they do, and nothing of its own, said to be nowhere; one that
-    stands there in the other language, or an amount that may be what is asked for in other words."""
+    """Discriminates: such a part said to be mentioned nowhere, which it may be in other words, or lost in
+    silence; one that stands there in the other language."""
     passage = f'<passage id="1" file="a.md" heading="" relevance="0.9">\n{text}\n</passage>'
     said = answer(ReadBack(passage, question, ())).split("\n\n")
-    assert said[-1].startswith(("Found nothing that mentions", "没有找到提到")) is is_said
+    says = ("The passages above may not answer this: ", "上面的内容可能没有回答这一问：")
+    assert said[-1].startswith(says) is is_said
 
 
 def test_a_mark_behind_a_table_stands_apart() -> None:
@@ -273,13 +277,12 @@ def test_a_follow_up_about_something_that_no_passage_has_is_not_sure() -> None:
         assert answer(ReadBack(passage, question, before)).startswith("From the documents")
 
 
-def test_a_code_that_nothing_mentions_is_named_and_rows_of_another_code_are_left_out() -> None:
+def test_of_two_rows_that_are_alike_that_of_the_code_is_quoted() -> None:
     table = "| Code | What to do |\n|---|---|\n| {} | Call us when it appears again |"
     first, second = (table.format(code) for code in ("F7", "E2"))
     assert quotes_of("What if E2 appears?", (0.3, first), (0.2, second)) == [
         "> - Code: E2; What to do: Call us when it appears again [2]"
     ]
-    assert quotes_of("What if E9 appears?", (0.3, first))[-1] == "Found nothing that mentions this: E9"
 
 
 def test_of_a_short_table_a_follow_up_loses_no_row_to_the_question_before() -> None:
@@ -309,7 +312,7 @@ def test_of_a_chapter_that_is_named_only_what_stands_in_it_is_quoted() -> None:
     shown = answer(ReadBack(block, "第3章说的补贴怎么算", ()))
     assert "五十元" in shown
     assert "发票" not in shown
-    assert answer(ReadBack(block, "第7章说的补贴怎么算", ())).endswith("没有找到提到这一点的内容：第7章")
+    assert answer(ReadBack(block, "第7章说的补贴怎么算", ())).startswith("没有找到提到这一点的内容：第7章\n")
 
 
 @pytest.mark.parametrize(

@@ -34,3 +34,41 @@ def test_a_table_that_goes_on_in_another_passage_says_where() -> None:
         other = passage.format(2, heading, 0.06, table.format("Consolation", "5"))
         said = answer(ReadBack(f"{first}\n\n{other}", "奖金 award for winners?", ()), language="en")
         assert said.endswith(ends)
+
+
+def test_a_code_that_nothing_mentions_is_named_before_all_and_with_it_which_of_its_kind_there_are() -> None:
+    """Discriminates: several rows of other codes before it; a sure tone; what stands beside another code, of
+    which alone it says something."""
+
+    def asked(question: str, text: str) -> list[str]:
+        passage = f'<passage id="1" file="a.md" heading="" relevance="0.9">\n{text}\n</passage>'
+        return answer(ReadBack(passage, question, ())).split("\n\n")
+
+    table = "| Code | What to do |\n|---|---|\n| {} | Call us |\n| {} | Wait |"
+    missing = "Found nothing that mentions this: E9"
+    assert asked("What if E9 appears?", table.format("F7", "F2"))[:2] == [
+        missing,
+        "The closest passage I found:",
+    ]
+    assert asked("What does E9 mean?", table.format("E7", "E2")) == [
+        missing, "Of that kind there are: E2, E7 [1]"
+    ]  # fmt: skip
+    assert len(asked("Do we wait after E9 at night?", table.format("E7", "E2"))) > 2
+    assert asked("HX-200 多少钱", "HX-160 每台 900 元。") == [
+        "没有找到提到这一点的内容：HX-200", "同类的有：HX-160 [1]"
+    ]  # fmt: skip
+
+
+def test_a_row_is_not_quoted_beside_its_table() -> None:
+    """Discriminates: of what is compared one in its table, which is short, and again as a row."""
+    rows = (
+        "Package | A–C | G–H | Theft",
+        "---|---|---|---",
+        "Basic | 1,200 | 2,500 | yes",
+        "Complete | 0 | 750 | yes",
+    )
+    table = "\n".join(f"| {row} |" for row in rows)
+    text = f"Every rental includes third-party cover and Basic protection.\n\n{table}"
+    passage = f'<passage id="1" file="a.md" heading="Packages" relevance="0.3">\n{text}\n</passage>'
+    said = answer(ReadBack(passage, "difference between Basic and Complete for group G", ()))
+    assert said.count("750") == 1
