@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query
 
 from api.admin.calibration import KnownQuestion
-from routes.dependencies import Admin, ContainerDep, body_schema, json_body
+from routes.dependencies import Admin, ContainerDep, json_body
 from routes.openapi import WireRoute, errors
 from routes.wire.operations import RemovedSource, SyncBody, SyncState
 from routes.wire.search import Calibration, CalibrationBody, CalibrationReport
@@ -24,12 +24,7 @@ async def sync_state(container: ContainerDep, admin: Admin) -> SyncState:
     return SyncState.of(await container.sync.state())
 
 
-@router.post(
-    "/sync",
-    status_code=202,
-    openapi_extra=body_schema(SyncBody),
-    responses=errors(400, 409, 413, 415, 422),
-)
+@router.post("/sync", status_code=202, responses=errors(400, 409, 413, 415, 422))
 async def start_sync(
     container: ContainerDep, admin: Admin, body: Annotated[SyncBody, Depends(json_body(SyncBody))]
 ) -> SyncState:
@@ -49,7 +44,7 @@ async def calibration(container: ContainerDep, admin: Admin) -> Calibration:
     return Calibration.of(container.calibration.current)
 
 
-@router.post("/calibration", openapi_extra=body_schema(CalibrationBody), responses=errors(400, 413, 415, 422))
+@router.post("/calibration", responses=errors(400, 413, 415, 422))
 async def calibrate(
     container: ContainerDep,
     admin: Admin,

@@ -20,7 +20,6 @@ from routes.dependencies import (
     Owner,
     Thorough,
     asked,
-    body_schema,
     json_body,
     proof_of,
     readable,
@@ -82,9 +81,7 @@ async def list_sessions(
     return reply.model_copy(update={"choices": SessionChoices(**choices)})
 
 
-@router.post(
-    "/sessions", status_code=201, openapi_extra=body_schema(SessionBody), responses=errors(400, 413, 415)
-)
+@router.post("/sessions", status_code=201, responses=errors(400, 413, 415))
 async def create_session(
     container: ContainerDep, owner: Owner, body: Annotated[SessionBody, Depends(json_body(SessionBody))]
 ) -> Session:
@@ -98,9 +95,7 @@ async def get_session(session_id: UUID, container: ContainerDep, owner: Owner) -
     return whole_session(container.running, *await container.sessions.get(str(session_id), owner))
 
 
-@router.patch(
-    "/sessions/{session_id}", openapi_extra=body_schema(SessionChanges), responses=errors(400, 413, 415)
-)
+@router.patch("/sessions/{session_id}", responses=errors(400, 413, 415))
 async def change_session(
     session_id: UUID,
     container: ContainerDep,
@@ -152,9 +147,7 @@ async def get_tree(session_id: UUID, container: ContainerDep, owner: Owner) -> T
     )
 
 
-@router.put(
-    "/sessions/{session_id}/persona", openapi_extra=body_schema(PersonaBody), responses=errors(400, 413, 415)
-)
+@router.put("/sessions/{session_id}/persona", responses=errors(400, 413, 415))
 async def set_persona(
     session_id: UUID,
     container: ContainerDep,
@@ -213,9 +206,7 @@ async def get_image(
     return Response(image.content, headers=IMAGE_HEADERS, media_type=image.image.media_type)
 
 
-@router.put(
-    "/turns/{turn_id}/feedback", openapi_extra=body_schema(FeedbackBody), responses=errors(400, 409, 413, 415)
-)
+@router.put("/turns/{turn_id}/feedback", responses=errors(400, 409, 413, 415))
 async def rate_turn(
     turn_id: UUID,
     container: ContainerDep,

@@ -18,7 +18,7 @@ from core.errors import NotFoundError
 from core.knowledge import Citation
 from core.operations.erasure import ERASED_ID
 from core.text import Language, is_mostly_chinese
-from routes.dependencies import ContainerDep, Owner, accepted_language, body_schema, json_body
+from routes.dependencies import ContainerDep, Owner, accepted_language, json_body
 from routes.errors import error_response
 from routes.openapi import WireRoute, errors
 from routes.wire import sessions as wire
@@ -78,10 +78,7 @@ NOWHERE: dict[Language, tuple[str, str]] = {
 
 
 @router.post(
-    "/sessions/{session_id}/shares",
-    status_code=201,
-    openapi_extra=body_schema(wire.ShareBody),
-    responses=errors(400, 401, 404, 409, 413, 415, 422, 503),
+    "/sessions/{session_id}/shares", status_code=201, responses=errors(400, 401, 404, 409, 413, 415, 422, 503)
 )
 async def create_share(
     session_id: UUID,

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends
 from api.search.handler import SearchRequest
 from core.conversation.turns import UNSET
 from core.errors import BadRequestError
-from routes.dependencies import ContainerDep, Owner, body_schema, json_body
+from routes.dependencies import ContainerDep, Owner, json_body
 from routes.knowledge.replies import search_reply
 from routes.openapi import WireRoute, errors
 from routes.wire.fields import filter_of, text_of
@@ -20,7 +20,7 @@ router = APIRouter(
 )
 
 
-@router.post("/search", openapi_extra=body_schema(SearchBody))
+@router.post("/search")
 async def search(
     container: ContainerDep, owner: Owner, body: Annotated[SearchBody, Depends(json_body(SearchBody))]
 ) -> SearchResult:
