@@ -14,7 +14,6 @@ from core.operations.backfill_turns import BackfillOptions
 from routes.dependencies import Admin, ContainerDep, json_body
 from routes.openapi import WireRoute, errors
 from routes.wire.operations import (
-    Archive,
     ArchiveList,
     Backup,
     CollectionImport,
@@ -42,8 +41,7 @@ async def create_backup(
 @router.get("/backups", responses=errors(401, 403, 503))
 async def list_backups(container: ContainerDep, admin: Admin) -> ArchiveList:
     """The archives, newest first. `problem` is empty when list of contents and manifest are sound."""
-    archives = await container.backups.list_all()
-    return ArchiveList(backups=[Archive.model_validate(each) for each in archives])
+    return ArchiveList(backups=await container.backups.list_all())
 
 
 @router.post("/reembed", status_code=202, responses=errors(400, 401, 403, 409, 413, 415, 422, 503, 507))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC
 from typing import Annotated
 from uuid import UUID
@@ -10,7 +10,7 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import ValidationError
 
-from core.dates import parse_time, rfc3339
+from core.dates import parse_time
 from core.memory.record import Memory, MemoryDraft, MemoryType
 from core.memory.statements import type_of
 from core.operations.erasure import Erased, ErasedKind
@@ -158,19 +158,7 @@ async def memories_of_turn(turn_id: UUID, container: ContainerDep, owner: Owner)
 
 
 def memory_reply(memory: Memory) -> wire.Memory:
-    return wire.Memory(
-        memory_id=memory.memory_id,
-        content=memory.content,
-        type=memory.type,
-        turn_ids=list(memory.turn_ids),
-        session_id=memory.session_id,
-        created_at=memory.created_at,
-        valid_from=rfc3339(memory.valid_from or memory.created_us),
-        valid_until=rfc3339(memory.valid_until) if memory.valid_until is not None else None,
-        superseded_by=memory.superseded_by,
-        last_used_at=rfc3339(memory.last_used_us) if memory.last_used_us else None,
-        uses=memory.uses,
-    )
+    return wire.Memory.model_validate(replace(memory, valid_from=memory.valid_from or memory.created_us))
 
 
 def _imported(item: object) -> tuple[MemoryDraft, int | None] | None:

@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 
 from core.citing.citations import known_documents
 from core.conversation.sessions import CHOICES, KEEP, SessionChange
-from core.dates import rfc3339
 from core.images import ENDINGS, MAX_IMAGES
 from core.operations.erasure import ErasedKind
 from routes.conversation.replies import prompt_reply, session_reply, turn_reply, whole_session
@@ -139,12 +138,7 @@ async def list_turns(
 async def get_tree(session_id: UUID, container: ContainerDep, owner: Owner) -> Tree:
     """Every turn of the session with its parent and the beginning of its question, in time order."""
     nodes = await container.sessions.tree(str(session_id), owner)
-    return Tree(
-        turns=[
-            TreeNode(**asdict(node), created_at=rfc3339(node.created_us), question=question)
-            for node, question in nodes
-        ]
-    )
+    return Tree(turns=[TreeNode(**asdict(node), question=question) for node, question in nodes])
 
 
 @router.put("/sessions/{session_id}/persona", responses=errors(400, 413, 415))

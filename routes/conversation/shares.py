@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from html import escape
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -11,9 +12,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, Response
 
 from api.sessions.shares import SharedBranch
-from core.conversation.sessions import Share
 from core.conversation.turns import Turn
-from core.dates import rfc3339
 from core.errors import NotFoundError
 from core.knowledge import Citation
 from core.operations.erasure import ERASED_ID
@@ -93,14 +92,13 @@ async def create_share(
         str(session_id), owner, text_of(body.leaf), body.expire_days, passages=body.passages
     )
     url = f"{request.base_url}shared/{token}"
-    return wire.CreatedShare(**_reply(share).model_dump(), url=url)
+    return wire.CreatedShare(**asdict(share), url=url)
 
 
 @router.get("/sessions/{session_id}/shares", responses=errors(401, 404, 422, 503))
 async def list_shares(session_id: UUID, container: ContainerDep, owner: Owner) -> wire.ShareList:
     """The links that still open, without their addresses."""
-    shares = await container.shares.listed(str(session_id), owner)
-    return wire.ShareList(shares=[_reply(share) for share in shares])
+    return wire.ShareList(shares=await container.shares.listed(str(session_id), owner))
 
 
 @router.delete("/sessions/{session_id}/shares/{share_id}", responses=errors(401, 404, 422, 503))
@@ -132,16 +130,6 @@ def _nowhere(request: Request) -> HTMLResponse:
     language = accepted_language(request.headers.get("accept-language", "")) or "en"
     title, advice = NOWHERE[language]
     return HTMLResponse(_document(language, title, f"<p>{advice}</p>"), status_code=404, headers=HEADERS)
-
-
-def _reply(share: Share) -> wire.Share:
-    return wire.Share(
-        share_id=share.share_id,
-        leaf=share.leaf,
-        created_at=rfc3339(share.created_us),
-        expires_at=rfc3339(share.expires_us),
-        passages=share.passages,
-    )
 
 
 def _page(branch: SharedBranch) -> str:

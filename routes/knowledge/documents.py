@@ -50,7 +50,7 @@ from routes.dependencies import (
     readable,
 )
 from routes.errors import EdgeCode
-from routes.knowledge.replies import chunk_reply, document_reply, job_reply, source_reply, surroundings_reply
+from routes.knowledge.replies import document_reply, surroundings_reply
 from routes.openapi import JOB_STREAM, WireRoute, errors
 from routes.stream import EventStreamResponse, unless_left
 from routes.wire import documents as wire
@@ -125,7 +125,7 @@ async def list_documents(
 async def list_tags(container: ContainerDep, owner: Owner) -> wire.TagList:
     """How many documents carry each tag: the 200 that most do, the most first."""
     tags = await container.knowledge.tags(readable(owner), TAGS_LISTED)
-    return wire.TagList(tags=[wire.TagCount.model_validate(each) for each in tags])
+    return wire.TagList(tags=tags)
 
 
 @router.get("/documents/{document_id}")
@@ -150,7 +150,7 @@ async def list_chunks(
 ) -> wire.ChunkPage:
     """Its chunks, in document order."""
     page = await container.knowledge.chunks(str(document_id), readable(owner), limit, cursor)
-    return wire.ChunkPage(chunks=[chunk_reply(chunk) for chunk in page.chunks], next=page.next_cursor)
+    return wire.ChunkPage(chunks=page.chunks, next=page.next_cursor)
 
 
 @router.get("/documents/{document_id}/chunks/{chunk_id}")
@@ -321,14 +321,13 @@ def _changes(body: wire.DocumentPatch) -> Changes:
 @beside.get("/jobs", responses=errors(401, 404, 422))
 async def list_jobs(container: ContainerDep, owner: Owner) -> wire.JobList:
     """The jobs that wait, run, or ended lately; the newest first."""
-    jobs = container.knowledge.jobs.list(readable(owner))
-    return wire.JobList(jobs=[job_reply(job) for job in jobs])
+    return wire.JobList(jobs=container.knowledge.jobs.list(readable(owner)))
 
 
 @beside.get("/jobs/{job_id}", responses=errors(401, 404, 422))
 async def get_job(job_id: UUID, container: ContainerDep, owner: Owner) -> wire.Job:
     """How far a job is: stage, attempt, done, total, error."""
-    return job_reply(container.knowledge.jobs.get(str(job_id), readable(owner)).snapshot())
+    return wire.Job.model_validate(container.knowledge.jobs.get(str(job_id), readable(owner)).snapshot())
 
 
 @beside.get(
@@ -344,7 +343,8 @@ async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> Eve
 
     async def events() -> AsyncGenerator[bytes, None]:
         async for snapshot in changes:
-            yield f"event: job\ndata: {json.dumps(job_reply(snapshot).model_dump(mode='json'))}\n\n".encode()
+            body = json.dumps(wire.Job.model_validate(snapshot).model_dump(mode="json"))
+            yield f"event: job\ndata: {body}\n\n".encode()
 
     return EventStreamResponse(events(), ping_interval_s)
 
@@ -352,5 +352,4 @@ async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> Eve
 @beside.get("/sources", responses=errors(401, 503))
 async def list_sources(container: ContainerDep, owner: Owner) -> wire.SourceList:
     """The folders that are followed, whose documents you may read. A question can be limited to them."""
-    summaries = await container.sync.summaries(readable(owner))
-    return wire.SourceList(sources=[source_reply(summary) for summary in summaries])
+    return wire.SourceList(sources=await container.sync.summaries(readable(owner)))

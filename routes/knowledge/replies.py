@@ -7,49 +7,21 @@ from typing import Any
 
 from api.search.handler import SearchReport
 from api.search.why_not import ChunkPlaces, DocumentReport, Judged
-from core.dates import rfc3339
-from core.knowledge import SHARED_OWNER, Chunk, Document, JobSnapshot, Surroundings
-from core.operations.sync import SourceSummary
+from core.knowledge import SHARED_OWNER, Document, Surroundings
 from routes.wire import documents, search
-
-_TIMES = ("started", "next_try", "ended")
 
 
 def document_reply(document: Document) -> documents.Document:
     return documents.Document(
-        **asdict(document),
-        created_at=rfc3339(document.created_us),
-        modified_at=_time(document.modified_us),
-        shared=document.owner == SHARED_OWNER,
-        sample=document.is_sample,
+        **asdict(document), shared=document.owner == SHARED_OWNER, sample=document.is_sample
     )
-
-
-def job_reply(job: JobSnapshot) -> documents.Job:
-    body = asdict(job)
-    for name in _TIMES:
-        body[f"{name}_at"] = _time(body.pop(f"{name}_us"))
-    return documents.Job(**body)
-
-
-def source_reply(summary: SourceSummary) -> documents.Source:
-    return documents.Source(
-        source=summary.source, documents=summary.documents, synced_at=_time(summary.synced_us)
-    )
-
-
-def chunk_reply(chunk: Chunk) -> documents.Chunk:
-    return documents.Chunk.model_validate(chunk)
 
 
 def surroundings_reply(around: Surroundings) -> documents.ChunkInPlace:
     return documents.ChunkInPlace(
         **asdict(around.chunk),
-        neighbours=documents.Neighbours(
-            before=[chunk_reply(chunk) for chunk in around.before],
-            after=[chunk_reply(chunk) for chunk in around.after],
-        ),
-        section=[chunk_reply(chunk) for chunk in around.section],
+        neighbours=documents.Neighbours.model_validate(around),
+        section=around.section,
     )
 
 
@@ -125,7 +97,3 @@ def _chunk_places(one: ChunkPlaces) -> search.ChunkPlaces:
             "key_passage": one.key_passage,
         }
     )
-
-
-def _time(moment_us: int | None) -> str | None:
-    return rfc3339(moment_us) if moment_us else None
