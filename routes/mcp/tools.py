@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -209,17 +209,9 @@ TOOLS = (
 
 
 def _passage(chunk: Chunk, probability: float | None = None) -> Passage:
-    return Passage(
-        document_id=chunk.document_id,
-        chunk_id=chunk.chunk_id,
-        file_name=chunk.file_name,
-        heading=chunk.heading,
-        page=chunk.page,
-        text=chunk.text,
-        score=None if probability is None else round(probability, 3),
-    )
+    return Passage(**asdict(chunk), score=None if probability is None else round(probability, 3))
 
 
 def _entry(chunk: Chunk) -> OutlineEntry:
     begins = " ".join(chunk.text.split())[:80]
-    return OutlineEntry(chunk_id=chunk.chunk_id, heading=chunk.heading, page=chunk.page, begins=begins)
+    return OutlineEntry(**asdict(chunk), begins=begins)
