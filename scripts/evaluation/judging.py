@@ -16,8 +16,10 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
+from core.knowledge import Citation
 from core.relevance.probability import SURE, holds_words
 from core.text import is_mostly_chinese
+from routes.wire.turns import Citation as CitationReply
 from scripts.evaluation.sets import TURNS_FILE, Message, SetRow, rows_of
 
 AMONG = 3
@@ -40,6 +42,11 @@ class Hit:
     heading: str = ""
     file_name: str = ""
     cited: bool = False
+
+    @classmethod
+    def of_source(cls, cite: Citation | CitationReply) -> Hit:
+        text = f"{cite.heading}\n{cite.text}"
+        return cls(cite.document_id, cite.score, text, cite.heading, cite.file_name, cite.cited)
 
 
 @dataclass(frozen=True, slots=True)
