@@ -105,11 +105,8 @@ class RecallOutput(ToolOutput):
     turns: list[RecalledTurn]
 
 
-class AskFailedError(WenmaiError):
-    """The turn ended in an error; the sentence is the stream's."""
-
-
 async def ask(container: Container, owner: str, sent: AskInput, progress: Progress) -> Answer:
+    """Raises WenmaiError with the stream's sentence, too, when the turn ends in an error."""
     request = TurnRequest(
         question=sent.question,
         owner=owner,
@@ -129,7 +126,7 @@ async def ask(container: Container, owner: str, sent: AskInput, progress: Progre
                     await progress(whole.length, piece)
     answer = whole.answer()
     if answer.error is not None:
-        raise AskFailedError(answer.error.message)
+        raise WenmaiError(answer.error.message)
     return answer
 
 
