@@ -316,12 +316,6 @@ async def asking(
         yield ServerClient(client, server, silence)
 
 
-async def ask_server(server: Server, path: str, params: Mapping[str, str | int], reply: type[T]) -> T:
-    """POST to the server that has the store. Raises CommandError."""
-    async with asking(server) as client:
-        return checked(await client.request("POST", path, params=dict(params)), reply)
-
-
 def checked(response: httpx.Response, reply: type[T]) -> T:
     """Raises CommandError, too, for a refusal."""
     if response.is_error:
