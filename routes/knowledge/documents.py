@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -29,6 +29,7 @@ from core.errors import (
 from core.knowledge import (
     MAX_TAG_CHARS,
     MAX_TAGS,
+    SHARED_OWNER,
     Addition,
     Changes,
     Document,
@@ -50,7 +51,6 @@ from routes.dependencies import (
     readable,
 )
 from routes.errors import EdgeCode
-from routes.knowledge.replies import document_reply, surroundings_reply
 from routes.openapi import JOB_STREAM, WireRoute, errors
 from routes.stream import EventStreamResponse, unless_left
 from routes.wire import documents as wire
@@ -100,7 +100,7 @@ async def add_document(
     if addition.existing:
         response.status_code = 200
     return wire.AddedDocument(
-        document=document_reply(addition.document), job_id=addition.job_id, existing=addition.existing
+        document=_document(addition.document), job_id=addition.job_id, existing=addition.existing
     )
 
 
@@ -117,7 +117,7 @@ async def list_documents(
     """Newest first, paged; all of them, or those with this status, source and tag."""
     narrowed = Narrowed(status, source, tag)
     page = await container.knowledge.list_documents(readable(owner), limit, cursor, narrowed)
-    listed = [document_reply(document) for document in page.documents]
+    listed = [_document(document) for document in page.documents]
     return wire.DocumentPage(documents=listed, next=page.next_cursor)
 
 
@@ -131,7 +131,7 @@ async def list_tags(container: ContainerDep, owner: Owner) -> wire.TagList:
 @router.get("/documents/{document_id}")
 async def get_document(document_id: UUID, container: ContainerDep, owner: Owner) -> wire.Document:
     """One document."""
-    return document_reply(await container.knowledge.get_document(str(document_id), readable(owner)))
+    return _document(await container.knowledge.get_document(str(document_id), readable(owner)))
 
 
 @router.patch("/documents/{document_id}", responses=errors(403, 409, 413))
@@ -141,7 +141,7 @@ async def change_document(
     """Change its tags or its date; nothing is read in again. Of a followed file only the date."""
     await _erasable(container, document_id, owner)
     changed = await container.knowledge.change(str(document_id), erasable(owner), _changes(body))
-    return document_reply(changed)
+    return _document(changed)
 
 
 @router.get("/documents/{document_id}/chunks")
@@ -167,7 +167,11 @@ async def get_chunk(
     around = await container.search.chunk_in_place(
         str(document_id), str(chunk_id), readable(owner), before=before, after=after, section=section
     )
-    return surroundings_reply(around)
+    return wire.ChunkInPlace(
+        **asdict(around.chunk),
+        neighbours=wire.Neighbours.model_validate(around),
+        section=around.section,
+    )
 
 
 @router.delete("/documents/sample", responses=errors(403))
@@ -353,3 +357,7 @@ async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> Eve
 async def list_sources(container: ContainerDep, owner: Owner) -> wire.SourceList:
     """The folders that are followed, whose documents you may read. A question can be limited to them."""
     return wire.SourceList(sources=await container.sync.summaries(readable(owner)))
+
+
+def _document(document: Document) -> wire.Document:
+    return wire.Document(**asdict(document), shared=document.owner == SHARED_OWNER, sample=document.is_sample)
