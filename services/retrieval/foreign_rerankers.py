@@ -57,15 +57,7 @@ LONGEST_PAUSE_S = 60.0  # however long a server asks to be left alone
 
 
 class RerankerUnavailableError(UnavailableError):
-    """`retry_after_s` is how long its server asked to be left alone."""
-
     code = "reranker_unavailable"
-
-    def __init__(
-        self, message: str, failure: ModelFailure | None = None, *, retry_after_s: float | None = None
-    ) -> None:
-        super().__init__(message, failure)
-        self.retry_after_s = retry_after_s
 
 
 class PairReranker(BaseNodePostprocessor):
