@@ -251,14 +251,18 @@ class ModelFailure:
 
 
 class UnavailableError(WenmaiError):
-    """`failure` is set where a model is what does not answer."""
+    """`failure` is set where a model is what does not answer; `retry_after_s` is how long its server asked to
+    be left alone."""
 
     code = "unavailable"
     retryable = True
 
-    def __init__(self, message: str, failure: ModelFailure | None = None) -> None:
+    def __init__(
+        self, message: str, failure: ModelFailure | None = None, *, retry_after_s: float | None = None
+    ) -> None:
         super().__init__(message)
         self.failure = failure
+        self.retry_after_s = retry_after_s
 
 
 class StoreUnavailableError(UnavailableError):
@@ -292,7 +296,7 @@ class EmbeddingUnavailableError(UnavailableError):
 
 
 class LLMUnavailableError(UnavailableError):
-    """`transient`: the same request may succeed in a moment; `retry_after_s` is when the server said so.
+    """`transient`: the same request may succeed in a moment.
 
     `busy`: it waited for its turn among our own questions, which says nothing of the model's health.
     """
@@ -308,9 +312,8 @@ class LLMUnavailableError(UnavailableError):
         retry_after_s: float | None = None,
         busy: bool = False,
     ) -> None:
-        super().__init__(message, failure)
+        super().__init__(message, failure, retry_after_s=retry_after_s)
         self.transient = transient
-        self.retry_after_s = retry_after_s
         self.busy = busy
 
 

@@ -77,9 +77,8 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class StreamTimeouts:
-    """Seconds until the first token, between tokens, and for the whole answer with its waiting for a turn."""
+    """Seconds until a token, the first or the next, and for the whole answer with its waiting for a turn."""
 
-    first_token_s: float = 60
     token_s: float = 60
     answer_s: float = 600
 
@@ -112,17 +111,16 @@ class LLMStreamWrapper:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._timeouts.answer_s
         async with self._turn(end) as llm, aclosing(_deltas(llm, messages, exchange, flat=flat)) as deltas:
-            limit, left = self._timeouts.first_token_s, end - loop.time()
+            left = end - loop.time()
             try:
                 while True:
-                    async with asyncio.timeout_at(min(loop.time() + limit, end)):
+                    async with asyncio.timeout_at(min(loop.time() + self._timeouts.token_s, end)):
                         delta = await anext(deltas, None)
                     if delta is None:
                         return
-                    limit = self._timeouts.token_s
                     yield delta
             except TimeoutError as error:
-                busy = isinstance(self._llm, TakesTurns) and left < self._timeouts.first_token_s
+                busy = isinstance(self._llm, TakesTurns) and left < self._timeouts.token_s
                 failure = ModelFailure(Cause.BUSY if busy else Cause.TIMEOUT)
                 raise LLMUnavailableError("The model did not answer in time.", failure, busy=busy) from error
 

@@ -13,6 +13,7 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import Depends, Query, Request
@@ -171,19 +172,19 @@ class RefusedFieldError(BadRequestError):
 
 
 def json_body(model: type[M]) -> Callable[[Request], Awaitable[M]]:
-    """A dependency that reads the body as strict JSON for `model`.
+    """A dependency that reads the body as strict JSON for `model`; WireRoute describes it from this.
 
     Raises UnsupportedMediaError (415), MalformedRequestError (400) or a 422 that names the field.
     """
+    return partial(_read_body, model)
 
-    async def read(request: Request) -> M:
-        check_headers(request)
-        body = await request.body()
-        if len(body) > LARGE_BYTES:  # images: others go on meanwhile
-            return await asyncio.to_thread(read_model, model, body)
-        return read_model(model, body)
 
-    return read
+async def _read_body(model: type[M], request: Request) -> M:
+    check_headers(request)
+    body = await request.body()
+    if len(body) > LARGE_BYTES:  # images: others go on meanwhile
+        return await asyncio.to_thread(read_model, model, body)
+    return read_model(model, body)
 
 
 def read_model(model: type[M], body: bytes) -> M:
@@ -195,12 +196,6 @@ def read_model(model: type[M], body: bytes) -> M:
         return model.model_validate(value)
     except ValidationError as error:
         raise RefusedFieldError(*describe(error)) from error
-
-
-def body_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The requestBody for OpenAPI, since the dependency reads the raw body; its schema: `routes.openapi`."""
-    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def parse_strict(body: bytes) -> Any:

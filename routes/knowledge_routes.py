@@ -14,7 +14,7 @@ from api.turn.stream import ContentEvent, DoneEvent, ErrorEvent, Event, SessionE
 from core.conversation.sessions import CHOICES
 from core.conversation.turns import UNSET, AskedWith, TurnRequest
 from core.text import Language
-from routes.dependencies import ContainerDep, Owner, accepted_language, body_schema, json_body
+from routes.dependencies import ContainerDep, Owner, accepted_language, json_body
 from routes.errors import failed_turn_headers, request_id
 from routes.openapi import EARLIER_STREAM, TURN_STREAM, Responses, WireRoute, errors
 from routes.stream import EventStreamResponse, WholeTurn, events_of, hear_whole, json_line, stream_response
@@ -37,7 +37,6 @@ WHOLE_OR_ERROR: Responses = {
     "/knowledge_chat_conversation",
     response_model=Answer,
     responses={200: TURN_STREAM, **errors(400, 401, 404, 409, 413, 415, 422, 429), **WHOLE_OR_ERROR},
-    openapi_extra=body_schema(ChatBody),
 )
 async def knowledge_chat_conversation(
     request: Request,
@@ -100,11 +99,7 @@ async def stop_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> Sto
     return StoppedTurn(turn_id=str(turn_id), stopped=stopped)
 
 
-@router.post(
-    "/turns/{turn_id}/tools/{call_id}",
-    responses=errors(400, 401, 404, 413, 415, 422, 503),
-    openapi_extra=body_schema(ToolDecision),
-)
+@router.post("/turns/{turn_id}/tools/{call_id}", responses=errors(400, 401, 404, 413, 415, 422, 503))
 async def decide_tool_call(
     turn_id: UUID,
     call_id: Annotated[str, Path(max_length=64, description="The call, as its STATUS event names it.")],
@@ -166,7 +161,6 @@ async def _whole(stream: TurnStream, request: Request) -> Response:
     status_code=200,
     response_class=EventStreamResponse,
     responses={200: EARLIER_STREAM, **errors(400, 401, 404, 409, 413, 415, 422, 429, 503)},
-    openapi_extra=body_schema(EarlierChatBody),
 )
 async def earlier_chat(
     request: Request,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -78,11 +79,21 @@ STREAM_GRAMMAR = (
 
 
 class WireRoute(APIRoute):
-    """Writes the fields that were set: what a thing does not have is absent from its reply."""
+    """Writes the fields that were set: what a thing does not have is absent from its reply. The body that
+    `dependencies.json_body` reads is described, since FastAPI sees only that the request is read."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         options["response_model_exclude_unset"] = True
         super().__init__(*arguments, **options)
+        for read in [each.call for each in self.dependant.dependencies]:
+            if isinstance(read, partial):
+                self.openapi_extra = body_schema(read.args[0])
+
+
+def body_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The requestBody of a route that reads the raw body as one of REQUESTS."""
+    schema = {"$ref": f"{SCHEMAS}{model.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def errors(*statuses: int) -> Responses:

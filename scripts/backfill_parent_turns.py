@@ -30,7 +30,7 @@ from scripts.commands.maintenance import (
     run,
     time_zone,
 )
-from scripts.commands.server import Server, ask_server, at_store, at_url, open_here
+from scripts.commands.server import Server, ServerClient, asking, at_store, at_url, open_here
 
 if TYPE_CHECKING:
     from api.container import History
@@ -111,7 +111,8 @@ async def _repair(settings: Settings, options: Options) -> int:
     async def by_server(server: Server, _: StoreContents) -> int:
         if options.accept_loss:
             raise _refused("--accept-loss")
-        return await _finish(RepairByServer(server, options), options)
+        async with asking(server) as client:
+            return await _finish(RepairByServer(client, options), options)
 
     if options.save_plan is not None:
         check_writable(options.save_plan)
@@ -209,28 +210,35 @@ def _progress(total: int | None) -> Iterator[Callable[[int], object]]:
 class RepairByServer:
     """Raises CommandError for what a server is not asked to do: it reads and writes no file of a request."""
 
-    def __init__(self, server: Server, options: Options) -> None:
-        self._server = server
+    def __init__(self, client: ServerClient, options: Options) -> None:
+        self._client = client
         self._options = options
 
     async def repair(self) -> BackfillReport:
-        from core.operations.backfill_turns import BackfillReport
+        from pydantic import TypeAdapter
+
+        from core.operations.backfill_turns import BackfillPlan, BackfillReport
+        from routes.wire.operations import Repair
 
         self._refuse_files()
         asked = {**self._asked(), "details": self._options.save_plan is not None}
-        report = await ask_server(self._server, "/admin/backfill", asked, BackfillReport)
+        reply = await self._client.send("POST", "/admin/backfill", Repair, None, **asked)
+        plan = TypeAdapter(BackfillPlan).validate_python(reply.plan) if reply.plan else None
+        report = BackfillReport(**{**reply.model_dump(), "plan": plan})
         if self._options.save_plan is not None and report.plan is not None:
             save_plan(self._options.save_plan, report.plan)
         return report
 
     async def import_from(self, source: str) -> ImportReport:
         from core.operations.backfill_turns import ImportReport
+        from routes.wire.operations import CollectionImport
 
         self._refuse_files()
         if self._options.save_plan is not None:
             raise _refused("--save-plan with --import-from")
         asked = {**self._asked(), "collection": source}
-        return await ask_server(self._server, "/admin/backfill/import", asked, ImportReport)
+        reply = await self._client.send("POST", "/admin/backfill/import", CollectionImport, None, **asked)
+        return ImportReport(**reply.model_dump())
 
     def _asked(self) -> dict[str, str | int]:
         options = self._options

@@ -21,7 +21,7 @@ from scripts.commands.maintenance import (
     print_table,
     run,
 )
-from scripts.commands.server import Server, ask_server, asking, at_store, at_url, open_here
+from scripts.commands.server import Server, asking, at_store, at_url, open_here
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -67,9 +67,9 @@ async def _expire(settings: Settings, options: Options) -> Cleanup:
     async def by_server(server: Server, _: StoreContents) -> Cleanup:
         async with asking(server) as client:
             public = await client.send("GET", "/settings/public", PublicSettings)
-        days = _days(options, public.expire_days)
-        params: dict[str, str | int] = {"dry_run": not options.apply, "days": days, "reason": "command"}
-        return await ask_server(server, "/admin/cleanup", params, Cleanup)
+            days = _days(options, public.expire_days)
+            params: dict[str, str | int] = {"dry_run": not options.apply, "days": days, "reason": "command"}
+            return await client.send("POST", "/admin/cleanup", Cleanup, None, **params)
 
     return await at_store(settings, options, here, by_server)
 

@@ -139,15 +139,15 @@ def _gauge(name: str, description: str, value: float) -> Metric:
 
 
 def _gauges(name: str, description: str, label: str, values: Mapping[str, float]) -> Metric:
-    """One for each value of the label."""
-    family = GaugeMetricFamily(PREFIX + name, description, labels=(label,))
-    for of, value in values.items():
-        family.add_metric([of], value)
-    return family
+    return _filled(GaugeMetricFamily(PREFIX + name, description, labels=(label,)), values)
 
 
 def _counters(name: str, description: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = CounterMetricFamily(PREFIX + name, description, labels=(label,))
+    return _filled(CounterMetricFamily(PREFIX + name, description, labels=(label,)), values)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[str, float]) -> Metric:
+    """One for each value of the label."""
     for of, value in values.items():
         family.add_metric([of], value)
     return family

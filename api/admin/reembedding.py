@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -146,13 +146,7 @@ class StoreReembedding:
         await self._activity.quiet(BUSY_WAIT_S)
 
     def _tell(self, progress: SyncProgress) -> None:
-        self._state = replace(
-            self._state,
-            round=progress.round,
-            done=progress.done,
-            total=progress.total,
-            embedded=progress.embedded,
-        )
+        self._state = replace(self._state, **asdict(progress))
 
     def _end(self, status: str, error: str = "") -> None:
         self._state = replace(self._state, status=status, error=error, ended_us=utc_now_us())

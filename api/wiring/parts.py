@@ -284,7 +284,7 @@ class LLMOpener:
 
     async def entry(self, model_id: str, table: LLMSettings) -> ModelEntry:
         models, share = self._models, self._answer_share
-        timeouts = StreamTimeouts(models.token_timeout_s, models.token_timeout_s, models.answer_timeout_s)
+        timeouts = StreamTimeouts(models.token_timeout_s, models.answer_timeout_s)
         layout = Layout.AUTO if self._chat.use_chat_mode else Layout.FLAT
         llm = await self.open(model_id, table)
         window = window_of(table, llm, model_id)

@@ -11,7 +11,6 @@ from operator import attrgetter
 from typing import Any, Final, Literal
 
 from core.conversation.turns import KnowledgeUse, Turn, TurnRequest, TurnStatus
-from core.dates import rfc3339
 from core.errors import BadRequestError
 from core.memory.statements import explicit_request
 from core.text import Language, fold_width, language_of, preprocess_question
@@ -36,10 +35,6 @@ class Persona:
     chunk_id: str | None = None
     batch_name: str | None = None
     item: str | None = None
-
-    @property
-    def updated_at(self) -> str:
-        return rfc3339(self.updated_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +97,6 @@ class Session:
     @property
     def persona_text(self) -> str:
         return self.persona.text if self.persona else ""
-
-    @property
-    def created_at(self) -> str:
-        return rfc3339(self.created_us)
-
-    @property
-    def updated_at(self) -> str:
-        return rfc3339(self.updated_us)
 
 
 @dataclass(frozen=True, slots=True)

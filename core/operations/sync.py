@@ -100,7 +100,8 @@ class LeftSource:
     source: str
     documents: int
 
-    def __str__(self) -> str:
+    @property
+    def message(self) -> str:
         return (
             f"source {self.source} is no longer configured: {self.documents} documents stay; "
             f"wenmai sync --forget {self.source} removes them"

@@ -3,16 +3,14 @@ operators, with its proof, and whom there is something of."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query
 
-from core.dates import rfc3339
 from core.errors import BadRequestError
 from core.operations.erasure import ErasedKind
-from core.operations.reports import Receipt, ReceiptKind
+from core.operations.reports import ReceiptKind
 from routes.dependencies import Admin, Backups, ContainerDep, Thorough, WithAnswers, asked, proof_of
 from routes.openapi import WireRoute, errors
 from routes.wire import operations as wire
@@ -53,20 +51,13 @@ async def receipts(
     """What was done to everybody's data, newest first: when, why, how much. Never a text or an id."""
     newest = await container.receipts.newest(limit, kind, before_us=before)
     last = newest[-1].began_us if len(newest) == limit else None
-    return wire.ReceiptPage(receipts=[_receipt(receipt) for receipt in newest], next=last)
+    return wire.ReceiptPage(receipts=newest, next=last)
 
 
 @router.get("/schedule")
 async def schedule(container: ContainerDep, admin: Admin) -> wire.CleanupSchedule:
     """When the clean-up runs next, and how it went last."""
     return wire.CleanupSchedule.model_validate(await container.schedule.current())
-
-
-def _receipt(receipt: Receipt) -> wire.Receipt:
-    """Its times as RFC 3339."""
-    body = asdict(receipt)
-    del body["began_us"], body["ended_us"]
-    return wire.Receipt(**body, began_at=rfc3339(receipt.began_us), ended_at=rfc3339(receipt.ended_us))
 
 
 Name = Annotated[str, Query(min_length=1, max_length=200, description="The id; the owner's name.")]

@@ -18,7 +18,6 @@ from routes.dependencies import (
     Admin,
     ContainerDep,
     Owner,
-    body_schema,
     json_body,
     sent_key,
     site_key,
@@ -112,9 +111,7 @@ ModelId = Annotated[
 CHANGES = errors(400, 401, 403, 404, 409, 413, 415, 422, 503)
 
 
-@router.put(
-    "/admin/models/{model_id}", tags=["admin"], responses=CHANGES, openapi_extra=body_schema(wire.ModelTable)
-)
+@router.put("/admin/models/{model_id}", tags=["admin"], responses=CHANGES)
 async def put_model(
     model_id: ModelId,
     container: ContainerDep,

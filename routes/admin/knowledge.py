@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query
 
 from api.admin.calibration import KnownQuestion
-from routes.dependencies import Admin, ContainerDep, body_schema, json_body
+from routes.dependencies import Admin, ContainerDep, json_body
 from routes.openapi import WireRoute, errors
 from routes.wire.operations import RemovedSource, SyncBody, SyncState
 from routes.wire.search import Calibration, CalibrationBody, CalibrationReport
@@ -21,20 +21,15 @@ SourceName = Annotated[str, Path(pattern="^[\\w-]{1,64}$", description="a name o
 @router.get("/sync")
 async def sync_state(container: ContainerDep, admin: Admin) -> SyncState:
     """Every source with its last report, how far a running sync is, and what earlier sources left."""
-    return SyncState.of(await container.sync.state())
+    return SyncState.model_validate(await container.sync.state())
 
 
-@router.post(
-    "/sync",
-    status_code=202,
-    openapi_extra=body_schema(SyncBody),
-    responses=errors(400, 409, 413, 415, 422),
-)
+@router.post("/sync", status_code=202, responses=errors(400, 409, 413, 415, 422))
 async def start_sync(
     container: ContainerDep, admin: Admin, body: Annotated[SyncBody, Depends(json_body(SyncBody))]
 ) -> SyncState:
     """Follow the folders now, in the background; GET shows how far it is. One at a time."""
-    return SyncState.of(await container.sync.start(body.source, body.allow_removals))
+    return SyncState.model_validate(await container.sync.start(body.source, body.allow_removals))
 
 
 @router.delete("/sync/{source}", responses=errors(409, 422))
@@ -46,10 +41,10 @@ async def forget_source(source: SourceName, container: ContainerDep, admin: Admi
 @router.get("/calibration")
 async def calibration(container: ContainerDep, admin: Admin) -> Calibration:
     """The calibration in force."""
-    return Calibration.of(container.calibration.current)
+    return Calibration.model_validate(container.calibration.current)
 
 
-@router.post("/calibration", openapi_extra=body_schema(CalibrationBody), responses=errors(400, 413, 415, 422))
+@router.post("/calibration", responses=errors(400, 413, 415, 422))
 async def calibrate(
     container: ContainerDep,
     admin: Admin,
@@ -64,15 +59,10 @@ async def calibrate(
     else:
         known = [KnownQuestion(each.question, tuple(each.passage)) for each in body.questions]
         made = await container.calibration.from_questions(known, admin, dry_run=dry_run)
-    return CalibrationReport(
-        calibration=Calibration.of(made.calibration),
-        dry_run=made.dry_run,
-        answered=made.answered,
-        unanswered=made.unanswered,
-    )
+    return CalibrationReport.model_validate(made)
 
 
 @router.delete("/calibration", responses=errors(409))
 async def undo_calibration(container: ContainerDep, admin: Admin) -> Calibration:
     """Take the calibration in force back: the one before is in force again."""
-    return Calibration.of(await container.calibration.undo())
+    return Calibration.model_validate(await container.calibration.undo())

@@ -11,10 +11,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query
 
 from core.operations.backfill_turns import BackfillOptions
-from routes.dependencies import Admin, ContainerDep, body_schema, json_body
+from routes.dependencies import Admin, ContainerDep, json_body
 from routes.openapi import WireRoute, errors
 from routes.wire.operations import (
-    Archive,
     ArchiveList,
     Backup,
     CollectionImport,
@@ -42,16 +41,10 @@ async def create_backup(
 @router.get("/backups", responses=errors(401, 403, 503))
 async def list_backups(container: ContainerDep, admin: Admin) -> ArchiveList:
     """The archives, newest first. `problem` is empty when list of contents and manifest are sound."""
-    archives = await container.backups.list_all()
-    return ArchiveList(backups=[Archive.model_validate(each) for each in archives])
+    return ArchiveList(backups=await container.backups.list_all())
 
 
-@router.post(
-    "/reembed",
-    status_code=202,
-    openapi_extra=body_schema(ReembedBody),
-    responses=errors(400, 401, 403, 409, 413, 415, 422, 503, 507),
-)
+@router.post("/reembed", status_code=202, responses=errors(400, 401, 403, 409, 413, 415, 422, 503, 507))
 async def start_reembedding(
     container: ContainerDep,
     admin: Admin,

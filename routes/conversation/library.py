@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -55,7 +56,7 @@ async def read_batch(
     return wire.LibraryItems(
         module=module,
         batch_name=read.name,
-        items=[wire.LibraryItem.model_validate(item) for item in read.items[after:end]],
+        items=read.items[after:end],
         next=end if end < len(read.items) else None,
     )
 
@@ -96,18 +97,13 @@ async def list_templates(
 ) -> wire.PromptTemplates:
     """Prompt templates: items with `{variables}` in their text, by the words of their titles."""
     matches = (await container.library.read()).templates(q, limit)
-    return wire.PromptTemplates(
-        templates=[
-            wire.PromptTemplate(
-                module=batch.module,
-                batch_name=batch.name,
-                title=item.title,
-                content=item.content,
-                variables=list(item.variables),
-            )
-            for batch, item in matches
-        ]
-    )
+    templates = [
+        wire.PromptTemplate(
+            module=batch.module, batch_name=batch.name, **asdict(item), variables=item.variables
+        )
+        for batch, item in matches
+    ]
+    return wire.PromptTemplates(templates=templates)
 
 
 def _name_reply(batch: Batch) -> wire.LibraryBatchName:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC
 from typing import Annotated
 from uuid import UUID
@@ -10,11 +10,11 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import ValidationError
 
-from core.dates import parse_time, rfc3339
+from core.dates import parse_time
 from core.memory.record import Memory, MemoryDraft, MemoryType
 from core.memory.statements import type_of
 from core.operations.erasure import Erased, ErasedKind
-from routes.dependencies import ContainerDep, Owner, Thorough, asked, body_schema, json_body, proof_of
+from routes.dependencies import ContainerDep, Owner, Thorough, asked, json_body, proof_of
 from routes.openapi import WireRoute, errors
 from routes.wire import memories as wire
 from routes.wire.fields import AtMost, PlainText
@@ -50,7 +50,7 @@ async def export_memories(container: ContainerDep, owner: Owner) -> wire.MemoryL
     return wire.MemoryList(memories=list(map(memory_reply, await container.memories.all(owner))))
 
 
-@router.put("/memories/switch", openapi_extra=body_schema(wire.SwitchBody), responses=errors(400, 413, 415))
+@router.put("/memories/switch", responses=errors(400, 413, 415))
 async def switch_memory(
     container: ContainerDep,
     owner: Owner,
@@ -60,11 +60,7 @@ async def switch_memory(
     return wire.Switch(on=(await container.memories.set_switch(owner, body.on)).on)
 
 
-@router.post(
-    "/memories/import",
-    openapi_extra=body_schema(wire.MemoryImportBody),
-    responses=errors(400, 413, 415),
-)
+@router.post("/memories/import", responses=errors(400, 413, 415))
 async def import_memories(
     container: ContainerDep,
     owner: Owner,
@@ -91,7 +87,6 @@ async def get_memory(memory_id: UUID, container: ContainerDep, owner: Owner) -> 
 @router.post(
     "/memories",
     status_code=201,
-    openapi_extra=body_schema(wire.MemoryBody),
     responses={
         200: {"model": wire.WrittenMemory, "description": "It was remembered already."},
         **errors(400, 413, 415),
@@ -115,11 +110,7 @@ async def write_memory(
     )
 
 
-@router.patch(
-    "/memories/{memory_id}",
-    openapi_extra=body_schema(wire.MemoryChanges),
-    responses=errors(400, 404, 413, 415),
-)
+@router.patch("/memories/{memory_id}", responses=errors(400, 404, 413, 415))
 async def change_memory(
     memory_id: UUID,
     container: ContainerDep,
@@ -167,19 +158,7 @@ async def memories_of_turn(turn_id: UUID, container: ContainerDep, owner: Owner)
 
 
 def memory_reply(memory: Memory) -> wire.Memory:
-    return wire.Memory(
-        memory_id=memory.memory_id,
-        content=memory.content,
-        type=memory.type,
-        turn_ids=list(memory.turn_ids),
-        session_id=memory.session_id,
-        created_at=memory.created_at,
-        valid_from=rfc3339(memory.valid_from or memory.created_us),
-        valid_until=rfc3339(memory.valid_until) if memory.valid_until is not None else None,
-        superseded_by=memory.superseded_by,
-        last_used_at=rfc3339(memory.last_used_us) if memory.last_used_us else None,
-        uses=memory.uses,
-    )
+    return wire.Memory.model_validate(replace(memory, valid_from=memory.valid_from or memory.created_us))
 
 
 def _imported(item: object) -> tuple[MemoryDraft, int | None] | None:

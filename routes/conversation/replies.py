@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from api.sessions.shown_prompt import ShownPart, ShownPrompt
@@ -17,9 +17,8 @@ from routes.wire import sessions, turns
 
 def session_reply(session: Session, **known: Any) -> sessions.Session:
     """`known`: its `turn_count`, `state` and `match`, absent where they are not."""
-    always = sessions.Session.model_fields.keys() - {*CHOICES, "turn_count", "state", "match"}
-    body = {name: getattr(session, name) for name in always} | session.choices | known
-    return sessions.Session.model_validate(body)
+    always = {each.name: getattr(session, each.name) for each in fields(session) if each.name not in CHOICES}
+    return sessions.Session.model_validate(always | session.choices | known)
 
 
 def whole_session(

@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 
 from core.citing.citations import known_documents
 from core.conversation.sessions import CHOICES, KEEP, SessionChange
-from core.dates import rfc3339
 from core.images import ENDINGS, MAX_IMAGES
 from core.operations.erasure import ErasedKind
 from routes.conversation.replies import prompt_reply, session_reply, turn_reply, whole_session
@@ -20,7 +19,6 @@ from routes.dependencies import (
     Owner,
     Thorough,
     asked,
-    body_schema,
     json_body,
     proof_of,
     readable,
@@ -82,9 +80,7 @@ async def list_sessions(
     return reply.model_copy(update={"choices": SessionChoices(**choices)})
 
 
-@router.post(
-    "/sessions", status_code=201, openapi_extra=body_schema(SessionBody), responses=errors(400, 413, 415)
-)
+@router.post("/sessions", status_code=201, responses=errors(400, 413, 415))
 async def create_session(
     container: ContainerDep, owner: Owner, body: Annotated[SessionBody, Depends(json_body(SessionBody))]
 ) -> Session:
@@ -98,9 +94,7 @@ async def get_session(session_id: UUID, container: ContainerDep, owner: Owner) -
     return whole_session(container.running, *await container.sessions.get(str(session_id), owner))
 
 
-@router.patch(
-    "/sessions/{session_id}", openapi_extra=body_schema(SessionChanges), responses=errors(400, 413, 415)
-)
+@router.patch("/sessions/{session_id}", responses=errors(400, 413, 415))
 async def change_session(
     session_id: UUID,
     container: ContainerDep,
@@ -144,17 +138,10 @@ async def list_turns(
 async def get_tree(session_id: UUID, container: ContainerDep, owner: Owner) -> Tree:
     """Every turn of the session with its parent and the beginning of its question, in time order."""
     nodes = await container.sessions.tree(str(session_id), owner)
-    return Tree(
-        turns=[
-            TreeNode(**asdict(node), created_at=rfc3339(node.created_us), question=question)
-            for node, question in nodes
-        ]
-    )
+    return Tree(turns=[TreeNode(**asdict(node), question=question) for node, question in nodes])
 
 
-@router.put(
-    "/sessions/{session_id}/persona", openapi_extra=body_schema(PersonaBody), responses=errors(400, 413, 415)
-)
+@router.put("/sessions/{session_id}/persona", responses=errors(400, 413, 415))
 async def set_persona(
     session_id: UUID,
     container: ContainerDep,
@@ -213,9 +200,7 @@ async def get_image(
     return Response(image.content, headers=IMAGE_HEADERS, media_type=image.image.media_type)
 
 
-@router.put(
-    "/turns/{turn_id}/feedback", openapi_extra=body_schema(FeedbackBody), responses=errors(400, 409, 413, 415)
-)
+@router.put("/turns/{turn_id}/feedback", responses=errors(400, 409, 413, 415))
 async def rate_turn(
     turn_id: UUID,
     container: ContainerDep,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from html import escape
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -11,14 +12,12 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, Response
 
 from api.sessions.shares import SharedBranch
-from core.conversation.sessions import Share
 from core.conversation.turns import Turn
-from core.dates import rfc3339
 from core.errors import NotFoundError
 from core.knowledge import Citation
 from core.operations.erasure import ERASED_ID
 from core.text import Language, is_mostly_chinese
-from routes.dependencies import ContainerDep, Owner, accepted_language, body_schema, json_body
+from routes.dependencies import ContainerDep, Owner, accepted_language, json_body
 from routes.errors import error_response
 from routes.openapi import WireRoute, errors
 from routes.wire import sessions as wire
@@ -78,10 +77,7 @@ NOWHERE: dict[Language, tuple[str, str]] = {
 
 
 @router.post(
-    "/sessions/{session_id}/shares",
-    status_code=201,
-    openapi_extra=body_schema(wire.ShareBody),
-    responses=errors(400, 401, 404, 409, 413, 415, 422, 503),
+    "/sessions/{session_id}/shares", status_code=201, responses=errors(400, 401, 404, 409, 413, 415, 422, 503)
 )
 async def create_share(
     session_id: UUID,
@@ -96,14 +92,13 @@ async def create_share(
         str(session_id), owner, text_of(body.leaf), body.expire_days, passages=body.passages
     )
     url = f"{request.base_url}shared/{token}"
-    return wire.CreatedShare(**_reply(share).model_dump(), url=url)
+    return wire.CreatedShare(**asdict(share), url=url)
 
 
 @router.get("/sessions/{session_id}/shares", responses=errors(401, 404, 422, 503))
 async def list_shares(session_id: UUID, container: ContainerDep, owner: Owner) -> wire.ShareList:
     """The links that still open, without their addresses."""
-    shares = await container.shares.listed(str(session_id), owner)
-    return wire.ShareList(shares=[_reply(share) for share in shares])
+    return wire.ShareList(shares=await container.shares.listed(str(session_id), owner))
 
 
 @router.delete("/sessions/{session_id}/shares/{share_id}", responses=errors(401, 404, 422, 503))
@@ -135,16 +130,6 @@ def _nowhere(request: Request) -> HTMLResponse:
     language = accepted_language(request.headers.get("accept-language", "")) or "en"
     title, advice = NOWHERE[language]
     return HTMLResponse(_document(language, title, f"<p>{advice}</p>"), status_code=404, headers=HEADERS)
-
-
-def _reply(share: Share) -> wire.Share:
-    return wire.Share(
-        share_id=share.share_id,
-        leaf=share.leaf,
-        created_at=rfc3339(share.created_us),
-        expires_at=rfc3339(share.expires_us),
-        passages=share.passages,
-    )
 
 
 def _page(branch: SharedBranch) -> str:

@@ -23,8 +23,8 @@ from core.dates import is_moment, rfc3339
 from core.images import ImageData, data_url
 from core.text import is_mostly_chinese
 from routes.conversation.replies import limits_reply, session_reply
-from routes.dependencies import ContainerDep, Owner, body_schema, check_headers, read_model
-from routes.openapi import Responses, WireRoute, errors
+from routes.dependencies import ContainerDep, Owner, check_headers, read_model
+from routes.openapi import Responses, WireRoute, body_schema, errors
 from routes.stream import citation_reply, warning_reply
 from routes.wire.fields import Reply
 from routes.wire.imports import ForeignImport, ImportBody, ImportedConversation, PlannedConversation

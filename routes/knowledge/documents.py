@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -29,6 +29,7 @@ from core.errors import (
 from core.knowledge import (
     MAX_TAG_CHARS,
     MAX_TAGS,
+    SHARED_OWNER,
     Addition,
     Changes,
     Document,
@@ -50,7 +51,6 @@ from routes.dependencies import (
     readable,
 )
 from routes.errors import EdgeCode
-from routes.knowledge.replies import chunk_reply, document_reply, job_reply, source_reply, surroundings_reply
 from routes.openapi import JOB_STREAM, WireRoute, errors
 from routes.stream import EventStreamResponse, unless_left
 from routes.wire import documents as wire
@@ -100,7 +100,7 @@ async def add_document(
     if addition.existing:
         response.status_code = 200
     return wire.AddedDocument(
-        document=document_reply(addition.document), job_id=addition.job_id, existing=addition.existing
+        document=_document(addition.document), job_id=addition.job_id, existing=addition.existing
     )
 
 
@@ -117,7 +117,7 @@ async def list_documents(
     """Newest first, paged; all of them, or those with this status, source and tag."""
     narrowed = Narrowed(status, source, tag)
     page = await container.knowledge.list_documents(readable(owner), limit, cursor, narrowed)
-    listed = [document_reply(document) for document in page.documents]
+    listed = [_document(document) for document in page.documents]
     return wire.DocumentPage(documents=listed, next=page.next_cursor)
 
 
@@ -125,13 +125,13 @@ async def list_documents(
 async def list_tags(container: ContainerDep, owner: Owner) -> wire.TagList:
     """How many documents carry each tag: the 200 that most do, the most first."""
     tags = await container.knowledge.tags(readable(owner), TAGS_LISTED)
-    return wire.TagList(tags=[wire.TagCount.model_validate(each) for each in tags])
+    return wire.TagList(tags=tags)
 
 
 @router.get("/documents/{document_id}")
 async def get_document(document_id: UUID, container: ContainerDep, owner: Owner) -> wire.Document:
     """One document."""
-    return document_reply(await container.knowledge.get_document(str(document_id), readable(owner)))
+    return _document(await container.knowledge.get_document(str(document_id), readable(owner)))
 
 
 @router.patch("/documents/{document_id}", responses=errors(403, 409, 413))
@@ -141,7 +141,7 @@ async def change_document(
     """Change its tags or its date; nothing is read in again. Of a followed file only the date."""
     await _erasable(container, document_id, owner)
     changed = await container.knowledge.change(str(document_id), erasable(owner), _changes(body))
-    return document_reply(changed)
+    return _document(changed)
 
 
 @router.get("/documents/{document_id}/chunks")
@@ -150,7 +150,7 @@ async def list_chunks(
 ) -> wire.ChunkPage:
     """Its chunks, in document order."""
     page = await container.knowledge.chunks(str(document_id), readable(owner), limit, cursor)
-    return wire.ChunkPage(chunks=[chunk_reply(chunk) for chunk in page.chunks], next=page.next_cursor)
+    return wire.ChunkPage(chunks=page.chunks, next=page.next_cursor)
 
 
 @router.get("/documents/{document_id}/chunks/{chunk_id}")
@@ -167,7 +167,11 @@ async def get_chunk(
     around = await container.search.chunk_in_place(
         str(document_id), str(chunk_id), readable(owner), before=before, after=after, section=section
     )
-    return surroundings_reply(around)
+    return wire.ChunkInPlace(
+        **asdict(around.chunk),
+        neighbours=wire.Neighbours.model_validate(around),
+        section=around.section,
+    )
 
 
 @router.delete("/documents/sample", responses=errors(403))
@@ -321,14 +325,13 @@ def _changes(body: wire.DocumentPatch) -> Changes:
 @beside.get("/jobs", responses=errors(401, 404, 422))
 async def list_jobs(container: ContainerDep, owner: Owner) -> wire.JobList:
     """The jobs that wait, run, or ended lately; the newest first."""
-    jobs = container.knowledge.jobs.list(readable(owner))
-    return wire.JobList(jobs=[job_reply(job) for job in jobs])
+    return wire.JobList(jobs=container.knowledge.jobs.list(readable(owner)))
 
 
 @beside.get("/jobs/{job_id}", responses=errors(401, 404, 422))
 async def get_job(job_id: UUID, container: ContainerDep, owner: Owner) -> wire.Job:
     """How far a job is: stage, attempt, done, total, error."""
-    return job_reply(container.knowledge.jobs.get(str(job_id), readable(owner)).snapshot())
+    return wire.Job.model_validate(container.knowledge.jobs.get(str(job_id), readable(owner)).snapshot())
 
 
 @beside.get(
@@ -344,7 +347,8 @@ async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> Eve
 
     async def events() -> AsyncGenerator[bytes, None]:
         async for snapshot in changes:
-            yield f"event: job\ndata: {json.dumps(job_reply(snapshot).model_dump(mode='json'))}\n\n".encode()
+            body = json.dumps(wire.Job.model_validate(snapshot).model_dump(mode="json"))
+            yield f"event: job\ndata: {body}\n\n".encode()
 
     return EventStreamResponse(events(), ping_interval_s)
 
@@ -352,5 +356,8 @@ async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> Eve
 @beside.get("/sources", responses=errors(401, 503))
 async def list_sources(container: ContainerDep, owner: Owner) -> wire.SourceList:
     """The folders that are followed, whose documents you may read. A question can be limited to them."""
-    summaries = await container.sync.summaries(readable(owner))
-    return wire.SourceList(sources=[source_reply(summary) for summary in summaries])
+    return wire.SourceList(sources=await container.sync.summaries(readable(owner)))
+
+
+def _document(document: Document) -> wire.Document:
+    return wire.Document(**asdict(document), shared=document.owner == SHARED_OWNER, sample=document.is_sample)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -105,11 +105,8 @@ class RecallOutput(ToolOutput):
     turns: list[RecalledTurn]
 
 
-class AskFailedError(WenmaiError):
-    """The turn ended in an error; the sentence is the stream's."""
-
-
 async def ask(container: Container, owner: str, sent: AskInput, progress: Progress) -> Answer:
+    """Raises WenmaiError with the stream's sentence, too, when the turn ends in an error."""
     request = TurnRequest(
         question=sent.question,
         owner=owner,
@@ -129,7 +126,7 @@ async def ask(container: Container, owner: str, sent: AskInput, progress: Progre
                     await progress(whole.length, piece)
     answer = whole.answer()
     if answer.error is not None:
-        raise AskFailedError(answer.error.message)
+        raise WenmaiError(answer.error.message)
     return answer
 
 
@@ -209,17 +206,9 @@ TOOLS = (
 
 
 def _passage(chunk: Chunk, probability: float | None = None) -> Passage:
-    return Passage(
-        document_id=chunk.document_id,
-        chunk_id=chunk.chunk_id,
-        file_name=chunk.file_name,
-        heading=chunk.heading,
-        page=chunk.page,
-        text=chunk.text,
-        score=None if probability is None else round(probability, 3),
-    )
+    return Passage(**asdict(chunk), score=None if probability is None else round(probability, 3))
 
 
 def _entry(chunk: Chunk) -> OutlineEntry:
     begins = " ".join(chunk.text.split())[:80]
-    return OutlineEntry(chunk_id=chunk.chunk_id, heading=chunk.heading, page=chunk.page, begins=begins)
+    return OutlineEntry(**asdict(chunk), begins=begins)

@@ -19,7 +19,7 @@ from core.errors import BadRequestError, ForbiddenError, UnknownModelError
 from core.images import ImageData
 from core.owners import VISITOR
 from core.prompt.budget import estimate_tokens
-from routes.dependencies import Asker, ContainerDep, Owner, body_schema, json_body
+from routes.dependencies import Asker, ContainerDep, Owner, json_body
 from routes.errors import request_id
 from routes.openai.answers import Form, respond
 from routes.openai.wire import (
@@ -51,7 +51,6 @@ CHUNKS = event_stream(
     "/v1/chat/completions",
     response_model=Completion,
     responses={200: CHUNKS, **errors(400, 401, 403, 404, 409, 413, 415, 422, 429, 503)},
-    openapi_extra=body_schema(CompletionBody),
 )
 async def create_chat_completion(
     request: Request,
@@ -171,11 +170,7 @@ def _form(request: Request, body: CompletionBody, conversation: Conversation, co
     )
 
 
-@router.post(
-    "/v1/embeddings",
-    responses=errors(400, 401, 404, 413, 415, 422, 503),
-    openapi_extra=body_schema(EmbeddingBody),
-)
+@router.post("/v1/embeddings", responses=errors(400, 401, 404, 413, 415, 422, 503))
 async def create_embeddings(
     container: ContainerDep,
     owner: Owner,

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from core.knowledge import MAX_EXTERNAL_ID_CHARS, MAX_TAG_CHARS, MAX_TAGS, DocumentStatus
 from routes.wire.erasure import PROOF, RECEIPT_ID, Proof
-from routes.wire.fields import AtMost, Moment, PlainText, Reply, WireModel, example
+from routes.wire.fields import AtMost, MaybeMoment, Moment, PlainText, Reply, WireModel, example
 from routes.wire.turns import CHUNK_ID, DOCUMENT_ID
 
 JOB_ID = "0a6f7d3e-2b1c-4d5e-8f90-1a2b3c4d5e6f"
@@ -87,7 +87,7 @@ class Document(Reply):
     error: str | None = Field(description="Why it, or its newer version, could not be read.")
     source: str = Field(description='The followed folder it is in; "" for an upload.')
     created_at: Moment = Field(description="When it was added.")
-    modified_at: Moment | None = Field(description="When the followed file was changed last.")
+    modified_at: MaybeMoment = Field(description="When the followed file was changed last.")
     shared: bool = Field(description="Whether everybody may read it.")
     sample: bool = Field(description="Whether it is of the guide that came with Wenmai.")
 
@@ -243,9 +243,9 @@ class Job(Reply):
     retryable: bool = Field(description="Whether trying again can help.")
     attempt: int = Field(description="Which attempt it is, from 1.")
     reused: int = Field(description="Chunks whose vectors were stored before.")
-    started_at: Moment | None = Field(description="When it began.")
-    next_try_at: Moment | None = Field(description="When it is tried again.")
-    ended_at: Moment | None = Field(description="When it ended.")
+    started_at: MaybeMoment = Field(description="When it began.")
+    next_try_at: MaybeMoment = Field(description="When it is tried again.")
+    ended_at: MaybeMoment = Field(description="When it ended.")
 
 
 class JobList(Reply):
@@ -261,7 +261,7 @@ class Source(Reply):
 
     source: str = Field(description="Its name in the configuration.")
     documents: int = Field(description="How many of its documents you may read.")
-    synced_at: Moment | None = Field(description="When it was last followed; null: not yet.")
+    synced_at: MaybeMoment = Field(description="When it was last followed; null: not yet.")
 
 
 class SourceList(Reply):

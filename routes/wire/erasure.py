@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from core.operations.erasure import ErasedKind, Thoroughness
-from routes.wire.fields import Moment, Reply, absent, example
+from routes.wire.fields import MaybeMoment, Moment, Reply, absent, example
 
 
 class Searched(Reply):
@@ -92,7 +92,7 @@ class StoredOwner(Reply):
     turns: int = Field(description="Turns.")
     documents: int = Field(description="Documents.")
     memories: int = Field(description="Memories, and the switch of an owner who ever set it.")
-    last_turn_at: Moment | None = Field(description="When they asked last; null: there is no turn.")
+    last_turn_at: MaybeMoment = Field(description="When they asked last; null: there is no turn.")
 
 
 class OwnerPage(Reply):

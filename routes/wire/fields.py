@@ -9,7 +9,10 @@ from uuid import UUID
 
 from pydantic import (
     AfterValidator,
+    AliasChoices,
+    AliasGenerator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
@@ -21,7 +24,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_after_validator_function
 
-from core.dates import first_day, is_iso_date, last_day
+from core.dates import first_day, is_iso_date, last_day, rfc3339
 from core.knowledge import NO_LIMITS, KnowledgeFilter
 from core.text import scrub
 
@@ -86,8 +89,19 @@ AskedDate = Annotated[
 ]
 
 
-Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-"""A time in a reply: RFC 3339 in UTC, with microseconds and Z."""
+def _shown(moment: object) -> object:
+    return rfc3339(moment) if isinstance(moment, int) else moment
+
+
+Moment = Annotated[str, BeforeValidator(_shown), Field(json_schema_extra={"format": "date-time"})]
+"""A time in a reply: RFC 3339 in UTC, with microseconds and Z; made of UTC microseconds, too."""
+MaybeMoment = Annotated[Moment | None, BeforeValidator(lambda moment: moment or None)]
+"""The same; microseconds that are 0 say that there is none."""
+
+
+def _read_as(name: str) -> AliasChoices | str:
+    """`created_at` of a reply is `created_us` of what it shows."""
+    return AliasChoices(name, f"{name[:-2]}us") if name.endswith("_at") else name
 
 
 class WireModel(BaseModel):
@@ -100,7 +114,11 @@ class Reply(BaseModel):
     """A part of a response. Only the fields that were set are written, and a reader ignores unknown ones."""
 
     model_config = ConfigDict(
-        frozen=True, from_attributes=True, populate_by_name=True, protected_namespaces=()
+        frozen=True,
+        from_attributes=True,
+        populate_by_name=True,
+        protected_namespaces=(),
+        alias_generator=AliasGenerator(validation_alias=_read_as),
     )
 
 

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from core.memory.record import MAX_CONTENT_CHARS, MemoryType
 from routes.wire.erasure import PROOF, RECEIPT_ID, Proof
-from routes.wire.fields import AtMost, Moment, PlainText, Reply, WireModel, example
+from routes.wire.fields import AtMost, MaybeMoment, Moment, PlainText, Reply, WireModel, example
 from routes.wire.turns import SESSION_ID, TURN_ID
 
 MAX_IMPORTED = 10_000
@@ -41,9 +41,9 @@ class Memory(Reply):
     session_id: str = Field(description='The conversation it was said in; "" for none.')
     created_at: Moment = Field(description="When it was remembered.")
     valid_from: Moment = Field(description="Since when it holds: when it was said.")
-    valid_until: Moment | None = Field(description="When it ended; null: it still holds.")
+    valid_until: MaybeMoment = Field(description="When it ended; null: it still holds.")
     superseded_by: str | None = Field(description="The memory that took its place.")
-    last_used_at: Moment | None = Field(description="When it was last told or said again.")
+    last_used_at: MaybeMoment = Field(description="When it was last told or said again.")
     uses: int = Field(description="In how many prompts it stood.")
 
 

@@ -3,15 +3,12 @@ followed folders."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from core.dates import rfc3339
-from core.operations import sync as domain
 from core.operations.reports import ReceiptKind
-from routes.wire.fields import Moment, Reply, example
+from routes.wire.fields import MaybeMoment, Moment, Reply, example
 
 _EXPIRY = {
     "cutoff": "2025-08-04T03:00:00.000000Z",
@@ -329,7 +326,9 @@ class SyncFailure(Reply):
 
     path: str = Field(description="Below the source's folder.")
     reason: str = Field(description="Why, in one sentence.")
-    since: Moment = Field(description="When a run first met it.")
+    since: Moment = Field(
+        validation_alias=AliasChoices("since", "since_us"), description="When a run first met it."
+    )
 
 
 class KindCount(Reply):
@@ -358,16 +357,6 @@ class SyncReport(Reply):
     cancelled: bool = Field(description="true: a shutdown ended it.")
     began_at: Moment = Field(description="When it began.")
     ended_at: Moment = Field(description="When it ended.")
-
-    @classmethod
-    def of(cls, report: domain.SyncReport) -> SyncReport:
-        body = asdict(report)
-        began_us, ended_us = body.pop("began_us"), body.pop("ended_us")
-        body["failures"] = [
-            SyncFailure(path=each.path, reason=each.reason, since=rfc3339(each.since_us))
-            for each in report.failures
-        ]
-        return cls(**body, began_at=rfc3339(began_us), ended_at=rfc3339(ended_us))
 
 
 class SyncProgress(Reply):
@@ -411,30 +400,10 @@ class SyncState(Reply):
     )
 
     running: bool = Field(description="Whether one runs now.")
-    began_at: Moment | None = Field(description="When the running one began.")
+    began_at: MaybeMoment = Field(description="When the running one began.")
     progress: SyncProgress | None = Field(description="How far it is.")
     sources: list[SourceState] = Field(description="Every configured source.")
     left: list[UnconfiguredSource] = Field(description="Sources that are configured no longer.")
-
-    @classmethod
-    def of(cls, state: domain.SyncState) -> SyncState:
-        sources = [
-            SourceState(
-                source=each.source,
-                folder=each.folder,
-                owner=each.owner,
-                tags=list(each.tags),
-                last=SyncReport.of(each.last) if each.last else None,
-            )
-            for each in state.sources
-        ]
-        return cls(
-            running=state.running,
-            began_at=rfc3339(state.began_us) if state.began_us else None,
-            progress=SyncProgress(**asdict(state.progress)) if state.progress else None,
-            sources=sources,
-            left=[UnconfiguredSource(**asdict(left), message=str(left)) for left in state.left],
-        )
 
 
 class RemovedSource(Reply):

@@ -8,15 +8,13 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from core.dates import rfc3339
 from core.knowledge import DocumentStatus
-from core.relevance import probability as calibrations
 from routes.wire.documents import CHUNK, Chunk
 from routes.wire.fields import (
     AskedDate,
     AtMost,
     FiltersBody,
-    Moment,
+    MaybeMoment,
     PlainText,
     Reply,
     Uuid,
@@ -225,13 +223,7 @@ class Calibration(Reply):
     slope: float = Field(description="What the logit is multiplied by.")
     shift: float = Field(description="What is added then.")
     questions: int = Field(description="How many questions, or rated answers, it was made from.")
-    made_at: Moment | None = Field(description="When it was made; null: the store is not calibrated.")
-
-    @classmethod
-    def of(cls, calibration: calibrations.Calibration) -> Calibration:
-        one = calibration
-        made_at = rfc3339(one.made_us) if one.made_us else None
-        return cls(slope=one.slope, shift=one.shift, questions=one.questions, made_at=made_at)
+    made_at: MaybeMoment = Field(description="When it was made; null: the store is not calibrated.")
 
 
 class Verdicts(Reply):

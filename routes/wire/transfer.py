@@ -212,16 +212,9 @@ class ImportToolUse(WireModel):
     read_only: bool = Field(False, description="Whether the tool says that it changes nothing.")
 
     def to_use(self) -> ToolUse:
-        return ToolUse(
-            id=self.id,
-            function=CalledFunction(self.function.name, self.function.arguments[:MAX_ARGUMENT_CHARS]),
-            state=ToolState(self.state),
-            result=cut_result(self.result),
-            ms=self.ms,
-            step=self.step,
-            at=self.at,
-            read_only=self.read_only,
-        ).settled
+        function = CalledFunction(self.function.name, self.function.arguments[:MAX_ARGUMENT_CHARS])
+        shaped = {"function": function, "state": ToolState(self.state), "result": cut_result(self.result)}
+        return ToolUse(**(self.model_dump() | shaped)).settled
 
 
 MAX_TOOL_CALLS = 1_000  # of one turn

@@ -28,7 +28,7 @@ from scripts.commands.maintenance import (
 from scripts.commands.server import (
     Server,
     ServerClient,
-    ask_server,
+    asking,
     at_server,
     at_store,
     at_url,
@@ -131,7 +131,8 @@ async def _create(settings: Settings, options: Options, folder: Path, name: str)
         _refuse_empty(look, options)
         _refuse_to(options)
         params = {"keep": options.keep} if options.keep else {}
-        return await ask_server(server, "/admin/backups", params, Backup)
+        async with asking(server) as client:
+            return await client.send("POST", "/admin/backups", Backup, None, **params)
 
     return await at_store(settings, options, here, by_server)
 

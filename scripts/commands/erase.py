@@ -26,7 +26,7 @@ from scripts.commands.maintenance import (
     run,
     shown,
 )
-from scripts.commands.server import Server, ask_server, asking, at_store, at_url, open_here
+from scripts.commands.server import Server, asking, at_store, at_url, open_here
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -151,7 +151,8 @@ async def _ask(settings: Settings, options: Options, kind: str, name: str) -> tu
             "with_answers": options.with_answers,
             "backups": options.backups,
         }
-        return await ask_server(server, "/admin/erase", params, Erased), look
+        async with asking(server) as client:
+            return await client.send("POST", "/admin/erase", Erased, None, **params), look
 
     return await at_store(settings, options, here, by_server)
 

@@ -316,12 +316,6 @@ async def asking(
         yield ServerClient(client, server, silence)
 
 
-async def ask_server(server: Server, path: str, params: Mapping[str, str | int], reply: type[T]) -> T:
-    """POST to the server that has the store. Raises CommandError."""
-    async with asking(server) as client:
-        return checked(await client.request("POST", path, params=dict(params)), reply)
-
-
 def checked(response: httpx.Response, reply: type[T]) -> T:
     """Raises CommandError, too, for a refusal."""
     if response.is_error:
@@ -352,7 +346,13 @@ def refusal(response: httpx.Response) -> CommandError:
 
 def reason_of(response: httpx.Response) -> str:
     """The sentence of an error's body, else what the status is called."""
+    named = error_part(response, "message") or response.reason_phrase
+    return named or f"status {response.status_code}"
+
+
+def error_part(response: httpx.Response, name: str) -> str:
+    """Of an error's body; empty where it has none, as from another program."""
     try:
-        return str(response.json()["error"]["message"])
+        return str(response.json()["error"][name])
     except (ValueError, KeyError, TypeError):
-        return response.reason_phrase or f"status {response.status_code}"
+        return ""

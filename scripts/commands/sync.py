@@ -120,7 +120,7 @@ def print_reports(reports: Sequence[SyncReport], left: Sequence[LeftSource], opt
         for report in reports:
             _print_report(report)
         for source in left:
-            print(shown(f"Note: {source}."))
+            print(shown(f"Note: {source.message}."))
     return EXIT_OK if all(report.is_fine for report in reports) else EXIT_FAILED
 
 

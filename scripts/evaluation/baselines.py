@@ -28,7 +28,6 @@ class Index:
     embedding: EmbeddingService
     collection: str
     dense: str = DENSE
-    sparse: str = SPARSE
 
 
 async def baseline_answers(
@@ -61,7 +60,7 @@ async def _search(
     requests = [_request(vector, index.dense, point_filter)]
     if words.indices:
         sparse = SparseVector(indices=words.indices, values=words.values)
-        requests.append(_request(sparse, index.sparse, point_filter))
+        requests.append(_request(sparse, SPARSE, point_filter))
     responses = await index.store.query_batch_points(index.collection, requests)
     points = [each.points for each in responses]
     return points[0], points[1] if words.indices else []

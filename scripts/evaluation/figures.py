@@ -19,13 +19,11 @@ from core.relevance.features import Matrix
 from core.relevance.probability import least_shown
 from scripts.evaluation.sets import Question, plain
 
-BINS = 10
+BINS = TOP = 10
 
 
-def ndcg(labels: Matrix, gold: int, top_n: int = 10) -> float:
-    discounts = 1 / np.log2(np.arange(2, top_n + 2))
-    gained = float(labels[:top_n] @ discounts[: min(top_n, len(labels))])
-    return gained / float(discounts[: min(gold, top_n)].sum())
+def ndcg(labels: Matrix, gold: int) -> float:
+    return _dcg(labels[:TOP].tolist()) / _dcg([1.0] * min(gold, TOP))
 
 
 def auroc(positive: Sequence[float], negative: Sequence[float]) -> float:
@@ -38,9 +36,6 @@ def calibration_error(chances: Matrix, labels: Matrix) -> float:
     at = np.minimum((chances * BINS).astype(int), BINS - 1)
     gaps = [abs(chances[at == b].sum() - labels[at == b].sum()) for b in range(BINS)]
     return float(sum(gaps) / len(chances))
-
-
-TOP = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +193,16 @@ def passages(answers: Sequence[Answer]) -> Passages | None:
 
 def passages_table(rows: Iterable[tuple[str, Passages | None]]) -> str:
     """Markdown: one line per set that says which phrases it is after."""
-    lines = [PASSAGE_COLUMNS, ("---",) * len(PASSAGE_COLUMNS)]
+    lines: list[Sequence[str]] = []
     for name, row in rows:
         if row:
             shares = (f"{share:.3f}" for share in (row.first, row.five, *row.rooms))
             lines.append((name, str(row.questions), *shares, str(row.tokens)))
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown_table(PASSAGE_COLUMNS, lines)
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, ["---"] * len(columns), *rows))
 
 
 def _holds_phrase(answer: Answer) -> tuple[bool, ...]:

@@ -26,7 +26,7 @@ from config.settings import load_settings
 from core.conversation.importing import ImportedSession, imported_turn
 from core.conversation.turns import TurnRequest
 from core.errors import BadRequestError, WenmaiError
-from core.knowledge import Candidate, Citation, JobStage, Upload
+from core.knowledge import Candidate, JobStage, Upload
 from scripts.evaluation.figures import quantile
 from scripts.evaluation.judging import Hit, Reply
 from scripts.evaluation.knowledge import Exchanges, NotReadError, SearchResult
@@ -178,7 +178,7 @@ class Services:
         except BadRequestError:
             return SearchResult()
         elapsed_s = time.perf_counter() - started - (self._embedding.query_s - embedded_s)
-        return SearchResult(tuple(_hit(one.candidate) for one in report.candidates), elapsed_s * 1000)
+        return SearchResult(tuple(hit_of(one.candidate) for one in report.candidates), elapsed_s * 1000)
 
     async def answer(self, question: str, previous: Exchanges, owner: str) -> Reply:
         session_id, text = None, ""
@@ -195,7 +195,7 @@ class Services:
                     case ContentEvent(piece):
                         text += piece
                     case SourceEvent(citations):
-                        sources = tuple(_source(each) for each in citations)
+                        sources = tuple(map(Hit.of_source, citations))
         except BadRequestError:
             return Reply()
         return Reply(text, sources)
@@ -227,14 +227,9 @@ async def open_services(cache: Path | None) -> AsyncIterator[Services]:
             yield Services(container, cached[0])
 
 
-def _hit(candidate: Candidate) -> Hit:
+def hit_of(candidate: Candidate) -> Hit:
     chunk = candidate.chunk
     return Hit(chunk.document_id, candidate.probability, chunk.indexed_text, chunk.heading, chunk.file_name)
-
-
-def _source(cite: Citation) -> Hit:
-    text = f"{cite.heading}\n{cite.text}"
-    return Hit(cite.document_id, cite.score, text, cite.heading, cite.file_name, cite.cited)
 
 
 def _embedding_ms(model: BaseEmbedding, texts: Sequence[str]) -> float:

@@ -16,8 +16,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
+from core.knowledge import Citation
 from core.relevance.probability import SURE, holds_words
 from core.text import is_mostly_chinese
+from routes.wire.turns import Citation as CitationReply
+from scripts.evaluation.figures import markdown_table
 from scripts.evaluation.sets import TURNS_FILE, Message, SetRow, rows_of
 
 AMONG = 3
@@ -40,6 +43,11 @@ class Hit:
     heading: str = ""
     file_name: str = ""
     cited: bool = False
+
+    @classmethod
+    def of_source(cls, cite: Citation | CitationReply) -> Hit:
+        text = f"{cite.heading}\n{cite.text}"
+        return cls(cite.document_id, cite.score, text, cite.heading, cite.file_name, cite.cited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +190,12 @@ def by_group(outcomes: Sequence[Outcome]) -> dict[str, TurnFigures]:
 
 def turns_table(sets: Iterable[tuple[str, Mapping[str, TurnFigures]]]) -> str:
     """Markdown, one line per set and group."""
-    lines = [TURN_COLUMNS, ("---",) * len(TURN_COLUMNS)]
+    lines: list[Sequence[str]] = []
     for name, groups in sets:
         for group, row in groups.items():
             figures = (getattr(row, each.name) for each in fields(row))
             lines.append((f"{name} {group}".strip(), *map(_cell, figures)))
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown_table(TURN_COLUMNS, lines)
 
 
 def load_questions(folder: Path, split: str = "") -> tuple[TurnQuestion, ...]:

@@ -160,15 +160,14 @@ async def ask_turn(target: Target, question: TurnQuestion, owner: str) -> Outcom
     """The question as a person asks it, and where the passages stand that it could be answered from."""
     texts = [message.text for message in question.history]
     previous = [*zip(texts[::2], texts[1::2], strict=False)]
-    result = await target.search(
-        SearchRequest(
-            question=question.question,
-            owner=owner,
-            previous_questions=tuple(texts[::2]),
-            last_answer=texts[-1] if texts else "",
-        )
-    )
+    result = await target.search(request_of_turn(question, owner))
     return judge(question, result.hits, await target.answer(question.question, previous, owner))
+
+
+def request_of_turn(question: TurnQuestion, owner: str) -> SearchRequest:
+    texts = [message.text for message in question.history]
+    last = texts[-1] if texts else ""
+    return SearchRequest(question.question, owner, previous_questions=tuple(texts[::2]), last_answer=last)
 
 
 async def read_files(target: Target, folder: Path, owner: str, step: Step) -> Counter[str]:

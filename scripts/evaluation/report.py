@@ -16,6 +16,7 @@ from scripts.evaluation.figures import (
     Refusal,
     Retrieval,
     above,
+    markdown_table,
     passages_table,
     refusal,
     retrieval,
@@ -102,12 +103,12 @@ def read_published(path: Path) -> Published:
 
 def table(reports: Sequence[SetReport], by: str = "") -> str:
     """Markdown: one line per list, then what there is to say, then the same by group; then whole turns."""
-    parts = [_table(_lines(reports))] if any(report.rows for report in reports) else []
+    parts = [markdown_table(COLUMNS, _lines(reports))] if any(report.rows for report in reports) else []
     parts.append("\n".join(f"- {r.name}: {note}" for r in reports for note in r.notes))
     if any(report.passages for report in reports):
         parts.append(passages_table((report.name, report.passages) for report in reports))
     if by and any(report.groups for report in reports):
-        parts.append(f"By {by}:\n\n{_table(_group_lines(reports))}")
+        parts.append(f"By {by}:\n\n{markdown_table(COLUMNS, _group_lines(reports))}")
     if any(report.turns for report in reports):
         parts.append(turns_table((report.name, report.turns) for report in reports))
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -149,11 +150,6 @@ def write_turns(path: Path, outcomes: Sequence[Outcome]) -> None:
 def figures(reports: Sequence[SetReport]) -> str:
     """As JSON, by the set's name."""
     return json.dumps({report.name: asdict(report) for report in reports}, ensure_ascii=False, indent=1)
-
-
-def _table(lines: Iterator[list[str]]) -> str:
-    head = [list(COLUMNS), ["---"] * len(COLUMNS)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (*head, *lines))
 
 
 def _lines(reports: Sequence[SetReport]) -> Iterator[list[str]]:

@@ -25,7 +25,7 @@ from routes.wire.documents import AddedDocument, DocumentPage
 from routes.wire.imports import ImportedConversation
 from routes.wire.search import SearchResult as SearchReply
 from scripts.commands.maintenance import CommandError
-from scripts.commands.server import Server, ServerClient, asking, checked, show_asked
+from scripts.commands.server import Server, ServerClient, asking, checked, error_part, show_asked
 from scripts.evaluation.judging import Hit, Reply
 from scripts.evaluation.knowledge import Exchanges, NotReadError, SearchResult
 from scripts.ingest import ask_patiently, reading_in
@@ -70,7 +70,7 @@ class ServedKnowledge:
         files = {"file": (upload.file_name, upload.content)}
         reply = await self._send("POST", "/documents", upload.owner, files=files, data=fields)
         if reply.status_code in (400, 413, 415, 422):
-            raise NotReadError(_code(reply))
+            raise NotReadError(error_part(reply, "code") or str(reply.status_code))
         addition = checked(reply, AddedDocument)
         document_id = addition.document.document_id
         if not addition.existing:
@@ -118,18 +118,7 @@ class ServedKnowledge:
             return Reply()
         answer = checked(reply, Answer)
         await self._send("DELETE", f"/sessions/{answer.session_id}", owner)
-        sources = (
-            Hit(
-                one.document_id,
-                one.score,
-                f"{one.heading}\n{one.text}",
-                one.heading,
-                one.file_name,
-                one.cited,
-            )
-            for one in answer.sources
-        )
-        return Reply(answer.answer, tuple(sources))
+        return Reply(answer.answer, tuple(map(Hit.of_source, answer.sources)))
 
     async def remove_added(self) -> None:
         """What this run has added goes again."""
@@ -211,10 +200,3 @@ def _stop(process: subprocess.Popen[str]) -> None:
         process.wait()
     assert process.stdout is not None
     process.stdout.close()
-
-
-def _code(reply: httpx.Response) -> str:
-    try:
-        return str(reply.json()["error"]["code"])
-    except (ValueError, KeyError, TypeError):
-        return str(reply.status_code)

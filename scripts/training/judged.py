@@ -24,9 +24,9 @@ from scripts.evaluation.baselines import (
     documents_of,
     whole_collections,
 )
-from scripts.evaluation.in_process import Services, open_services
-from scripts.evaluation.judging import Hit, TurnQuestion, load_questions
-from scripts.evaluation.knowledge import Library, read_in, request_of
+from scripts.evaluation.in_process import Services, hit_of, open_services
+from scripts.evaluation.judging import TurnQuestion, load_questions
+from scripts.evaluation.knowledge import Library, read_in, request_of, request_of_turn
 from scripts.evaluation.sets import TURNS_FILE, EvaluationSet, Question, spread
 from services.retrieval.query_forms import QueryBuilder
 from services.retrieval.retriever import Retriever
@@ -336,7 +336,7 @@ async def collect_folders(folder: Path, cache: Path) -> AsyncIterator[Searched]:
         for name in tqdm(names, desc="folders"):
             await _read_in(services, folder / name / "documents", name)
             for question in load_questions(folder / name, SPLIT):
-                query, candidates, near = await search(_request(question, name))
+                query, candidates, near = await search(request_of_turn(question, name))
                 kind = "answerable" if question.answerable else "unanswerable"
                 labels = _labels(question, candidates)
                 gold = max(1, int(labels.sum()))
@@ -352,22 +352,8 @@ async def _read_in(services: Services, documents: Path, owner: str) -> None:
         await services.add(Upload(owner, path.name, path.read_bytes()))
 
 
-def _request(question: TurnQuestion, owner: str) -> SearchRequest:
-    asked = tuple(message.text for message in question.history if message.role == "user")
-    last = question.history[-1].text if question.history else ""
-    return SearchRequest(question.question, owner, previous_questions=asked, last_answer=last)
-
-
 def _labels(
     question: TurnQuestion, candidates: Sequence[Candidate]
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    right = [
-        question.answerable
-        and question.is_answered_by(
-            Hit(
-                each.chunk.document_id, 0.0, each.chunk.indexed_text, each.chunk.heading, each.chunk.file_name
-            )
-        )
-        for each in candidates
-    ]
+    right = [question.answerable and question.is_answered_by(hit_of(each)) for each in candidates]
     return np.array(right, dtype=float)

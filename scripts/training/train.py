@@ -23,12 +23,10 @@ import numpy as np
 from config.settings import RetrievalSettings
 from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, NO_LEVELS, QUESTION_FEATURES, Levels, Matrix
 from core.relevance.probability import ANY_EMBEDDING, LANGUAGES, Coefficients, probabilities
-from scripts.evaluation.figures import auroc, calibration_error, ndcg
+from scripts.evaluation.figures import BINS, auroc, calibration_error, ndcg
 from scripts.evaluation.sets import load_set
 from scripts.training.fit import fit, fit_tokens
 from scripts.training.judged import Judged, collect, collect_folders, levels_of, tokens_near
-
-BINS = 10
 
 
 @dataclass(frozen=True, slots=True)

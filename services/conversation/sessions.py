@@ -48,6 +48,7 @@ from services.store.points import (
     in_range,
     newest_first,
     read_leniently,
+    read_or_none,
     sparse_vector,
 )
 
@@ -120,11 +121,7 @@ def read_session(record: Record) -> Session:
 
 def _read_shares(stored: list[Any], session_id: str) -> tuple[Share, ...]:
     """A link that cannot be read opens nothing."""
-    try:
-        return _SHARES.validate_python(stored)
-    except ValidationError as error:
-        log.warning("shares_unreadable", session_id=session_id, errors=error.error_count())
-        return ()
+    return read_or_none(_SHARES, stored, "shares_unreadable", session_id=session_id) or ()
 
 
 def _read_persona(stored: dict[str, Any] | None, session_id: str) -> Persona | None:

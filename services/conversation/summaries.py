@@ -12,7 +12,7 @@ from typing import Any, Literal
 import structlog
 from anyio import CancelScope, to_thread
 from cachetools import LRUCache, TTLCache
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from config.settings import ConversationSettings
 from core.citing.citations import without_marks
@@ -37,7 +37,7 @@ from services.conversation.turns import TurnStore
 from services.llm_service import ModelEntry
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import Filter, Record, UnknownPointError
-from services.store.points import batches, equals, has_id, is_empty
+from services.store.points import batches, equals, has_id, is_empty, read_or_none
 
 log = structlog.get_logger()
 
@@ -148,17 +148,14 @@ class SummaryRecords:
 
     async def _read(self, point_filter: Filter) -> dict[str, Summary | None]:
         return {
-            str(record.id): _summary((record.payload or {}).get("summary"), str(record.id))
+            str(record.id): _summary(record)
             async for record in self._turns.scroll(point_filter, with_payload=["summary"])
         }
 
 
-def _summary(stored: Any, turn_id: str) -> Summary | None:
-    try:
-        return _SUMMARY.validate_python(stored)
-    except ValidationError as error:
-        log.warning("summary_unreadable", turn_id=turn_id, errors=error.error_count())
-        return None
+def _summary(record: Record) -> Summary | None:
+    stored = (record.payload or {}).get("summary")
+    return read_or_none(_SUMMARY, stored, "summary_unreadable", turn_id=str(record.id))
 
 
 def _among(turn_ids: Sequence[str]) -> Filter:

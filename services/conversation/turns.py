@@ -40,6 +40,7 @@ from services.store.points import (
     matching,
     newest_first,
     read_leniently,
+    read_or_none,
     scroll_all,
     sparse_vector,
 )
@@ -163,13 +164,7 @@ def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
 
 def _read(form: TypeAdapter[T], stored: Any, turn_id: str) -> T | None:
     """What accompanies a turn is not worth losing the turn for."""
-    if not stored:
-        return None
-    try:
-        return form.validate_python(stored)
-    except ValidationError as error:
-        log.warning("part_of_turn_unreadable", turn_id=turn_id, errors=error.error_count())
-        return None
+    return read_or_none(form, stored, "part_of_turn_unreadable", turn_id=turn_id) if stored else None
 
 
 def _each(form: TypeAdapter[list[T]], stored: list[Any], turn_id: str) -> tuple[T, ...]:

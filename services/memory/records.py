@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import structlog
 from cachetools import LRUCache
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from core.memory.gate import NAME, statement_of
 from core.memory.record import Memory, MemoryType
@@ -27,11 +26,10 @@ from services.store.points import (
     in_range,
     matching,
     newest_first,
+    read_or_none,
     scroll_all,
     sparse_vector,
 )
-
-log = structlog.get_logger()
 
 DENSE = "dense"
 OWNERS_KNOWN = 10_000
@@ -316,9 +314,6 @@ def _left(record: Record, erased: frozenset[str]) -> list[str]:
 def _read(record: Record | ScoredPoint) -> Memory | None:
     """An earlier version wrote `text` for the content, and nothing beside owner, session, turns and time."""
     payload = record.payload or {}
-    content = payload.get("content", payload.get("text"))
-    try:
-        return _MEMORY.validate_python({**payload, "memory_id": str(record.id), "content": content})
-    except ValidationError as error:
-        log.warning("memory_unreadable", memory_id=str(record.id), errors=error.error_count())
-        return None
+    memory_id, content = str(record.id), payload.get("content", payload.get("text"))
+    stored = {**payload, "memory_id": memory_id, "content": content}
+    return read_or_none(_MEMORY, stored, "memory_unreadable", memory_id=memory_id)

@@ -57,15 +57,7 @@ LONGEST_PAUSE_S = 60.0  # however long a server asks to be left alone
 
 
 class RerankerUnavailableError(UnavailableError):
-    """`retry_after_s` is how long its server asked to be left alone."""
-
     code = "reranker_unavailable"
-
-    def __init__(
-        self, message: str, failure: ModelFailure | None = None, *, retry_after_s: float | None = None
-    ) -> None:
-        super().__init__(message, failure)
-        self.retry_after_s = retry_after_s
 
 
 class PairReranker(BaseNodePostprocessor):
@@ -150,16 +142,8 @@ class ForeignReranker:
         return [flat[at : at + len(candidates)] for at in range(0, len(flat), len(candidates))]
 
     async def _plugin_row(self, question: str, candidates: Sequence[Candidate]) -> list[float | None]:
-        """`apostprocess_nodes` of a class that blocks runs in a thread."""
         nodes = [to_node(candidate) for candidate in candidates]
-        try:
-            scored = await self._reranker.apostprocess_nodes(nodes, query_bundle=QueryBundle(question))
-            by_id = {node.node.node_id: _number(node.score) for node in scored}
-        # the plug-in's edge: no list of what other people's classes raise is complete
-        except Exception as error:
-            log.warning("reranker_class_failed", error=type(error).__name__, where=where(error))
-            failed = ModelFailure(Cause.CLASS_FAILED)
-            raise RerankerUnavailableError("The reranker's class failed.", failed) from error
+        by_id = await scores_of_class(self._reranker, nodes, question)
         return [by_id.get(candidate.chunk.chunk_id) for candidate in candidates]
 
     @contextmanager
@@ -224,6 +208,20 @@ def to_node(candidate: Candidate) -> NodeWithScore:
     )
     node.excluded_embed_metadata_keys = node.excluded_llm_metadata_keys = list(node.metadata)
     return NodeWithScore(node=node, score=candidate.fused)
+
+
+async def scores_of_class(
+    reranker: BaseNodePostprocessor, nodes: list[NodeWithScore], question: str
+) -> dict[str, float | None]:
+    """By node id; one that blocks runs in a thread. Raises RerankerUnavailableError."""
+    try:
+        scored = await reranker.apostprocess_nodes(nodes, query_bundle=QueryBundle(question))
+        return {node.node.node_id: _number(node.score) for node in scored}
+    # the plug-in's edge: no list of what other people's classes raise is complete
+    except Exception as error:
+        log.warning("reranker_class_failed", error=type(error).__name__, where=where(error))
+        failed = ModelFailure(Cause.CLASS_FAILED)
+        raise RerankerUnavailableError("The reranker's class failed.", failed) from error
 
 
 def _number(score: float | None) -> float:

@@ -154,11 +154,16 @@ def store_id(folder: Path) -> str:
         return ""
 
 
-def write_durably(path: Path, content: bytes) -> None:
-    """Write a new file, or replace an old one, so that a crash leaves the whole of one of them."""
-    partial = path.with_name(path.name + ".partial")
+PARTIAL = ".partial"
+
+
+def write_durably(path: Path, *pieces: bytes) -> None:
+    """Write a new file, or replace an old one, so that a crash leaves the whole of one of them, and beside it
+    at most a file whose name ends in PARTIAL."""
+    partial = path.with_name(path.name + PARTIAL)
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)  # all of it: a nearly full disk takes a part without an error
+        for piece in pieces:
+            file.write(piece)  # all of it: a nearly full disk takes a part without an error
         file.flush()
         os.fsync(file.fileno())
     partial.rename(path)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import structlog
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from qdrant_client.http.models import models
 
 from core.errors import BadRequestError
@@ -166,6 +166,15 @@ def read_leniently(form: type[M], stored: Mapping[str, Any], point_id: str) -> M
         read = form.model_validate(readable)
     log.warning("fields_unreadable", point_id=point_id, number=len(unreadable), fields=sorted(unreadable))
     return read
+
+
+def read_or_none(form: TypeAdapter[T], stored: object, event: str, **known: str) -> T | None:
+    """None for what cannot be read: `event` is logged then, with what is known of it, and nothing of it."""
+    try:
+        return form.validate_python(stored)
+    except ValidationError as error:
+        log.warning(event, errors=error.error_count(), **known)
+        return None
 
 
 async def retrieve_all(

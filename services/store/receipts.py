@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import asdict, replace
-from typing import Any
 
-import structlog
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from core.operations.reports import Receipt, ReceiptKind
 from services.store.dialect import Condition, Filter, Point, VectorStore
-from services.store.points import equals, in_range, newest_first
-
-log = structlog.get_logger()
+from services.store.points import equals, in_range, newest_first, read_or_none
 
 RECORD = "receipt"
 _RECEIPT = TypeAdapter(Receipt)
@@ -55,13 +51,5 @@ class ReceiptStore:
             limit=limit,
             order_by=newest_first("began_us"),
         )
-        receipts = [_read(record.payload or {}) for record in records]
+        receipts = [read_or_none(_RECEIPT, each.payload or {}, "receipt_unreadable") for each in records]
         return [receipt for receipt in receipts if receipt is not None]
-
-
-def _read(payload: dict[str, Any]) -> Receipt | None:
-    try:
-        return _RECEIPT.validate_python(payload)
-    except ValidationError as error:
-        log.warning("receipt_unreadable", errors=error.error_count())
-        return None

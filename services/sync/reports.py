@@ -5,15 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
-import structlog
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from core.knowledge import DocumentStatus
 from core.operations.sync import KindCount, LeftSource, SyncFailure, SyncReport
 from services.store.dialect import AnyPointId, Condition, Filter, Point, VectorStore
-from services.store.points import by_ids, equals
+from services.store.points import by_ids, equals, read_or_none
 
 MOST_FAILURES = 1_000
 MOST_KINDS = 50
@@ -22,7 +20,6 @@ RECORD = "sync"
 WRITE_EVERY_US = 3_600_000_000  # a report that says nothing new is not worth a write at every run
 _NAMESPACE = uuid.UUID("5f0f7a0e-3b64-5a53-8d2e-0c9c5b0f6a77")
 _REPORT = TypeAdapter(SyncReport)
-log = structlog.get_logger()
 
 
 class Tally:
@@ -87,7 +84,8 @@ class SyncReports:
         unknown = [source for source in sources if source not in self._looked_for]
         if unknown:
             records = await self._store.retrieve(self._collection, [_id(source) for source in unknown])
-            for report in filter(None, [_read(record.payload or {}) for record in records]):
+            read = [read_or_none(_REPORT, each.payload or {}, "sync_report_unreadable") for each in records]
+            for report in filter(None, read):
                 self._stored[report.source] = report
                 self._last.setdefault(report.source, report)
             self._looked_for.update(unknown)
@@ -121,14 +119,6 @@ def _id(source: str) -> str:
 
 def _same(one: SyncReport, other: SyncReport) -> bool:
     return replace(one, began_us=0, ended_us=0) == replace(other, began_us=0, ended_us=0)
-
-
-def _read(payload: dict[str, Any]) -> SyncReport | None:
-    try:
-        return _REPORT.validate_python(payload)
-    except ValidationError as error:
-        log.warning("sync_report_unreadable", errors=error.error_count())
-        return None
 
 
 class SourceCounts:

@@ -53,19 +53,19 @@ class OneAtATime(LeanLLM):
 
 async def test_waiting_for_a_turn_is_no_part_of_the_time_to_the_first_token() -> None:
     """Discriminates: a first-token clock that starts before the place is had; a place that is never free."""
-    wrapper = LLMStreamWrapper(OneAtATime(), StreamTimeouts(0.3, 0.3, 10))
+    wrapper = LLMStreamWrapper(OneAtATime(), StreamTimeouts(0.3, 10))
     assert await asyncio.gather(*(whole_answer(wrapper, ASKED) for _ in range(8))) == ["answer"] * 8
 
 
 async def test_loading_is_no_part_of_the_time_to_the_first_token() -> None:
     """Discriminates: a first-token clock around `turn_to_ask`."""
-    wrapper = LLMStreamWrapper(OneAtATime(loading_s=0.5), StreamTimeouts(0.3, 0.3, 10))
+    wrapper = LLMStreamWrapper(OneAtATime(loading_s=0.5), StreamTimeouts(0.3, 10))
     assert await whole_answer(wrapper, ASKED) == "answer"
 
 
 async def test_waiting_ends_with_the_time_of_the_whole_answer_and_blames_nobody() -> None:
     """Discriminates: waiting without an end; an error that is not `busy`, or one that is tried again."""
-    wrapper = LLMStreamWrapper(OneAtATime(answer_s=0.2), StreamTimeouts(5, 5, 0.3))
+    wrapper = LLMStreamWrapper(OneAtATime(answer_s=0.2), StreamTimeouts(5, 0.3))
     results = await asyncio.gather(*(whole_answer(wrapper, ASKED) for _ in range(3)), return_exceptions=True)
     assert results[0] == "answer"
     for error in results[1:]:  # the second had its turn, too late; the third had none
@@ -76,7 +76,7 @@ async def test_waiting_ends_with_the_time_of_the_whole_answer_and_blames_nobody(
 
 async def test_a_model_that_is_silent_in_its_turn_is_to_blame() -> None:
     """Discriminates: `busy` on every time-out of a model that takes turns."""
-    wrapper = LLMStreamWrapper(OneAtATime(answer_s=5), StreamTimeouts(0.1, 0.1, 10))
+    wrapper = LLMStreamWrapper(OneAtATime(answer_s=5), StreamTimeouts(0.1, 10))
     with pytest.raises(LLMUnavailableError, match="in time") as raised:
         await whole_answer(wrapper, ASKED)
     assert not raised.value.busy
@@ -84,7 +84,7 @@ async def test_a_model_that_is_silent_in_its_turn_is_to_blame() -> None:
 
 async def test_a_question_given_up_while_it_waits_leaves_its_turn_to_the_next() -> None:
     """Discriminates: a place that is taken and not given back by who has left."""
-    wrapper = LLMStreamWrapper(OneAtATime(), StreamTimeouts(1, 1, 10))
+    wrapper = LLMStreamWrapper(OneAtATime(), StreamTimeouts(1, 10))
     async with aclosing(wrapper.stream_chat(ASKED)) as first:
         assert (await anext(first)).text
         waiting = asyncio.create_task(whole_answer(wrapper, ASKED))

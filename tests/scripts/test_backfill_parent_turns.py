@@ -22,8 +22,10 @@ from core.errors import UnavailableError
 from routes.admin.store import router as repair_router
 from routes.errors import install_error_handlers
 from scripts import backfill_parent_turns
+from scripts.backfill_parent_turns import RepairByServer
 from scripts.commands.archives import _restore, restore
 from scripts.commands.maintenance import CommandError, invoke
+from scripts.commands.server import Server, ServerClient
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import TURNS, payloads, uid
 from tests.support.servers.app import HASHING, make_settings
@@ -363,3 +365,19 @@ async def test_an_import_through_the_server(settings: Settings) -> None:
         assert unknown.status_code == 404
         unnamed = await client.post("/admin/backfill/import", params={"collection": "../x"})
         assert unnamed.status_code == 422
+
+
+async def test_the_command_reads_what_the_server_answers(settings: Settings, tmp_path: Path) -> None:
+    """Discriminates: a count that goes over the wire by another name than the report's."""
+    await write(settings, Old(1, "2024-05-01"))
+    await write(settings, Old(2, "2024-05-02"), collection="chat_history")
+    async with routes(settings) as client:
+        plan = tmp_path / "plan.json"
+        words = ["--session", SESSION, "--save-plan", str(plan), "--no-embed"]
+        asking = ServerClient(client, Server("http://127.0.0.1"), "")
+        report = await RepairByServer(asking, options_of(backfill_parent_turns.repair, words)).repair()
+        assert (report.dry_run, report.turns, report.deleted) == (True, 1, 0)
+        assert json.loads(plan.read_text())["report"]["turns"] == 1
+        options = options_of(backfill_parent_turns.repair, ["--no-embed", "--apply"])
+        imported = await RepairByServer(asking, options).import_from("chat_history")
+        assert (imported.turns, imported.existing, imported.added) == (1, 0, 1)

@@ -35,10 +35,6 @@ class _Vectors(BaseModel):
     data: list[_Vector]
 
 
-class OpenAIEmbeddingError(EmbeddingUnavailableError, RuntimeError):
-    """The endpoint does not answer as expected; the message holds no key and no text."""
-
-
 class OpenAIEmbedding(BatchEmbedding):
     """`openai`: any /v1/embeddings endpoint (OpenAI, vLLM, Ollama, LM Studio, TEI, Xinference…).
 
@@ -135,8 +131,9 @@ def _ordered(reply: httpx.Response, count: int) -> list[list[float]]:
 NOT_UNDERSTOOD = ModelFailure(Cause.NOT_AN_ANSWER)
 
 
-def _failed(why: str, failure: ModelFailure = NOT_UNDERSTOOD) -> OpenAIEmbeddingError:
-    return OpenAIEmbeddingError(f"The embedding endpoint does not answer as expected: {why}.", failure)
+def _failed(why: str, failure: ModelFailure = NOT_UNDERSTOOD) -> EmbeddingUnavailableError:
+    """The message holds no key and no text."""
+    return EmbeddingUnavailableError(f"The embedding endpoint does not answer as expected: {why}.", failure)
 
 
 def _broken(error: Exception, url: httpx.URL) -> ModelFailure:

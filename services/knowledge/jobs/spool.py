@@ -19,12 +19,11 @@ import structlog
 
 from core.errors import StoreUnavailableError
 from core.knowledge import Upload
-from services.store.durable import make_folder, sync_folder, try_lock, unwritable
+from services.store.durable import PARTIAL, make_folder, sync_folder, try_lock, unwritable, write_durably
 
 FOLDER = "incoming"  # below DATA_DIR
 LOCK = "lock"
 SUFFIX = ".upload"
-PARTIAL = ".partial"
 _SIZE_BYTES = 4
 _MAX_HEADER = 1 << 16
 log = structlog.get_logger()
@@ -53,19 +52,11 @@ _decoder = msgspec.msgpack.Decoder(UploadHeader)
 
 def write_upload(path: Path, upload: UploadHeader, content: bytes) -> None:
     """On the disk when this returns; not there at all when it raises OSError."""
-    partial = path.with_suffix(PARTIAL)
     header = _encoder.encode(upload)
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(len(header).to_bytes(_SIZE_BYTES, "big") + header)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(path)
-        sync_folder(path.parent)
+        write_durably(path, len(header).to_bytes(_SIZE_BYTES, "big"), header, content)
     except OSError:
-        partial.unlink(missing_ok=True)
+        path.with_name(path.name + PARTIAL).unlink(missing_ok=True)
         path.unlink(missing_ok=True)
         raise
 

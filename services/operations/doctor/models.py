@@ -8,18 +8,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-import structlog
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, TextNode
 
-from core.errors import Cause, LLMUnavailableError, ModelFailure, UnavailableError, where
+from core.errors import Cause, LLMUnavailableError, ModelFailure, UnavailableError
 from core.prompt.layouts import lay_out
 from core.prompt.messages import Message, Part, Role
 from services.llm_service import NO_TEXTS, ModelEntry
-from services.retrieval.foreign_rerankers import PairReranker, RerankerUnavailableError
+from services.retrieval.foreign_rerankers import PairReranker, RerankerUnavailableError, scores_of_class
 from services.retrieval.reranking import CalibratedReranker
-
-log = structlog.get_logger()
 
 LIMIT_S = 10.0
 ENOUGH_DELTAS = 32  # of a model that goes on talking
@@ -83,9 +80,4 @@ async def _ask_reranker(reranker: BaseNodePostprocessor) -> None:
         await reranker.judge_pairs([QUESTION], [QUESTION])
         return
     node = NodeWithScore(node=TextNode(text=QUESTION), score=1.0)
-    try:
-        await reranker.apostprocess_nodes([node], query_bundle=QueryBundle(QUESTION))
-    except Exception as error:  # the plug-in's edge
-        log.warning("reranker_class_failed", error=type(error).__name__, where=where(error))
-        failed = ModelFailure(Cause.CLASS_FAILED)
-        raise RerankerUnavailableError("The reranker's class failed.", failed) from error
+    await scores_of_class(reranker, [node], QUESTION)

@@ -103,13 +103,8 @@ class ReembedReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {
-            "points": sum(each.points for each in self.collections),
-            "written": sum(each.written for each in self.collections),
-            "embedded": sum(each.embedded for each in self.collections),
-            "removed": sum(each.removed for each in self.collections),
-            "checked": sum(each.checked for each in self.collections),
-        }
+        names = ("points", "written", "embedded", "removed", "checked")
+        return {name: sum(getattr(each, name) for each in self.collections) for name in names}
 
 
 async def no_pause() -> None:

@@ -15,16 +15,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Protocol
 
-import structlog
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from core.dates import moment_at
 from core.operations.expiry import ExpiryReport
 from services.store.clock import Clock, ClockWatch, utc_now_us
 from services.store.dialect import Filter, Point, VectorStore
-from services.store.points import equals, has_id
-
-log = structlog.get_logger()
+from services.store.points import equals, has_id, read_or_none
 
 RECORD = "lease"
 _NAMESPACE = uuid.UUID("8f0e4d0a-6c51-5d0e-9f39-2d9b6f7b8c11")
@@ -92,13 +89,7 @@ class LeaseStore:
 
     async def read(self) -> LeaseRecord | None:
         records = await self._store.retrieve(self._collection, [_ID])
-        if not records:
-            return None
-        try:
-            return _READ.validate_python(records[0].payload or {})
-        except ValidationError as error:
-            log.warning("lease_unreadable", errors=error.error_count())
-            return None
+        return read_or_none(_READ, records[0].payload or {}, "lease_unreadable") if records else None
 
     async def make(self, record: LeaseRecord) -> None:
         if await self.read() is None:

@@ -39,7 +39,7 @@ ASKED = "What does the guide say of the fee?"
 
 def entry(record_as: str = "", *script: str) -> ModelEntry:
     llm = ScriptedLLM(script=script, record_as=record_as)
-    wrapper = LLMStreamWrapper(llm, StreamTimeouts(5, 5, 5))
+    wrapper = LLMStreamWrapper(llm, StreamTimeouts(5, 5))
     return ModelEntry("default", "scripted", "m", wrapper, Layout.AUTO, 100_000, 1_000)
 
 

@@ -42,7 +42,7 @@ async def store(tmp_path: Path) -> AsyncIterator[VectorStore]:
 
 def model(*script: str | float, record_as: str = "", generative: bool = True, **more: Any) -> ModelEntry:
     llm = ScriptedLLM(script=script, record_as=record_as) if generative else ExtractiveLLM()
-    wrapper = LLMStreamWrapper(llm, StreamTimeouts(5, 5, 5))
+    wrapper = LLMStreamWrapper(llm, StreamTimeouts(5, 5))
     fields: dict[str, Any] = {"layout": Layout.ONE_SYSTEM, "context_window": 32_000, "max_tokens": 1_000}
     fields |= {"count_tokens": estimate_tokens, **more}
     return ModelEntry("default", "scripted", "scripted", wrapper, generative=generative, **fields)

@@ -57,7 +57,7 @@ async def opened(stub: StubLLM, layout: Layout = Layout.AUTO, **more: Any) -> As
     settings = LLMSettings(provider="openai", model="m", base_url=stub.url)
     async with open_model_client(10) as client:
         llm = OpenAILLM(settings, "sk-secret", client)
-        wrapper = LLMStreamWrapper(llm, StreamTimeouts(2, 2, 5))
+        wrapper = LLMStreamWrapper(llm, StreamTimeouts(2, 5))
         yield entry(wrapper, layout, **more)
 
 

@@ -35,7 +35,7 @@ class Saying(LeanLLM):
 
 
 def entry(*deltas: LLMDelta, label: str = "m", **more: Any) -> ModelEntry:
-    wrapper = LLMStreamWrapper(Saying(deltas=deltas), StreamTimeouts(5, 5, 5))
+    wrapper = LLMStreamWrapper(Saying(deltas=deltas), StreamTimeouts(5, 5))
     return ModelEntry("mine", "openai", label, wrapper, Layout.ONE_SYSTEM, 8_192, 1_000, **more)
 
 

@@ -45,12 +45,12 @@ class EchoLLM(ScriptedLLM):
 
 
 def entry(llm: ScriptedLLM) -> ModelEntry:
-    wrapper = LLMStreamWrapper(llm, StreamTimeouts(60, 60, 60))
+    wrapper = LLMStreamWrapper(llm, StreamTimeouts(60, 60))
     return ModelEntry("judge", "scripted", "m", wrapper, Layout.ONE_SYSTEM, 8_192, 1_000)
 
 
 def judge(*script: str, label: str = "m") -> ModelEntry:
-    wrapper = LLMStreamWrapper(ScriptedLLM(script=script), StreamTimeouts(5, 5, 5))
+    wrapper = LLMStreamWrapper(ScriptedLLM(script=script), StreamTimeouts(5, 5))
     return ModelEntry("judge", "scripted", label, wrapper, Layout.ONE_SYSTEM, 8_192, 1_000)
 
 

@@ -28,7 +28,7 @@ def model(*script: str | float, record_as: str = "") -> ModelEntry:
 
 
 def entry(llm: ScriptedLLM | ExtractiveLLM, generative: bool = True) -> ModelEntry:
-    wrapper = LLMStreamWrapper(llm, StreamTimeouts(60, 60, 60))
+    wrapper = LLMStreamWrapper(llm, StreamTimeouts(60, 60))
     return ModelEntry("m", "scripted", "m", wrapper, Layout.ONE_SYSTEM, 8_192, 1_000, generative=generative)
 
 

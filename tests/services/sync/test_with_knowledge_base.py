@@ -211,7 +211,7 @@ async def test_a_source_forgotten_leaves_no_chunk(bench: Bench) -> None:
         shared_owner="shared", max_file_bytes=1,
     )  # fmt: skip
     (left,) = (await other.state()).left
-    assert "no longer configured: 1 documents stay; wenmai sync --forget docs" in str(left)
+    assert "no longer configured: 1 documents stay; wenmai sync --forget docs" in left.message
     assert await other.forget("docs") == 1
     assert (await other.state()).left == ()
     assert await bench.hits("apple") == 0

@@ -185,7 +185,7 @@ async def test_a_model_process_that_died_is_started_again(llm: GgufLLM) -> None:
 async def test_a_question_that_waits_for_a_slot_is_answered_however_soon_a_first_token_is_due() -> None:
     """Discriminates: a first-token clock that runs while another answer of ours holds the slot."""
     async with opened(options={"n_parallel": 1}, max_tokens=4) as llm:
-        wrapper = LLMStreamWrapper(llm, StreamTimeouts(2, 2, 30))
+        wrapper = LLMStreamWrapper(llm, StreamTimeouts(2, 30))
         async with aclosing(wrapper.stream_chat(asked("Say hello."))) as slow:
             assert await anext(slow)
             waiting = asyncio.create_task(whole_answer(wrapper, asked("Say hello.")))
@@ -212,13 +212,13 @@ async def test_a_model_that_loads_for_longer_than_anybody_waits_is_there_for_a_l
     async with opened(max_tokens=4) as llm:
         psutil.Process(llm.engine.process_id).kill()
         await llm.engine.notice_death()
-        hasty = LLMStreamWrapper(llm, StreamTimeouts(0.1, 0.1, 1))
+        hasty = LLMStreamWrapper(llm, StreamTimeouts(0.1, 1))
         asking = asyncio.create_task(whole_answer(hasty, asked("Say hello.")))
         loading = await stopped_reload(llm, asking)
         with pytest.raises(LLMUnavailableError, match="busy or loading") as raised:
             await asking
         assert (raised.value.busy, raised.value.transient) == (True, False)
-        patient = LLMStreamWrapper(llm, StreamTimeouts(2, 2, 30))
+        patient = LLMStreamWrapper(llm, StreamTimeouts(2, 30))
         later = [asyncio.create_task(whole_answer(patient, asked("Say hello."))) for _ in range(2)]
         await asyncio.sleep(2.1)  # longer than the limit for a first token
         loading.resume()
