@@ -3,9 +3,9 @@
 export const zh = {
   stageSending: "正在发送",
   stageRetrying: "正在重试",
-  approvalTitle: "（等您批准） {title}",
-  stage_approving: "模型想用工具，等您批准",
-  tool_waiting: "等您批准",
+  approvalTitle: "（等你批准） {title}",
+  stage_approving: "模型想用工具，等你批准",
+  tool_waiting: "等你批准",
   tool_running: "进行中",
   tool_done: "完成",
   tool_failed: "失败",
