@@ -44,7 +44,7 @@ export const zh = {
   took_first_token: "等待模型开口",
   took_generate: "作答",
   took_thinking: "其中思考",
-  tokens: "词元",
+  tokens: "token",
   tokensCounted: "读入 {read}，写出 {written}",
   tokensEstimated: "读入约 {read}，写出约 {written}",
   status_cancelled: "已停止",
