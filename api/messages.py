@@ -34,7 +34,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "重排服务暂时不可用，本轮改用内置的重排。",
         "The reranker cannot be reached: the built-in one ranked this time.",
     ),
-    "tool_waiting": ("这次工具调用需要您批准。", "This call of a tool needs your approval."),
+    "tool_waiting": ("这次工具调用需要你批准。", "This call of a tool needs your approval."),
     "tool_running": ("正在调用工具……", "Calling a tool..."),
     "tool_done": ("工具已返回结果。", "The tool returned a result."),
     "tool_failed": ("工具调用失败。", "The call of the tool failed."),
@@ -94,7 +94,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "It is outside the limits of this search (filters). Widen its tags, documents, sources or dates.",
     ),
     "why_sample": (
-        "它是问脉自带的示例文档。您已有自己的文档，所以没有检索它；问题里写上“问脉”就会检索。",
+        "它是问脉自带的示例文档。你已有自己的文档，所以没有检索它；问题里写上“问脉”就会检索。",
         "It is of the guide that came with Wenmai, which is not searched now that you have documents of your "
         "own. Name Wenmai in the question to search it.",
     ),

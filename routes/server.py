@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote_from_bytes, urlsplit
 
 import structlog
 import uvicorn
@@ -39,6 +39,7 @@ log = structlog.get_logger()
 MAX_HEAD_BYTES = 65_536
 SEPARATORS = 4  # bytes around name and value of each field
 HEAD_DEADLINE_S = 20.0  # from the first byte of a request, or from connecting, to the end of its head
+ASCII = bytes(range(128))
 BODY_DEADLINE_S = 300.0  # to the end of its body; an upload of 50 MB at 170 kB/s
 
 
@@ -62,6 +63,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._head_bytes is not None:
             if not self._head_bytes:
                 self._expect(HEAD_DEADLINE_S)
+                data = _encoded_address(data)
             self._head_bytes += len(data)
         super().data_received(data)
         if self._head_bytes is not None and self._head_bytes > MAX_HEAD_BYTES:
@@ -94,6 +96,12 @@ class LimitedProtocol(HttpToolsProtocol):
         if within_s is not None:
             loop = asyncio.get_running_loop()
             self._deadline = loop.call_later(within_s, self.transport.close)
+
+
+def _encoded_address(data: bytes) -> bytes:
+    """The first line of a request as the parser reads it: curl sends 年假 in an address as it was typed."""
+    line, end, rest = data.partition(b"\r\n")
+    return data if line.isascii() else quote_from_bytes(line, safe=ASCII).encode() + end + rest
 
 
 ACCEPTS = 16  # in a round of the loop, of which libuv takes one from each descriptor: 50 a second at 20 ms

@@ -331,7 +331,7 @@ async def events_of(stream: TurnStream) -> AsyncGenerator[Sequence[Event], None]
 
 
 async def hear_whole(
-    events: AsyncGenerator[Sequence[Event], None], receive: Receive, hear: Callable[[Event], None]
+    events: AsyncGenerator[Sequence[Event], None], receive: Receive, hear: Callable[[Event], object]
 ) -> None:
     """Every event, to the end. A client that leaves counts as a reader that leaves."""
     async with anyio.create_task_group() as group:

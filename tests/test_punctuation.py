@@ -118,3 +118,10 @@ def test_the_pages_own_words_use_full_width_punctuation() -> None:
         if places := half_width(code):
             wrong[path.name] = places
     assert wrong == {}
+
+
+def test_the_reader_is_addressed_the_same_way_everywhere() -> None:
+    """你: a 您 between reads as another author's sentence."""
+    own = [*DOCUMENTS, *WORDS, *(ROOT / "api").rglob("*.py")]
+    polite = [path.relative_to(ROOT).as_posix() for path in own if "您" in path.read_text("utf-8")]
+    assert polite == []

@@ -19,6 +19,7 @@ from core.conversation.sessions import CommandName, parse_command
 from core.conversation.turns import PastTurn, normalised, without_footer
 from core.errors import BadRequestError
 from core.images import SentImage
+from core.prompt.fence import with_own_links
 from core.text import Language, language_in, preprocess_question, scrub
 
 # Open WebUI's, for its tools: the files of a message, in front of what was written.
@@ -125,7 +126,7 @@ def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
         if last == "user":
             turns.append(PastTurn(preprocess_question(_FILES.sub("", text)), ""))
         elif turns:
-            turns[-1] = replace(turns[-1], answer=without_footer(text))
+            turns[-1] = replace(turns[-1], answer=with_own_links(without_footer(text)))
     if spoken and spoken[-1][0] in SYSTEM_ROLES and _BRIEFLY.search(spoken[-1][1]):
         return Conversation("", tuple(turns), preprocess_question(spoken[-1][1]))
     if last != "user":

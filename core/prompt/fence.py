@@ -309,3 +309,32 @@ def _nearest_lines(nearest: Sequence[Nearest], language: Language) -> Iterator[s
 def _on_one_line(text: str) -> str:
     line = " ".join(text.replace('"', "'").translate(_ANGLES).split())
     return line if len(line) <= LONGEST_TITLE else f"{line[: LONGEST_TITLE - 1]}…"
+
+
+# A link to a passage is the page's own in an answer (`#/d/document/chunk`): elsewhere it needs the address.
+PASSAGE = "](#/d/"
+_ABSOLUTE = re.compile(r"\]\(https?://[^\s()#]*#/d/")
+
+
+class PassageLinks:
+    """Lead to `page`, the address of Wenmai's; the text comes in pieces, which may cut a link."""
+
+    def __init__(self, page: str) -> None:
+        self._absolute = PASSAGE.replace("#", f"{page}#")
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        text = self._held + text
+        held = next((size for size in range(len(PASSAGE) - 1, 0, -1) if text.endswith(PASSAGE[:size])), 0)
+        text, self._held = text[: len(text) - held], text[len(text) - held :]
+        return text.replace(PASSAGE, self._absolute)
+
+    def end(self) -> str:
+        """What is left, once there is no more."""
+        held, self._held = self._held, ""
+        return held
+
+
+def with_own_links(text: str) -> str:
+    """An answer that comes back with the links of `PassageLinks`."""
+    return _ABSOLUTE.sub(PASSAGE, text)

@@ -15,6 +15,7 @@ from api.turn.stream import ContentEvent, DoneEvent, Event, SessionEvent, Source
 from core.citing.citations import find_marks
 from core.conversation.turns import TurnStage, sources_footer
 from core.knowledge import Citation
+from core.prompt.fence import PassageLinks
 from core.text import Language, scrub
 from routes.errors import failed_turn_headers
 from routes.openai.wire import Completion, error_in_openai
@@ -37,6 +38,7 @@ class Collected:
         self._turn_id = turn_id
         self._model = model
         self._page = page
+        self._links = PassageLinks(page)
         self._language = language
         self._created = int(time.time())
         self._session_id = ""
@@ -46,10 +48,12 @@ class Collected:
         self._citations: list[dict[str, Any]] = []
         self._finished: dict[str, Any] = {}
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: Event) -> str:
+        """What there is of the answer now that was not before."""
+        before = len(self._content)
         match event:
             case ContentEvent(text):
-                self._content.append(text)
+                self._content.append(self._links.feed(text))
             case ThinkEvent(text):
                 self._thinking.append(text)
             case SessionEvent(session_id):
@@ -62,7 +66,9 @@ class Collected:
             case StatusEvent(TurnStage.FINISHED, _, fields):
                 self._finished = fields
             case DoneEvent():
+                self._content.append(self._links.end())
                 self.ended = True
+        return "".join(self._content[before:])
 
     def head(self, kind: str) -> dict[str, Any]:
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
@@ -137,10 +143,9 @@ class Chunks:
         return self._frame({"role": "assistant", "content": ""}, None).encode()
 
     def write(self, event: Event) -> Iterator[bytes]:
-        self._collected.hear(event)
+        if answer := self._collected.hear(event):
+            yield self._text("content", answer)
         match event:
-            case ContentEvent(text):
-                yield self._text("content", text)
             case ThinkEvent(text):
                 yield self._text("reasoning_content", text)
             case DoneEvent():

@@ -25,12 +25,16 @@ MAX_MESSAGES = 20_000
 MAX_EMBEDDED = 2_048
 _A_NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
 _MOST_NAMES = 50
-_POSSIBLE: dict[str, tuple[Any, ...]] = {
-    "n": (None, 1),
-    "logprobs": (None, False),
-    "modalities": (None, ["text"]),
-    "response_format": (None, {"type": "text"}),
-    "tool_choice": (None, "auto", "none"),
+# What may be asked for, and what to do where more was.
+_POSSIBLE: dict[str, tuple[tuple[Any, ...], str]] = {
+    "n": ((None, 1), "one answer is given: leave it out, and ask again for another"),
+    "logprobs": ((None, False), "not known here: leave it out"),
+    "modalities": ((None, ["text"]), "answers are text: leave it out"),
+    "response_format": (
+        (None, {"type": "text"}),
+        "answers are text: leave it out, and ask for JSON in a message",
+    ),
+    "tool_choice": ((None, "auto", "none"), "no tool of a client's is called: leave it out, or send auto"),
 }
 
 
@@ -153,8 +157,9 @@ class CompletionBody(BaseModel):
     @field_validator(*_POSSIBLE)
     @classmethod
     def _possible(cls, value: Any, info: ValidationInfo) -> Any:
-        if value not in _POSSIBLE[info.field_name or ""]:
-            raise PydanticCustomError("not_possible", "this value is not supported here")
+        possible, advice = _POSSIBLE[info.field_name or ""]
+        if value not in possible:
+            raise PydanticCustomError("not_possible", advice)
         return value
 
     @field_validator("knowledge", "rerank_top_n", "date", mode="before")

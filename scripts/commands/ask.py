@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from pydantic import TypeAdapter
 
+from core.prompt.fence import PassageLinks
 from routes.wire.chat import Answer, StatusData
 from routes.wire.search import Candidate, SearchResult
 from routes.wire.turns import Citation
@@ -43,6 +44,7 @@ class Terminal:
 
     def __init__(self, *, colours: bool) -> None:
         self._colours = colours
+        self.links = PassageLinks("")
         self.session_id: str | None = None
         self.failed = False
 
@@ -57,8 +59,9 @@ class Terminal:
         elif kind == "THINK":
             self._write(DIM, text)
         elif kind == "CONTENT":
-            self._write("", text)
+            self._write("", self.links.feed(text))
         elif kind == "SOURCE":
+            self._write("", self.links.end())
             self._sources(_CITATIONS.validate_json(text))
         elif kind == "ERROR":
             self.failed = True
@@ -104,6 +107,7 @@ async def send_streamed(
 ) -> None:
     """One question, and its answer as it comes. Raises CommandError."""
     body = {"question": question, "session_id": terminal.session_id, **options}
+    terminal.links = PassageLinks(f"{client.server.url}/")
     async with client.stream("POST", PATH, body) as response:
         if response.status_code != 200:
             await response.aread()

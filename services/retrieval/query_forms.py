@@ -30,6 +30,7 @@ from core.relevance.query import (
     joined_vectors,
     joined_wordings,
     meant,
+    without_product,
 )
 from core.relevance.sparse import encode_query
 from core.relevance.tokens import QuestionTokens
@@ -64,7 +65,8 @@ class QueryBuilder:
     def begin(self, question: str, date: str = "") -> None:
         """The question itself is embedded beside what its turn does before `build`, which waits for it and
         reports what fails."""
-        part = embedded_part(self._dated(standard(question), day_asked(date, self._today())))
+        text = without_product(standard(question))
+        part = embedded_part(self._dated(text, day_asked(date, self._today())))
         key = _key(part)
         if key not in self._begun and not (key in self._vectors and key in self._tokens):
             self._begun[key] = self._embedding.begin_query(part)
@@ -94,7 +96,7 @@ class QueryBuilder:
         if before and (names := carried(question, before[-1], last_answer)):
             before[-1] = f"{before[-1]} {names}"
         wordings = [
-            (self._dated(text, asked_on), weight)
+            (self._dated(without_product(text), asked_on), weight)
             for text, weight in [(question, 1.0), *joined_wordings(question, before)]
         ]
         texts = [text for text, _ in wordings]

@@ -61,8 +61,8 @@ async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
     cards = page.locator(".tool-call")
     await expect(cards.and_(page.locator("[data-state=waiting]"))).to_have_count(2)
     assert not (tooled.folder / "calls").exists()
-    await expect(page).to_have_title(re.compile("^（等您批准） "))
-    await expect(page.locator("#announcer")).to_have_text("模型想用工具，等您批准")
+    await expect(page).to_have_title(re.compile("^（等你批准） "))
+    await expect(page.locator("#announcer")).to_have_text("模型想用工具，等你批准")
     await expect(cards.nth(0).locator("dt")).to_have_text(["text", "more"])
     await expect(cards.nth(0).locator("pre").nth(1)).to_have_text('{\n  "n": [\n    1,\n    "二"\n  ]\n}')
     more_below = ("background-attachment", "local, local, scroll, scroll")  # a shade, where there is more
@@ -72,7 +72,8 @@ async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
     await expect(cards.nth(0).locator("summary .icon")).to_be_visible()
     await cards.nth(0).locator(".approve").click()
     await expect(cards.nth(0)).to_have_attribute("data-state", "done")
-    await expect(page).to_have_title(re.compile("^（等您批准） "))
+    await expect(cards.nth(0).locator("details")).not_to_have_attribute("open")  # as after a reload
+    await expect(page).to_have_title(re.compile("^（等你批准） "))
     await cards.nth(1).locator(".refuse").click()
     await answered(page)
     await expect(page).not_to_have_title(re.compile("批准"))

@@ -156,3 +156,14 @@ async def test_at_320_pixels_nothing_overflows_and_a_finger_hits_everything(
     await phone.tap("#search-settings-button")
     assert await phone.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     await context.close()
+
+
+async def test_the_hint_beside_many_switches_is_whole_or_not_there(page: Page, server_url: str) -> None:
+    """Discriminates: half of its words in a column of two letters, at 200 % zoom or beside the list."""
+    await page.goto(server_url)
+    hint = page.locator("#hint")
+    await expect(hint).to_be_visible()
+    await hint.evaluate("(node) => (node.style.maxWidth = '3em')")
+    await expect(hint).to_be_hidden()
+    await hint.evaluate("(node) => (node.style.maxWidth = '')")
+    await expect(hint).to_be_visible()

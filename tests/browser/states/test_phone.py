@@ -11,8 +11,9 @@ from playwright.async_api import Browser, Page, ViewportSize, expect
 from tests.browser.branches.branching import ids, shows_version
 from tests.browser.support.conversations import answered_with, bring, choose, row
 from tests.browser.support.driving import answered, ask
-from tests.browser.support.live import Live
+from tests.browser.support.live import QUESTION, Live
 from tests.browser.support.profiles import profile
+from tests.support.models.stub_llm import Refusal
 
 # What a finger has to meet, and what of it is under 40 px. A control of a line of text is exempt.
 SMALL = """() => [...document.querySelectorAll('button, a.session-link, input, select, summary')]
@@ -205,3 +206,21 @@ async def test_the_menu_of_a_turn_works_by_keyboard_and_gives_the_focus_back(
     await expect(phone.locator(".question-editor textarea")).to_be_focused()
     await phone.keyboard.press("Escape")
     await expect(phone.locator(".turn-more")).to_be_focused()
+
+
+async def test_why_a_question_was_not_answered_is_in_view_with_the_button_to_try_again(
+    phone: Page, live: Live
+) -> None:
+    """Discriminates: the reason and the button below the question box, where nobody looks."""
+    await phone.goto(live.url)
+    live.says("甲板上有灯。\n\n" * 30)
+    await ask(phone, QUESTION)
+    await answered(phone)
+    live.says(refuse=lambda body: Refusal("no", 429))
+    await ask(phone, "灯塔还有多高\uff1f")
+    await phone.wait_for_selector(".error-card .retry")
+    await phone.wait_for_function(
+        """() => document.querySelector(".error-card .retry").getBoundingClientRect()
+      .bottom <= document.querySelector("#dock").getBoundingClientRect().top""",
+        timeout=5_000,
+    )

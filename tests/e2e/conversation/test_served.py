@@ -305,6 +305,15 @@ def test_a_head_that_is_too_large_is_refused_and_others_are_served(with_model: R
     assert httpx.get(f"{with_model.url}/health/live").status_code == 200
 
 
+def test_an_address_with_chinese_words_as_a_terminal_sends_it_is_read(with_model: RunningServer) -> None:
+    """Discriminates: `curl '…/memories?q=花生'` answered "Invalid HTTP request received."."""
+    for address in ("/memories?q=花生", "/library/客服/售前.md"):
+        raw = f"GET {address} HTTP/1.1\r\nHost: localhost\r\nX: 名\r\nConnection: close\r\n\r\n".encode()
+        answer = send_raw(with_model.url, raw)
+        assert answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 404")), answer
+        assert b"application/json" in answer
+
+
 def test_a_client_that_leaves_without_streaming_closes_the_model_too(
     with_model: RunningServer, stub: StubLLM
 ) -> None:

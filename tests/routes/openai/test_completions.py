@@ -130,6 +130,24 @@ async def test_the_sources_are_citations_and_annotations(at: Door) -> None:
     assert last.annotations[0]["url_citation"]["title"] == "leave.md"
 
 
+async def test_a_link_to_a_passage_leads_to_wenmais_page_and_comes_back_as_it_was_stored(at: Door) -> None:
+    """Discriminates: #/d/… as a link of the client's own page; one that a piece cuts; an answer that is not
+    known again."""
+    at.stub.words = ("Nearest: [VPN](", "#", "/d", "/a/b) and [x](#y), [", "z](#/d/c/d)](")
+    asked = [user("Where is it?")]
+    whole = (await at.ask(asked)).choices[0].message.content
+    page = str(at.http.base_url).rstrip("/")
+    assert whole == f"Nearest: [VPN]({page}/#/d/a/b) and [x](#y), [z]({page}/#/d/c/d)]("
+    streamed = await at.ask([user("Where is it now?")], stream=True)
+    chunks = [chunk async for chunk in streamed]
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == whole
+    first = next(chunk.wenmai for chunk in chunks if hasattr(chunk, "wenmai"))
+    history = [user("Where is it now?"), assistant(whole), user("And then?")]
+    assert (await at.ask(history)).wenmai["parent_turn_id"] == first["turn_id"]
+    stored = (await at.http.get(f"/turns/{first['turn_id']}")).json()
+    assert "http" not in stored["answer"]
+
+
 async def test_a_footer_of_sources_comes_back_as_no_part_of_the_answer(at: Door) -> None:
     """Discriminates: a footer in the stored answer, or one that hides the turn that it stands below."""
     at.stub.words = ("Fifteen [1].",)
@@ -253,6 +271,8 @@ async def test_what_is_refused_is_refused_in_openais_form(at: Door) -> None:
         expected = "context_length_exceeded" if code == "question_too_long" else code
         assert (error.code, error.type) == (expected, "invalid_request_error"), changes
         assert error.body["message"], changes  # type: ignore[index]
+        if set(changes) <= {"n", "logprobs", "tool_choice", "response_format"}:
+            assert "leave it out" in error.body["message"], changes  # type: ignore[index]
     with pytest.raises(openai.APIStatusError) as too_large:
         await at.ask([user("x" * 33_000_000)])
     assert too_large.value.status_code == 413

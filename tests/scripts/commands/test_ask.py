@@ -286,3 +286,11 @@ def test_a_text_cannot_steer_the_terminal() -> None:
     part = part_of("question", text="a\033[2Jb\r\x9bc\td")
     shown = lines(Prompt(turn_id="t", model_id="m", parts=[part]))
     assert ("", "  a\\x1b[2Jb\\r\\x9bc\td") in list(shown)
+
+
+def test_a_link_of_the_page_leads_there_from_the_terminal(served: tuple[RunningServer, StubLLM]) -> None:
+    """Discriminates: `[VPN](#/d/…)`, which leads nowhere."""
+    server, stub = served
+    stub.words = ("Nearest: [VPN](#", "/d/a/b)](")
+    asked = command("wenmai", "ask", "Where is the VPN?", "--url", server.url, API_KEYS=KEY)
+    assert asked.stdout.startswith(f"Nearest: [VPN]({server.url}/#/d/a/b)](\n"), asked.stdout

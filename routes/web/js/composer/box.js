@@ -36,6 +36,7 @@ export class QuestionBox {
     this.box.addEventListener("input", () => this.#typed());
     this.box.addEventListener("keydown", (event) => this.#key(event));
     document.addEventListener("keydown", (event) => this.#escape(event));
+    new ResizeObserver(() => this.#holdHint()).observe(this.hint);
     this.#changed();
   }
 
@@ -156,6 +157,11 @@ export class QuestionBox {
     if (over > 0) setText(this.hint, "tooLong", { over, max: this.#max });
     else if (length >= this.#max * COUNT_FROM) setText(this.hint, "charsLeft", { left: -over });
     else setText(this.hint, this.stops.open ? "hintStops" : "hint");
+  }
+
+  /** Beside many switches half a hint is none. */
+  #holdHint() {
+    this.hint.classList.toggle("cut", this.hint.scrollHeight > this.hint.clientHeight + 1);
   }
 
   /** Where the box does not grow by itself: measured once a frame, and not at all where it is surely full. */

@@ -26,6 +26,7 @@ export class Follower {
     // What comes below a finished answer, its sources, does not push away what is being read.
     thread.addEventListener("answered", ({ target, detail }) => {
       this.#grown(); // with the answer's last piece, which is drawn in this very frame
+      if (detail.status === "failed") return; // why, and how to go on, is still to come
       this.#active = false;
       if (detail.saidForMs < READ_MS) this.#toBeginning(target);
     });

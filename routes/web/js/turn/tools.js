@@ -93,6 +93,9 @@ class ToolCard {
   }
 
   show(state, ms, sent, result) {
+    const folded = this.element.querySelector("details");
+    // what is approved must be seen; what was decided is one line, as after a reload
+    if (state === "waiting" || this.element.dataset.state === "waiting") folded.open = state === "waiting";
     this.element.dataset.state = state;
     setText(this.#state, `tool_${state}`);
     this.#took.textContent = "";
@@ -101,7 +104,6 @@ class ToolCard {
     this.#result.textContent = visible(result ?? "");
     this.#resultBox.hidden = !result || state === "refused"; // to the model alone it is said that nothing came back
     this.#asks.hidden = state !== "waiting";
-    if (state === "waiting") this.element.querySelector("details").open = true; // what is approved must be seen
   }
 
   settle() {

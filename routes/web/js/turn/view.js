@@ -146,7 +146,7 @@ export class TurnView {
     if (!this.#sources) this.setSources([]);
     await Promise.all([this.answer.drained, this.thinking.shown]);
     const saidForMs = this.#saidSinceMs && performance.now() - this.#saidSinceMs;
-    this.element.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: { saidForMs } }));
+    this.element.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: { saidForMs, status } }));
     if (this.#waiting) this.#placeSources();
     this.#settle({ status, finish_reason, timings_ms, usage });
   }

@@ -14,7 +14,7 @@ export const zh = {
   thinkingSwitchLabel: "让模型先思考再回答",
   model: "模型",
   tools: "工具",
-  toolsLabel: "工具：模型可以调用服务器上配置的工具；会改动数据的先问您",
+  toolsLabel: "工具：模型可以调用服务器上配置的工具；会改动数据的先问你",
   attachImage: "添加图片",
   images: "随问题发送的图片",
   imageRemove: "去掉第 {n} 张图片",
