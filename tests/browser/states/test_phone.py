@@ -224,3 +224,13 @@ async def test_why_a_question_was_not_answered_is_in_view_with_the_button_to_try
       .bottom <= document.querySelector("#dock").getBoundingClientRect().top""",
         timeout=5_000,
     )
+
+
+async def test_enter_on_a_phone_opens_the_library_that_was_typed(phone: Page, server_url: str) -> None:
+    """Discriminates: a line break below /模块."""
+    await phone.goto(server_url)
+    await phone.fill("#question", "/模块")
+    await expect(phone.locator("#completions")).to_be_visible()
+    await phone.press("#question", "Enter")
+    await expect(phone.locator("dialog[open]")).to_be_visible()
+    await expect(phone.locator("#question")).to_have_value("")

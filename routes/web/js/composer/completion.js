@@ -86,11 +86,11 @@ export class Completion {
     this.#list.children[at].scrollIntoView({ block: "nearest" });
   }
 
-  /** What is typed in full is sent. */
+  /** What is typed in full is sent; the library opens, on a phone too, where Enter sends nothing. */
   #enter() {
     const chosen = this.#matches[this.#active];
     const isTyped = chosen?.text === this.box.value.normalize("NFKC").toLowerCase();
-    if (!chosen || (isTyped && !chosen.template)) return false;
+    if (!chosen || (isTyped && !chosen.template && !chosen.opens)) return false;
     this.#take(this.#active);
     return true;
   }
