@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import structlog
 
 from api.search.handler import SearchHandler, SearchRequest
-from core.relevance.probability import SURE, Calibration, Judged, fit, holds_words
+from core.relevance.calibration import Judged, fit, holds_words
+from core.relevance.probability import SURE, Calibration
 from services.retrieval.reranking import Calibrations
 
 log = structlog.get_logger()

@@ -82,7 +82,7 @@ class Quote:
 class _Candidate:
     """A unit of a passage, or one row of its table. `says` is its text, a row's with its columns' names;
     `above` what stands over it: the heading, and the line that leads in to its table; `codes` are those
-    of a row's first cell."""
+    of a row's first cell, and others that fill a cell."""
 
     passage: int
     unit: Unit
@@ -442,9 +442,8 @@ def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:
         if unit.kind is UnitKind.TABLE and unit.rows:
             marks = ("；", "：") if holds_chinese("".join(unit.columns)) else ("; ", ": ")
             for row in unit.rows:
-                cells = cells_of(text[row.start : row.end])
-                yield _Candidate(
-                    number, unit, row_of(unit.columns, cells, *marks), above, short_codes(cells[0])
-                )
+                first, *others = cells = cells_of(text[row.start : row.end])
+                codes = short_codes(first).union(*(short_codes(each) & {each.lower()} for each in others))
+                yield _Candidate(number, unit, row_of(unit.columns, cells, *marks), above, codes)
         else:
             yield _Candidate(number, unit, text[unit.start : unit.end], above)

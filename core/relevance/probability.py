@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from core.errors import BadRequestError
 from core.knowledge import Candidate
 from core.relevance.features import (
     FEATURES,
@@ -209,7 +208,7 @@ def _judged(features: Features, coefficients: Coefficients) -> Matrix:
 
 def _between(one: Matrix, other: Matrix) -> Matrix:
     """The mean of the logits, as a probability."""
-    return _logistic((_logits(one) + _logits(other)) / 2.0)
+    return logistic((_logits(one) + _logits(other)) / 2.0)
 
 
 def _chances(features: Features, coefficients: Coefficients) -> Matrix:
@@ -241,13 +240,13 @@ def probabilities(
         scores = learnt.candidate.of(scored(compared, tokens), SCORED) + PART_GAIN * part_gains
         whole = learnt.question.of(topped(whole, tokens), TOPPED)
         together = learnt.together
-    return _logistic(together.of(scores, float(whole[0])))
+    return logistic(together.of(scores, float(whole[0])))
 
 
 def _by_distance(nearness: Matrix | None, abroad: Matrix, chances: Matrix) -> Matrix:
     """Where not even the nearest text is near enough, all lose: the question is about something else."""
     if nearness is None:
-        return _raised(chances, UNKNOWN * np.minimum(0.0, _logits(chances) - _logit(SURE)))
+        return _raised(chances, UNKNOWN * np.minimum(0.0, _logits(chances) - logit(SURE)))
     enough = NEAR_ENOUGH + (NEAR_ENOUGH_ABROAD - NEAR_ENOUGH) * abroad
     return _raised(chances, FAR * np.minimum(0.0, (nearness - enough).max()))
 
@@ -369,13 +368,7 @@ def _linear(read: Mapping[str, Any]) -> Linear:
 
 # A store's own calibration: a slope and a shift of the logits.
 
-LEAST_QUESTIONS = 20
-LEAST_OF_EACH = 5  # without any that nothing answers, all would become sure
-SHIFT_DEVIATION, SLOPE_DEVIATION = 2.0, 0.5  # of what collections differ by, before any question is known
-LEAST_SLOPE = 0.1  # it never turns the order round
 SURELY = 1e-6  # a probability of 0 or 1 has no logit
-STEPS = 100
-_MARKS = re.compile(r"\W+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,11 +387,11 @@ class Calibration:
     undone_us: int = 0
 
     def of(self, chance: float) -> float:
-        return chance if self.changes_nothing else _chance(self.slope * _logit(chance) + self.shift)
+        return chance if self.changes_nothing else _chance(self.slope * logit(chance) + self.shift)
 
     def raw(self, chance: float) -> float:
         """What `of` was given."""
-        return chance if self.changes_nothing else _chance((_logit(chance) - self.shift) / self.slope)
+        return chance if self.changes_nothing else _chance((logit(chance) - self.shift) / self.slope)
 
     @property
     def changes_nothing(self) -> bool:
@@ -408,45 +401,7 @@ class Calibration:
         return self.made_us <= at_us and not 0 < self.undone_us <= at_us
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The best passage of a question: its probability before any calibration, and whether it answers."""
-
-    chance: float
-    answers: bool
-
-
-def holds_words(text: str, words: str) -> bool:
-    """Whether the text has these words one after the other, whatever marks stand between."""
-    return _MARKS.sub("", words) in _MARKS.sub("", text)
-
-
-def fit(judged: Sequence[Judged]) -> tuple[float, float]:
-    """The most probable slope and shift, by Newton's method on the logits, from where collections are alike.
-
-    Raises BadRequestError where the questions cannot say.
-    """
-    answers = sum(each.answers for each in judged)
-    if len(judged) < LEAST_QUESTIONS or min(answers, len(judged) - answers) < LEAST_OF_EACH:
-        raise BadRequestError(
-            f"{len(judged)} questions, of {answers} the best passage answers: at least {LEAST_QUESTIONS} are "
-            f"needed, of which {LEAST_OF_EACH} are answered by it and {LEAST_OF_EACH} are not."
-        )
-    rows = np.array([(_logit(each.chance), 1.0) for each in judged])
-    labels = np.array([float(each.answers) for each in judged])
-    prior, tied = np.array([1.0, 0.0]), np.diag([SLOPE_DEVIATION**-2, SHIFT_DEVIATION**-2])
-    found = prior.copy()
-    for _ in range(STEPS):
-        chances = _logistic(rows @ found)
-        gradient = rows.T @ (chances - labels) + tied @ (found - prior)
-        curvature = (rows.T * (chances * (1.0 - chances))) @ rows + tied
-        step = np.linalg.solve(curvature, gradient)
-        found = found - step / max(1.0, float(np.linalg.norm(step)))  # a longer one overshoots for good
-        found[0] = max(found[0], LEAST_SLOPE)
-    return float(found[0]), float(found[1])
-
-
-def _logistic(logits: Matrix) -> Matrix:
+def logistic(logits: Matrix) -> Matrix:
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logits, -30.0, 30.0))))
 
 
@@ -456,7 +411,7 @@ def _logits(chances: Matrix) -> Matrix:
     return logits
 
 
-def _logit(chance: float) -> float:
+def logit(chance: float) -> float:
     return float(_logits(np.array(chance)))
 
 

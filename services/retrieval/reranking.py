@@ -15,7 +15,8 @@ from pydantic import PrivateAttr, TypeAdapter
 from config.settings import RetrievalSettings, StoreSettings
 from core.errors import ConflictError
 from core.knowledge import Candidate, Chunk
-from core.relevance.probability import Calibration, Coefficients, Judged, judge, load_coefficients
+from core.relevance.calibration import Judged
+from core.relevance.probability import Calibration, Coefficients, judge, load_coefficients
 from core.relevance.query import Query, QueryForm
 from core.relevance.recency import by_dates
 from core.relevance.sparse import encode_query

@@ -48,6 +48,10 @@ def test_a_code_that_no_passage_has_is_known_where_rows_begin_with_such_codes() 
     assert manual.unmentioned("How loud is the HX-200?") == ["HX-200"]
     assert manual.unmentioned("How loud is the TX-200?") == manual.unmentioned("Is 3500 enough?") == []
     assert manual.unmentioned("How loud is the HX160?") == []
+    rows = "| Weekend | C1 | 4,280 |\n| Solo | C2 | 80 on A4 |"
+    courses = Quotables([("", f"| Course | Class | Fee |\n| --- | --- | --- |\n{rows}")])
+    assert courses.unmentioned("What does A1 cost?") == ["A1"]
+    assert courses.unmentioned("What does C1 cost?") == []
     probes = Quotables([("", "The TH-215-E measures down to -139 °F.")])
     assert probes.unmentioned("What does the TH-999-W measure?") == ["TH-999-W"]
 
