@@ -140,6 +140,7 @@ class Gathering:
         self._report = report
         self._owners = pipeline.owners(turn.owner)
         self._fallback_reported = False
+        self._without_sample = False  # in the last search
         self._date = turn.request.date if turn.request else ""
         self._episode: EpisodeAsked | None = None
         self.query: Query | None = None
@@ -185,7 +186,7 @@ class Gathering:
         expanded = await self._pipeline.widened(chosen, self._owners)
         gathered = Gathered(
             tuple(recent), tuple(relevant), summary, ranked, chosen, expanded, judgement, rewritten,
-            still_reading=self._pipeline.jobs.is_active(self._owners),
+            still_reading=self._still_reading,
         )  # fmt: skip
         return self._remembering(gathered, memories)
 
@@ -293,6 +294,7 @@ class Gathering:
     async def _search(self, query: Query) -> list[Candidate]:
         limits = self._turn.filters
         scope = await self._pipeline.precedence.scope(query, self._owners, limits)
+        self._without_sample = scope.without_sample
         return await self._pipeline.retriever.search(
             query, scope.owners, limits, without_sample=scope.without_sample
         )
@@ -379,10 +381,16 @@ class Gathering:
         """While the guide comes in, at the very first, the nearest of the little that is there has mostly
         nothing to do with the question, and what answers it is seconds away."""
         pipeline = self._pipeline
-        return max(pipeline.threshold, LIKELY) if pipeline.jobs.sample_pending else pipeline.threshold
+        is_early = pipeline.jobs.sample_pending and not self._without_sample
+        return max(pipeline.threshold, LIKELY) if is_early else pipeline.threshold
+
+    @property
+    def _still_reading(self) -> bool:
+        """The guide, too, unless it is left out of the search."""
+        return self._pipeline.jobs.is_active(self._owners, without_sample=self._without_sample)
 
     def _why_nothing(self) -> str:
-        if self._pipeline.jobs.is_active(self._owners):
+        if self._still_reading:
             return "nothing_found_yet"
         return "nothing_found" if self._turn.filters.limits_nothing else "nothing_found_within"
 

@@ -105,9 +105,12 @@ class Jobs:
         """The job that waits or runs for a document."""
         return self._by_document.get(document_id)
 
-    def is_active(self, owners: Sequence[str]) -> bool:
+    def is_active(self, owners: Sequence[str], *, without_sample: bool = False) -> bool:
         """Whether a job of theirs waits or runs; what it reads in can be found only when it is done."""
-        return self.sample_pending or any(job.document.owner in owners for job in self._by_document.values())
+        if self.sample_pending and not without_sample:
+            return True
+        theirs = (job.document for job in self._by_document.values() if job.document.owner in owners)
+        return any(not (without_sample and document.is_sample) for document in theirs)
 
     def active_documents(self) -> tuple[str, ...]:
         return tuple(self._by_document)

@@ -49,6 +49,16 @@ async def test_beside_ones_own_documents_the_sample_is_not_searched_and_why_not_
     assert [one["document_id"] for one in limited["candidates"]] == [sample_id]
 
 
+async def test_ones_own_documents_are_answered_from_while_the_sample_is_read_in(tmp_path: Path) -> None:
+    """Discriminates: "still being read in", and a stricter threshold, for what is not searched."""
+    async with open_app(make_settings(tmp_path, retrieval={"rerank_score_threshold": 0.01})) as app:
+        await add_sample(app)
+        await app.add_text("手册.md", OWN)
+        app.container.knowledge.jobs.sample_pending = True
+        assert not (await app.ask(QUESTION)).answer.startswith("文档还在读入")
+        assert (await app.ask("问脉的备份怎么做？")).answer.startswith("文档还在读入")
+
+
 async def test_beside_a_folder_that_everybody_reads_it_is_left_out_by_the_search_itself(app: App) -> None:
     """Also where an early version stored it. Discriminates: leaving out all that is shared; a filter that
     looks for an empty field only, or for none."""
