@@ -78,13 +78,6 @@ def _say(text: str, asked: list[str], answer: str) -> None:
         asked.append(named["meant"] if denied.search(f"{asked[-1]}\n{answer}") else text)
 
 
-def without_product(text: str) -> str:
-    """A question about Wenmai without the name: all of its guide is about it, and the few sections that say
-    so are no better answers. Beside words that say nothing (问脉是什么) it stays."""
-    rest = wording("product").sub("", text).strip()
-    return rest if rest != text and own_words(rest) >= 1.0 else text
-
-
 def embedded_part(text: str) -> str:
     """As much of a question as is embedded."""
     return text[: EMBEDDED_CHINESE_CHARS if is_mostly_chinese(text) else EMBEDDED_QUESTION_CHARS]

@@ -30,7 +30,8 @@ from core.relevance.query import (
     joined_vectors,
     joined_wordings,
     meant,
-    without_product,
+    own_words,
+    wording,
 )
 from core.relevance.sparse import encode_query
 from core.relevance.tokens import QuestionTokens
@@ -65,7 +66,7 @@ class QueryBuilder:
     def begin(self, question: str, date: str = "") -> None:
         """The question itself is embedded beside what its turn does before `build`, which waits for it and
         reports what fails."""
-        text = without_product(standard(question))
+        text = _without_product(standard(question))
         part = embedded_part(self._dated(text, day_asked(date, self._today())))
         key = _key(part)
         if key not in self._begun and not (key in self._vectors and key in self._tokens):
@@ -96,7 +97,7 @@ class QueryBuilder:
         if before and (names := carried(question, before[-1], last_answer)):
             before[-1] = f"{before[-1]} {names}"
         wordings = [
-            (self._dated(without_product(text), asked_on), weight)
+            (self._dated(_without_product(text), asked_on), weight)
             for text, weight in [(question, 1.0), *joined_wordings(question, before)]
         ]
         texts = [text for text, _ in wordings]
@@ -160,6 +161,13 @@ class QueryBuilder:
         if not named and asked_on.year != self._today().year:
             named = [f"{asked_on.year}"]
         return [each for each in named if each[:4] not in question]
+
+
+def _without_product(text: str) -> str:
+    """A question about Wenmai without the name: all of its guide is about it, and the few sections that say
+    so are no better answers. Beside words that say nothing (问脉是什么) it stays."""
+    rest = wording("product").sub("", text).strip()
+    return rest if rest != text and own_words(rest) >= 1.0 else text
 
 
 def _size_of(tokens: QuestionTokens | None) -> int:

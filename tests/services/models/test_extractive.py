@@ -444,11 +444,3 @@ def test_of_a_list_of_questions_about_as_probable_the_nearest_is_shown() -> None
     said = answer(ReadBack(passages, "聋子和外国人行吗？", ()), nearest_parts=["", pairs[1]])
     assert "助听器" in said
     assert "近视" not in said
-
-
-def test_a_code_of_which_nothing_was_found_is_named() -> None:
-    assert answer(ReadBack("", "E02 多少钱", ())).startswith("资料中没有找到说明 E02 的内容。")
-    said = answer(ReadBack("", "What is QP-4999?", ()))
-    assert said.startswith("The documents hold nothing that explains QP-4999.")
-    said = answer(ReadBack("", "Which printer shows E02?", ()))
-    assert said.startswith("The documents hold nothing that answers this.")

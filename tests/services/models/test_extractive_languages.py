@@ -40,3 +40,11 @@ def test_what_is_in_another_language_comes_first_only_where_it_is_clearly_better
         )
         quotes = answer(ReadBack(passages, "How much is the referring bonus?", ())).split("\n\n")[1:]
         assert [first in quote for quote in quotes] == [True, False]
+
+
+def test_a_code_of_which_nothing_was_found_is_named() -> None:
+    assert answer(ReadBack("", "E02 多少钱", ())).startswith("资料中没有找到说明 E02 的内容。")
+    said = answer(ReadBack("", "What is QP-4999?", ()))
+    assert said.startswith("The documents hold nothing that explains QP-4999.")
+    said = answer(ReadBack("", "Which printer shows E02?", ()))
+    assert said.startswith("The documents hold nothing that answers this.")
