@@ -15,6 +15,7 @@ from config.settings import Settings
 from core.errors import Cause, StoreLockedError
 from core.operations.reports import Finding, Level
 from tests.services.adapters.http_stub import Reply, http_stub
+from tests.support.machine import times_as_slow
 from tests.support.models.provider_stub import Answer, serving
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import make_settings, open_app
@@ -67,11 +68,12 @@ async def misbehaving(answer: Answer | None) -> AsyncIterator[str]:
 
 
 def settings_for(data: Path, url: str, **models: object) -> Settings:
-    default = {"llms": {"default": {**TABLE, "base_url": f"{url}/v1"}}, "token_timeout_s": 2}
+    patience_s = 2 * times_as_slow()  # what is refused must not be late on a machine that is slow
+    default = {"llms": {"default": {**TABLE, "base_url": f"{url}/v1"}}, "token_timeout_s": patience_s}
     return make_settings(
         data,
         models={**default, "reranker": "http", "reranker_url": url, **models},
-        retrieval={"rerank_timeout_s": 2},
+        retrieval={"rerank_timeout_s": patience_s},
     )
 
 
