@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -316,8 +317,9 @@ def codes_of_kind(code: str) -> re.Pattern[str]:
 
 def short_codes(text: str) -> frozenset[str]:
     """The words of letters with digits behind them, in lower case: E2, but A4 and B2 as well. Where rows of a
-    table begin with them, they are codes."""
-    return frozenset(filter(_SHORT_CODE.fullmatch, _words(text)))
+    table begin with them, they are codes. At most the first sixteen: each is looked for in all passages."""
+    codes = dict.fromkeys(filter(_SHORT_CODE.fullmatch, _words(text)))
+    return frozenset(islice(codes, MOST_CODES))
 
 
 def _words(text: str) -> Iterator[str]:

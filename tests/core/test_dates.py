@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import datetime
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.dates import dates_in, day_asked, in_digits, is_iso_date, iso, leading_date, written_dates
+from tests.support.machine import at_most
 
 
 @pytest.mark.parametrize("text", ["2018", "2018-03", "2018-03-05", "1000", "2999-12-31", "2024-02-29"])
@@ -239,14 +239,13 @@ def test_whatever_is_read_is_an_iso_date_and_said_once(text: str, today: datetim
 
 def test_a_long_question_is_read_in_no_time() -> None:
     """Discriminates: a form that begins again at every character (quadratic)."""
-    began = time.perf_counter()
-    for text in (
-        "2018年" * 3_000,
-        "in 2018 " * 2_000,
-        "1 " * 5_000,
-        "去年" * 5_000,
-        " " * 9_000,
-        "2018-" * 2_000,
-    ):
-        dates_in(text, TODAY)
-    assert time.perf_counter() - began < 2.0
+    with at_most(2.0):
+        for text in (
+            "2018年" * 3_000,
+            "in 2018 " * 2_000,
+            "1 " * 5_000,
+            "去年" * 5_000,
+            " " * 9_000,
+            "2018-" * 2_000,
+        ):
+            dates_in(text, TODAY)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.machine import times_as_slow
+from tests.support.machine import at_most, times_as_slow
 from tests.support.servers.app import App, make_settings, open_app
 
 # of a whole turn in the server's process, with 1 ms of the hashing embedding: the store's takes up to 40 ms
@@ -46,6 +46,14 @@ QUESTIONS = {
 }
 
 
+async def _is_soon_answered(app: App, question: str) -> bool:
+    """Once of a few times: what else a machine does adds time, and never takes any away."""
+    for _ in range(4):
+        if await _turn_s(app, question) < LIMIT_S:
+            return True
+    return False
+
+
 async def _turn_s(app: App, question: str) -> float:
     """Of the server's processor time, as it would be on a machine that is fast enough."""
     started = time.process_time()
@@ -65,7 +73,7 @@ async def test_no_question_to_no_document_fails_or_takes_long(tmp_path: Path, do
     async with open_app(settings) as app:
         await app.add_text(document, DOCUMENTS[document])
         for kind, question in QUESTIONS.items():
-            assert min([await _turn_s(app, question) for _ in range(2)]) < LIMIT_S, kind
+            assert await _is_soon_answered(app, question), kind
 
 
 @pytest.mark.full("thirteen questions of up to 8,000 characters, each on all before it")
@@ -76,10 +84,9 @@ async def test_such_questions_in_one_conversation_fail_no_more_than_alone(tmp_pa
         await app.add_text("code.py", DOCUMENTS["code.py"][:20_000])
         session_id: str | None = None
         for kind, question in QUESTIONS.items():
-            started = time.process_time()
             fields = {} if session_id is None else {"session_id": session_id}
-            reply = await app.ask(question, knowledge="always", **fields)
-            assert time.process_time() - started < 2 * LIMIT_S * times_as_slow(), kind
+            with at_most(2 * LIMIT_S):
+                reply = await app.ask(question, knowledge="always", **fields)
             assert "ERROR" not in reply.kinds, kind
             session_id = reply.session_id
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from hypothesis import given
@@ -13,6 +12,7 @@ from core.prompt.layouts import lay_out, lay_steps
 from core.prompt.messages import Layout, Message, Part, PromptTexts, Role, ToolCall, step_messages
 from core.prompt.tool_text import UNREADABLE, CallReader, tool_lines
 from core.tools import CalledFunction, Tool, ToolState, ToolUse
+from tests.support.machine import at_most
 
 ECHO = '{"name": "echo", "arguments": {"text": "a"}}'
 CALL = f"<tool_call>\n{ECHO}\n</tool_call>"
@@ -120,9 +120,8 @@ def test_each_call_has_an_id_of_its_own() -> None:
     "flood", ["<tool_call>" + "</tool_cal" * 20_000, "\n<tool_cal" * 20_000, "\n" * 200_000]
 )
 def test_a_flood_takes_no_longer_than_its_length(flood: str) -> None:
-    began = time.process_time()
-    read(flood, 1)
-    assert time.process_time() - began < 5
+    with at_most(5):
+        read(flood, 1)
 
 
 TEXTS = PromptTexts("sys", "", "", code="123456", tools_in_text="yes")

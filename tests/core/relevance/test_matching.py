@@ -1,4 +1,3 @@
-import time
 from dataclasses import replace
 from itertools import combinations
 
@@ -8,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.relevance.features import MAX_QUESTION_CHARS, MAX_TERMS, MAX_TEXT_CHARS, QuestionWords
-from core.relevance.query import MOST_CODES, Query, QueryForm, clauses, identifiers, numbered_parts, shares
+from core.relevance.query import (
+    MOST_CODES,
+    Query,
+    QueryForm,
+    clauses,
+    identifiers,
+    numbered_parts,
+    shares,
+    short_codes,
+)
 from core.relevance.sparse import (
     MAX_REPEATS,
     Hits,
@@ -19,6 +27,7 @@ from core.relevance.sparse import (
     word_pieces,
     words_of,
 )
+from tests.support.machine import at_most
 
 ASKED, BEFORE, ALL_BEFORE, ANSWER = range(4)
 
@@ -268,9 +277,8 @@ def test_what_only_looks_like_an_article_is_none(question: str) -> None:
 def test_a_hostile_text_costs_an_article_no_time() -> None:
     """Discriminates: each "> " of a deeply quoted mail tried with all shorter beginnings."""
     (part,) = numbered_parts("第37条")
-    started = time.perf_counter()
-    assert part.share("> " * 2_000) == 0.0
-    assert time.perf_counter() - started < 0.1
+    with at_most(0.1):
+        assert part.share("> " * 2_000) == 0.0
 
 
 def test_a_point_of_the_list_that_was_quoted_is_no_article() -> None:
@@ -295,4 +303,6 @@ def test_a_code_is_found_as_a_whole_word_whatever_its_case() -> None:
 
 
 def test_a_log_full_of_codes_costs_no_more_than_a_few() -> None:
+    """Discriminates: each code of a question looked for in all passages: 150 ms for 1,200."""
     assert len(identifiers(" ".join(f"AB{number:05}" for number in range(10_000)))) == MOST_CODES
+    assert len(short_codes(" ".join(f"A-{number}" for number in range(10_000)))) == MOST_CODES

@@ -2,7 +2,6 @@ import random
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from hypothesis import given
@@ -23,6 +22,7 @@ from core.relevance.sparse import (
     word_pieces,
     words_of,
 )
+from tests.support.machine import at_most
 
 
 def score(question: str, document: str) -> float:
@@ -197,18 +197,16 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_megabyte_of_hostile_text_takes_less_than_a_second(name: str) -> None:
     encode_query("预热 warm")
-    started = time.process_time()
-    encode_document(HOSTILE[name])
-    assert time.process_time() - started < 1.0
+    with at_most(1.0):
+        encode_document(HOSTILE[name])
 
 
 def test_a_question_takes_less_than_a_millisecond() -> None:
     question = "问脉专业版每个月的费用是多少，MAX_RECENT_TURNS 的默认值是多少？"
     encode_query(question)
-    started = time.process_time()
-    for _ in range(200):
-        encode_query(question)
-    assert (time.process_time() - started) / 200 < 0.001
+    with at_most(200 * 0.001):
+        for _ in range(200):
+            encode_query(question)
 
 
 def test_no_pair_is_made_of_what_a_stop_word_parts() -> None:
