@@ -201,10 +201,10 @@ _NUMBER = re.compile(
 )
 _MOMENT = re.compile(
     r"(?<!\d)[12]\d{3}(?!\d)|\d{1,4}\s*(?:世[纪紀]|年代|[年月日号號点點时時])|\d{1,2}[:\uff1a]\d{2}"
-    r"|凌晨|[早晚]上|[上下]午|每[天日周週月年]"
+    r"|凌晨|[早晚]上|[上下]午|每[天日周週月年]|\d ?[ap]\.?m\b"
     r"|[〇零一二三四五六七八九十]{1,4}(?:世[纪紀]|年代|[年月日号號点點])|(?:[唐宋元明清汉漢]|朝|代|期)[代朝初末]"
     r"|\b(?:january|february|march|april|june|july|august|september|october|november|december|centur(?:y|ies)"
-    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|today|midnight|noon|daily|weekly|monthly)\b",
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|today|midnight|noon|daily|weekly|monthly)\b",
     re.IGNORECASE,
 )
 _HOW_OFTEN = re.compile(r"多久.{0,4}一次|[几幾]次|\bhow (?:often|many times)\b", re.IGNORECASE)
@@ -228,9 +228,13 @@ _HOUR = re.compile(
     r"|\d ?(?:[ap]\.?m\b|o'clock)|\b(?:noon|midnight)\b",
     re.IGNORECASE,
 )
+_WHERE = re.compile(r"哪[里裡儿兒]|[什甚][么麼]地方|[几幾哪][楼樓层層]")
+_PLACE = re.compile(
+    r"[楼樓层層室厅廳路街巷号號门門旁侧側边邊站台柜窗馆館院店库場场]|[前后後里裡內内外]面|在[^，。；]{1,10}[里裡上下内內外处處]"
+)
 _WHY = re.compile(r"[为為](?:什|啥|何)|\b(?:why|how come|reasons? (?:for|why))\b", re.IGNORECASE)
 _CAUSE = re.compile(
-    r"因[为為]|由[于於]|原因|[导導]致|\b(?:because|causes?|caused by|due to|reasons?)\b", re.IGNORECASE
+    r"因(?![此而素子])|由[于於]|[导導]致|\b(?:because|causes?|caused by|due to|reasons?)\b", re.IGNORECASE
 )
 
 
@@ -245,15 +249,18 @@ class AskedFor:
     def of(cls, question: str) -> AskedFor:
         kinds = (
             (_HOW_OFTEN, _OFTEN), (_HOW_LONG, _LENGTH), (_AT_WHAT_HOUR, _HOUR), (_WHEN, _MOMENT),
-            (_HOW_MANY, _NUMBER), (_WHY, _CAUSE),
+            (_HOW_MANY, _NUMBER), (_WHERE, _PLACE), (_WHY, _CAUSE),
         )  # fmt: skip
         return cls(question, next((what for asks, what in kinds if asks.search(question)), None))
 
     def is_in(self, text: str) -> bool:
-        """Whether the text has a number, a time or a cause that is asked for, and not one of the question, or
-        a span in which the day or the time of the question lies."""
+        """Whether the text has a number, a time, a place or a cause that is asked for, and not one of the
+        question, or a span in which the day or the time of the question lies."""
         sought = self.sought.finditer(text) if self.sought else ()
         return any(each.group() not in self.question for each in sought) or lies_in_span(self.question, text)
+
+    def is_missing(self, text: str) -> bool:
+        return self.sought is not None and not self.is_in(text)
 
 
 _MEANS = re.compile(

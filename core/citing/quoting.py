@@ -301,7 +301,8 @@ class Quotables:
         ]
         order = sorted(range(len(values)), key=lambda at: -values[at])
         best = shares[order[0]]
-        least = best * (LEAST_IF_CLEAR if best >= CLEAR else LEAST)
+        is_clear = best >= CLEAR and not asked_for.is_missing(self._candidates[order[0]].says)
+        least = best * (LEAST_IF_CLEAR if is_clear else LEAST)
         return [at for at in order[:MOST_QUOTES] if shares[at] >= least]
 
     def _of_those_named(self, chosen: list[int], names: set[str]) -> list[int]:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -241,19 +241,29 @@ LONGEST_PARTED = 300  # characters; a longer question is taken as one, and costs
 
 
 def parts_of(question: str) -> list[str]:
-    """At most MOST_PARTS; the question itself where it is one."""
+    """At most MOST_PARTS; the question itself where it is one, or a part says next to nothing of its own."""
     if len(question) > LONGEST_PARTED:
         return [question]
     compared = _compared(question)
-    if compared:
-        return compared
-    parts: list[str] = []
-    for part in (each.strip(" ，,。") for each in wording("between_parts").split(question)):
-        if parts and not wording("asks").search(part):
-            part = f"{parts.pop()} {part}"  # a circumstance of what was asked before it
-        parts.append(part)
-    say_something = all(own_words(part) > FEW_WORDS for part in parts)
+    parts = compared or _asking(wording("between_parts").split(question))
+    say_something = compared or all(own_words(part) > FEW_WORDS for part in parts)
     return parts if 1 < len(parts) <= MOST_PARTS and say_something else [question]
+
+
+def asked_in(question: str) -> list[str]:
+    """All that it asks one after the other, at most MOST_PARTS: 多少钱 says next to nothing, but asks."""
+    parts = _asking(wording("between_parts").split(question[:LONGEST_PARTED]))
+    clauses = (_asking(wording("between_clauses").split(part)) for part in parts)
+    return [*chain.from_iterable(clauses)][:MOST_PARTS]
+
+
+def _asking(pieces: Iterable[str]) -> list[str]:
+    """Each with the circumstances beside it, which ask nothing."""
+    asks, parts = wording("asks").search, list[str]()
+    for piece in (each.strip(" ，,。") for each in pieces):
+        joins = parts and not (asks(piece) and asks(parts[-1]))
+        parts.append(f"{parts.pop()} {piece}" if joins else piece)
+    return parts
 
 
 def _compared(question: str) -> list[str]:
@@ -261,11 +271,8 @@ def _compared(question: str) -> list[str]:
     match = wording("compared_zh").search(question) or wording("compared_en").search(question)
     if match is None:
         return []
-    named = match.groupdict()
-    one, other, rest = (
-        next((named[each] for each in (name, f"{name}2", f"{name}3") if named.get(each)), "")
-        for name in ("a", "b", "rest")
-    )
+    named = {name.rstrip("2345"): each for name, each in match.groupdict().items() if each}
+    one, other, rest = (named.get(name, "") for name in ("a", "b", "rest"))
     shared = wording("of_both").match(one)
     if shared and not wording("of_both").match(other):
         other = f"{shared[0]}{other}"

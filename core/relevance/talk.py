@@ -344,13 +344,13 @@ class TalkModel:
             return False
         return float(by_phrases @ _phrase_features(text)) >= missing
 
-    def nearest(self, vector: Sequence[float]) -> Talk | None:
-        """The kind it is, if it is talk; None where it is like none of them. Where that is not sure, one that
-        is answered by what can be done."""
+    def nearest(self, text: str, vector: Sequence[float]) -> Talk | None:
+        """The kind it is, if it is talk; None where it is like none of them, or asks what the likest does
+        not. Where that is not sure, one that is answered by what can be done."""
         scores: npt.NDArray[np.float64] = self.offsets + self.kinds @ np.asarray(vector, dtype=float)
         second, best = np.argsort(scores)[-2:]
         kind = self.names[int(best)]
-        if scores[best] < UNLIKE_ALL:
+        if scores[best] < UNLIKE_ALL or _is_said_otherwise(kind, text):
             return None
         if scores[best] - scores[second] >= self.lead:
             return kind
@@ -364,10 +364,8 @@ class TalkModel:
             return None
         if asks_how(text) or asks_whether(text) or not self.is_talk(text, vector):
             return None
-        kind = self.nearest(vector)
-        if kind is None or (kind.is_about_conversation and not has_answer):
-            return None
-        return None if _is_said_otherwise(kind, text) else kind
+        kind = self.nearest(text, vector)
+        return None if kind and kind.is_about_conversation and not has_answer else kind
 
 
 def _is_said_otherwise(kind: Talk, text: str) -> bool:

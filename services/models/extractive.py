@@ -9,6 +9,7 @@ from itertools import chain
 
 from llama_index.core.base.llms.types import LLMMetadata
 
+from core.citing.passages import AskedFor
 from core.citing.quoting import CLEAR, LONGEST_BEGINNING, Quotables, Quote
 from core.formats import words_of_name
 from core.llm_wrapper import LLMDelta
@@ -23,6 +24,7 @@ from core.relevance.query import (
     NumberedPart,
     Query,
     QueryForm,
+    asked_in,
     carried,
     follow_up_weight,
     joined_wordings,
@@ -277,15 +279,36 @@ def _answered(
         second = {*_reaching(SECOND, passages[:2])}.difference(barred, first)
         last |= second - {block.passage for block in blocks}
     shown = [*map(quotables.beginning, first), *blocks, *_behind(sorted(last), passages, readable, quotables)]
-    open_parts = [say(_OPEN).format(part) for part in blank if all(readable)]
+    open_parts = [say(_OPEN).format(part) for part in _open(query, blank, shown) if all(readable)]
     return [*_under_headings(shown, passages, say), *_more_rows(shown, quotables, passages, say), *open_parts]
+
+
+def _open(query: Query, blank: Sequence[str], shown: Sequence[Quote]) -> Iterable[str]:
+    """Which of several things that are asked may not be answered: those of which nothing speaks, though one
+    that points back (how long does it take?) says too little to tell, and those that lack their kind."""
+    kinds = {} if query.meant else _kinds(query)
+    lacking = _lacking(kinds, shown) if len(kinds) > 1 else []
+    points = {part for part, kind in kinds.items() if kind.sought and wording("it").search(part)}
+    return dict.fromkeys([*(part for part in blank if part not in points), *lacking])
+
+
+def _kinds(query: Query) -> dict[str, AskedFor]:
+    """Of each thing that is asked, what kind of answer it takes."""
+    asked = [query.question] if query.meant else asked_in(query.question)
+    return {part: AskedFor.of(part) for part in asked}
+
+
+def _lacking(kinds: Mapping[str, AskedFor], shown: Sequence[Quote]) -> list[str]:
+    """What is asked of whose number, time, place or cause nothing that is shown has."""
+    return [part for part, kind in kinds.items() if all(kind.is_missing(each.text) for each in shown)]
 
 
 def _by_part(query: Query, quotables: Quotables, passages: Sequence[Passage]) -> dict[str, list[Quote]]:
     """The quotes for each part of the question; for one that leans on what was asked before, with that."""
     parts = [query.forms[1].text] if query.meant else parts_of(query.question)
     bare = {part: wording("of_part").sub("", part) if len(parts) > 1 else part for part in parts}
-    return {part: _telling(quotables.quotes(query, says), passages) for part, says in bare.items()}
+    kinds = _kinds(query)
+    return {part: _telling(quotables.quotes(query, says), passages, kinds) for part, says in bare.items()}
 
 
 def _reaching(share: float, passages: Sequence[Passage]) -> list[int]:
@@ -307,14 +330,19 @@ def _covered(best: Sequence[Quote]) -> float:
     return max((quote.covers for quote in best), default=0.0)
 
 
-def _telling(quotes: Sequence[Quote], passages: Sequence[Passage]) -> list[Quote]:
+def _telling(
+    quotes: Sequence[Quote], passages: Sequence[Passage], kinds: Mapping[str, AskedFor]
+) -> list[Quote]:
     """Of less probable passages, only those that have a word of the question beyond those before them, or, in
-    a document that is shown, about as many as the best."""
+    a document that is shown, about as many as the best; or a number, time or the like that they lack."""
     shown = [*quotes[:1]]
     for quote in quotes[1:]:
         one, new = passages[quote.passage], quote.words.difference(*(each.words for each in shown))
         document = one.file_name in {passages[each.passage].file_name for each in shown}
-        if document or any(_refers(each.text, one.file_name) for each in shown):
+        lacking = _lacking(kinds, shown)
+        if lacking and _lacking(kinds, [*shown, quote]) != lacking:
+            least = FAR
+        elif document or any(_refers(each.text, one.file_name) for each in shown):
             least = FAR if new or quote.covers >= AS_MANY * shown[0].covers else NEARLY
         else:
             least = SECOND if new else NEARLY

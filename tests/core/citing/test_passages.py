@@ -299,6 +299,20 @@ def test_a_sentence_that_is_too_long_is_cut_at_a_clause_before_its_match() -> No
     assert len(results) <= MAX_PASSAGE_CHARS
 
 
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("病历在哪里复印", "病历在四楼复印。"), ("when is it made?", "Made on Mondays."),
+        ("When do they come?", "At 5 pm."), ("为什么停水", "因管网检修停水。"),
+    ],
+)  # fmt: skip
+def test_what_is_asked_for_is_known_by_its_form(question: str, text: str) -> None:
+    """Discriminates: weekdays in the plural, hours and 因 alone not known; what no form tells, missing."""
+    asked = AskedFor.of(question)
+    assert (asked.is_missing(text), asked.is_missing("因此病历须本人复印。")) == (False, True)
+    assert not AskedFor.of("病历谁复印").is_missing(text)
+
+
 def test_blank_texts_have_no_passage_and_others_at_least_their_opening() -> None:
     assert passage(query("费用"), " \n ") == ""
     assert passage(query("费用"), "") == ""

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.relevance.query import (
+    asked_in,
     carried,
     meant,
     parts_of,
@@ -96,6 +97,15 @@ def test_a_hostile_question_costs_no_time(text: str) -> None:
         ("Compare yearly prices of Starter and Growth",
          ["yearly prices of Starter", "yearly prices of Growth"]),
         ("salt and pepper", ["salt and pepper"]),
+        ("Is the EV6 dearer than the MG4?", ["the EV6", "the MG4"]),
+        ("Does a day ticket cost more than a city pass?", ["a day ticket cost", "a city pass"]),
+        ("Which is heavier, TH-215 or TH-216?", ["TH-215", "TH-216"]),
+        ("Which has the longer range, X or Y2?", ["X has the longer range", "Y2 has the longer range"]),
+        ("加班费比工资高吗？", ["加班费", "工资"]),
+        ("Do I get more than two days off?", ["Do I get more than two days off?"]),
+        ("Is there more than one lift?", ["Is there more than one lift?"]),
+        ("今年比赛时间多长", ["今年比赛时间多长"]),
+        ("请假超过三天，要扣工资吗", ["请假超过三天，要扣工资吗"]),
         ("Who pays the postage? we're in Ohio", ["Who pays the postage? we're in Ohio"]),
         ("年假有几天？我在上海分公司", ["年假有几天？我在上海分公司"]),
         ("年假有几天？还有病假期间的工资", ["年假有几天？", "还有病假期间的工资"]),
@@ -103,6 +113,12 @@ def test_a_hostile_question_costs_no_time(text: str) -> None:
 )  # fmt: skip
 def test_a_question_of_several_parts_and_one_that_compares(question: str, parts: list[str]) -> None:
     assert parts_of(question) == parts
+
+
+def test_what_is_asked_one_after_the_other_need_not_say_what_it_is_about() -> None:
+    """Discriminates: a circumstance taken for a question of its own, 还有 alone for one."""
+    assert asked_in("我在上海，病历在哪里复印，一页多少钱") == ["我在上海 病历在哪里复印", "一页多少钱"]
+    assert asked_in("年假有几天？还有，怎么请？") == ["年假有几天？", "还有，怎么请？"]
 
 
 ROOMS = "有：MR-302 容纳 28 人；最大的是多功能厅 MR-501，容纳 150 人。"

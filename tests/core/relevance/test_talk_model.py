@@ -54,7 +54,7 @@ ABOUT_OTHERS = (
     "can i send my sister to deal with you instead of me", "我感觉老师分给低了想查一下", "你会做PPT吗",
     "你能上网查资料吗", "could you browse the web for me",
 )  # fmt: skip
-ABOUT_MEALS = ("有没有早饭吃", "有早饭吗", "能不能吃早饭", "any food in the morning")
+ABOUT_MEALS = ("有没有早饭吃", "有早饭吗", "能不能吃早饭", "any food in the morning", "午饭几点")
 ABOUT_MONEY = ("心情很差想找人聊聊，要钱吗", "找人聊天怎么收费", "does it cost anything to talk to someone?")
 SPOKEN_TO = ("老师您好，初次请教您", "你是不是要花钱才能用的", "do you cost me money to talk to")
 AS_BEFORE = ("再短一点呢", "那简单些呢", "翻成葡萄牙语呢", "我问的不是这个", "no, i meant in simple words")

@@ -170,13 +170,21 @@ NO_SHOW = "\n\nA booking that nobody collects counts as a no-show and is paid in
         ("谁修泳池加热，另外开题没过怎么办", "AQ 修泳池加热。\n\n开题未通过的，再申请。", False),
         ("谁修泳池加热？要是寄到外省得花多少钱？", "AQ 修泳池加热。\n\n其他省市寄送 60 元。", True),
         ("Who repairs the pool heating? What happens if I don't show up?", POOL + NO_SHOW, False),
+        ("病历在哪里复印，一页多少钱", "病历复印须本人办理。每页0.5元。", True),
+        ("病历在哪里复印，一页多少钱", "病历在四楼复印。每页0.5元。", False),
+        (
+            "How hot is P3 and how long does it take?",
+            "|  | Heat | Time |\n|---|---|---|\n| P3 | 80 °C | 28 min |",
+            False,
+        ),
     ],
 )
 def test_a_part_whose_words_stand_nowhere_may_not_be_answered(
     question: str, text: str, is_said: bool
 ) -> None:
     """Discriminates: such a part said to be mentioned nowhere, which it may be in other words, or lost in
-    silence; one that stands there in the other language."""
+    silence; one that stands there in the other language; a place that is asked for and not there; one whose
+    only word points at the part before."""
     passage = f'<passage id="1" file="a.md" heading="" relevance="0.9">\n{text}\n</passage>'
     said = answer(ReadBack(passage, question, ())).split("\n\n")
     says = ("The passages above may not answer this: ", "上面的内容可能没有回答这一问：")

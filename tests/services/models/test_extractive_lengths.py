@@ -36,6 +36,16 @@ def test_a_table_that_goes_on_in_another_passage_says_where() -> None:
         assert said.endswith(ends)
 
 
+def test_the_price_that_is_asked_for_too_is_quoted_from_a_far_less_probable_passage() -> None:
+    """Discriminates: the half of an answer; another table quoted where the best passage has a price."""
+    passage = '<passage id="{}" file="{}" heading="" relevance="{}">\n{}\n</passage>'
+    table = passage.format(2, "b.csv", 0.12, "| 项目 | 价格 |\n|---|---|\n| 门禁卡 | 20 |\n| 押金 | 90 |")
+    for said, shown in (("当场可取", True), ("每张 15 元", False)):
+        first = passage.format(1, "a.md", 0.6, f"问：门禁卡丢了怎么补？\n答：带身份证补办，{said}。")
+        text = answer(ReadBack(f"{first}\n\n{table}", "门禁卡丢了怎么办，补一张多少钱", ()))
+        assert (said in text, "门禁卡；价格：20" in text) == (True, shown)
+
+
 def test_a_code_that_nothing_mentions_is_named_before_all_and_with_it_which_of_its_kind_there_are() -> None:
     """Discriminates: several rows of other codes before it; a sure tone; what stands beside another code, of
     which alone it says something."""
