@@ -222,6 +222,8 @@ class Container:
         damage = (await self.store.condition()).damage if isinstance(self.store, StoreUpkeep) else ()
         warnings = {"store": f"{ADVICE}: {'; '.join(damage)}"} if damage else {}
         warnings |= {f"tools.{each.name}": each.problem for each in self.tools if each.problem}
+        library = await self.library.problem()
+        warnings |= {"library": library} if library else {}
         return {**warnings, "disk": disk} if disk else warnings
 
 

@@ -137,7 +137,11 @@ class Server(uvicorn.Server):
             # what is loaded by now stays: without it a full collection stops the loop for 20 ms, not 170
             gc.collect()
             gc.freeze()
-            url = self._settings.address(self.servers[0].sockets[0].getsockname()[1])
+            listener = self.servers[0].sockets[0]
+            if listener is None:  # uvloop hides that another listened first, which had bound the port, too
+                in_use = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+                raise StartRefusedError(_not_listening(self._settings, in_use))
+            url = self._settings.address(listener.getsockname()[1])
             await asyncio.to_thread(self._container.announce, url)
             log.info("server_ready", url=url, seconds=round(time.monotonic() - self._began_s, 3))
             show(await greeting(self._container, url, self._summary, self._language))
@@ -183,9 +187,7 @@ def run_server(settings: Settings) -> int:
     try:
         listeners = bind(settings.server)
     except OSError as error:
-        address = f"{settings.server.host}:{settings.server.port}"
-        name = "PORT" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "HOST"
-        print(f"wenmai: cannot listen on {address}: {error.strerror}. Set {name}.", file=sys.stderr)
+        print(f"wenmai: {_not_listening(settings.server, error)}", file=sys.stderr)
         return 2
     config = uvicorn.Config(
         app,
@@ -200,6 +202,11 @@ def run_server(settings: Settings) -> int:
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(config, app, settings, listeners))
+
+
+def _not_listening(server: ServerSettings, error: OSError) -> str:
+    name = "PORT" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "HOST"
+    return f"cannot listen on {server.host}:{server.port}: {error.strerror}. Set {name}."
 
 
 async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, sockets: list[socket.socket]) -> int:

@@ -14,7 +14,7 @@ from services.operations.reembedding.beside import CollectionsBeside, CopyBeside
 from services.operations.reembedding.folders import COPY_SUFFIX, StoreFolders
 from services.operations.reembedding.run import Reembed, ReembedPlan, ReembedReport, SyncProgress
 from services.store.collections import collection_specs
-from services.store.dialect import VectorStore
+from services.store.dialect import StoreUpkeep, VectorStore
 
 OnProgress = Callable[[int, int, int], None]
 """The round, and how many of how many points are done in it."""
@@ -28,12 +28,17 @@ class Reembedding:
     embedding: EmbeddingService
     open_target: Callable[[], AbstractAsyncContextManager[VectorStore]]
 
-    async def plan(self, names: StoreSettings) -> ReembedPlan:
-        return await Reembed(self.source, names, self.embedding).plan()
+    async def damage(self) -> tuple[str, ...]:
+        """What of the store cannot be read as it was written, and is copied as far as it can be."""
+        return tuple((await self.source.condition()).damage) if isinstance(self.source, StoreUpkeep) else ()
 
-    async def into_folder(self, names: StoreSettings, on_progress: OnProgress) -> list[str]:
-        """A complete copy beside the embedded store; what was done, line by line."""
-        copy = CopyBeside(folders_of(names), names, self.embedding, self.open_target)
+    async def plan(self, names: StoreSettings, *, anew: bool) -> ReembedPlan:
+        return await Reembed(self.source, names, self.embedding).plan(anew=anew)
+
+    async def into_folder(self, names: StoreSettings, on_progress: OnProgress, *, anew: bool) -> list[str]:
+        """A complete copy beside the embedded store; what was done, line by line. `anew` as CopyBeside has
+        it."""
+        copy = CopyBeside(folders_of(names), names, self.embedding, self.open_target, anew)
         return _lines(await copy.make(self.source, _telling(on_progress), reason="command"))
 
     async def into_collections(

@@ -391,7 +391,7 @@ def make_question_images(settings: Settings, turns: TurnStore) -> QuestionImages
 def open_library(settings: StoreSettings) -> LibraryFolder:
     """Raises StartRefusedError when LIBRARY_DIR names no folder."""
     _check_folder("LIBRARY_DIR", settings.library_dir)
-    return LibraryFolder(settings.library, decode)
+    return LibraryFolder(settings.library, decode, named=settings.library_dir is not None)
 
 
 def open_prompts(settings: ConversationSettings) -> PromptLibrary:

@@ -41,12 +41,16 @@ if TYPE_CHECKING:
 PATH = "/admin/reembed"
 LOOK_EVERY_S = 0.5
 LONGEST_SUFFIX = 32
+_NOT_AGAIN = "--again is for the embedded store that no server has open: stop the server, and leave --url out"
 
 
 @click.command("reembed", help=__doc__)
 @click.option("--embedding", help="The new model, as EMBEDDING names it (default: EMBEDDING).")
 @click.option("--apply", is_flag=True, help="Do it; without it nothing is changed.")
 @click.option("--yes", is_flag=True, help="Do not ask before --apply begins.")
+@click.option(
+    "--again", is_flag=True, help="With the same model, too, for damaged vectors; no server may run."
+)
 @click.option("--cancel", is_flag=True, help="Stop the running server's re-embedding.")
 @click.option(
     "--suffix",
@@ -86,6 +90,8 @@ class Outcome:
 async def _reembed(settings: Settings, options: Options) -> int:
     settings = with_embedding(settings, options.embedding)
     into_collections = settings.store.qdrant_url and not options.url
+    if options.again and (into_collections or options.url):
+        raise CommandError(_NOT_AGAIN, EXIT_REFUSED)
     if not into_collections and (options.suffix or options.replace or options.catch_up or options.back_from):
         raise CommandError(
             "--suffix, --replace, --catch-up and --back-from are for a Qdrant server (QDRANT_URL)",
@@ -138,6 +144,8 @@ async def _beside(settings: Settings, options: Options) -> Outcome:
         _finish_interrupted(settings.store, options)
 
     async def by_server(server: Server, _: StoreContents) -> Outcome:
+        if options.again:
+            raise CommandError(_NOT_AGAIN, EXIT_REFUSED)
         return await reembed_in_server(server, settings.models, options)
 
     return await at_store(settings, options, lambda: _here(settings, options), by_server)
@@ -175,7 +183,8 @@ async def _here(settings: Settings, options: Options) -> Outcome:
         _say(
             options,
             f"Done: start with EMBEDDING={settings.models.embedding}. The old store is kept in {old};\n"
-            "started with the old model, the server goes back to it. Delete it when you do not need it.",
+            + ("" if options.again else "started with the old model, the server goes back to it. ")
+            + "delete it when you do not need it.",
         )
     return outcome
 
@@ -190,10 +199,12 @@ async def _into_folder(parts: Reembedding, names: StoreSettings, options: Option
     others = folders_of(names).others(collections_of(names))
     if others:
         _say(options, f"Named by no setting, so left in the old store: {', '.join(others)}")
+    if damage := await parts.damage():
+        _say(options, f"Damaged, so copied as far as it can be read: {'; '.join(damage)}")
     if not _go_on(options):
         return outcome
     with _bar() as on_progress:
-        done = await parts.into_folder(names, on_progress)
+        done = await parts.into_folder(names, on_progress, anew=options.again)
     _say(options, "\n".join(done))
     outcome.done = True
     return outcome
@@ -240,9 +251,10 @@ def _sides(parts: Reembedding, names: StoreSettings, options: Options) -> tuple[
 
 async def _plan(parts: Reembedding, names: StoreSettings, options: Options) -> Outcome:
     """It is shown."""
-    plan = await parts.plan(names)
+    plan = await parts.plan(names, anew=options.again)
+    needed = plan.needed or options.again
     configured = f"{parts.embedding.name} ({parts.embedding.dimension} dimensions)"
-    if not plan.needed:
+    if not needed:
         _say(options, f"Nothing to do: what is stored is embedded with {configured}.")
     elif not options.json:
         print_table([(f"{each.name}, points", each.points) for each in plan.collections])
@@ -250,7 +262,7 @@ async def _plan(parts: Reembedding, names: StoreSettings, options: Options) -> O
             print(f"embedded with   {embedding}")
         print(f"configured is   {configured}")
         print(f"estimated time  {_duration(plan.seconds)}, less when a part is there already")
-    return Outcome(plan.needed, plan.points, plan.seconds)
+    return Outcome(needed, plan.points, plan.seconds)
 
 
 def _go_on(options: Options) -> bool:

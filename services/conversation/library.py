@@ -24,11 +24,19 @@ class LibraryFolder:
     """`decode` makes text of a file's bytes, whatever encoding they are in. What is asked for by name is
     looked up among what was read: no path is made of a request but to write."""
 
-    def __init__(self, folder: Path, decode: Callable[[bytes], str]) -> None:
+    def __init__(self, folder: Path, decode: Callable[[bytes], str], *, named: bool = False) -> None:
+        """`named` by LIBRARY_DIR: then a folder that is missing was there, and is not one yet to be made."""
         self._folder = folder
         self._decode = decode
+        self._named = named
         self._known: dict[Path, tuple[_Stamp, Batch | str]] = {}
         self._problems: tuple[str, ...] = ()
+
+    async def problem(self) -> str:
+        """What an operator should know of the folder; empty when all is well."""
+        if not self._named or await asyncio.to_thread(self._folder.is_dir):
+            return ""
+        return "LIBRARY_DIR is no folder any more, so the library is empty: put it back, or mount its disk."
 
     async def read(self) -> Library:
         """As the files are now; only those that changed are parsed."""
@@ -106,9 +114,9 @@ class LibraryFolder:
         try:
             with os.scandir(folder) as entries:
                 every = sorted(entries, key=lambda entry: entry.name)
-        except FileNotFoundError:
-            return []
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and not (self._named and folder == self._folder):
+                return []
             problems.append(f"{'LIBRARY_DIR' if folder == self._folder else folder.name}: {error.strerror}.")
             return []
         return [entry for entry in every if not entry.name.startswith(".") and self._is_good(entry, problems)]

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from core.errors import DiskFullError, StartRefusedError, StoreLockedError, StoreUnavailableError
+from core.text import canonical_uuid
 
 LOCK_FILE = "lock"
 """In an embedded store's folder: held by the process that has the store open."""
@@ -147,9 +148,9 @@ def announce(folder: Path, url: str) -> None:
 
 
 def store_id(folder: Path) -> str:
-    """ "" of a store that no server has had open."""
+    """ "" of a store that no server has had open, or whose id is damaged."""
     try:
-        return (folder / ID_FILE).read_text(encoding="ascii")
+        return canonical_uuid((folder / ID_FILE).read_text(encoding="ascii", errors="replace")) or ""
     except FileNotFoundError:
         return ""
 

@@ -1,15 +1,16 @@
-"""Receipts in the store: written once, listed newest first, never changed."""
+"""Receipts in the store, listed newest first; one that is written before its work ends is written again."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from pydantic import TypeAdapter
 
 from core.operations.reports import Receipt, ReceiptKind
-from services.store.dialect import Condition, Filter, Point, VectorStore
-from services.store.points import equals, in_range, newest_first, read_or_none
+from services.store.dialect import AnyPointId, Condition, Filter, Point, VectorStore
+from services.store.points import equals, in_range, is_empty, newest_first, read_or_none, scroll_all
 
 RECORD = "receipt"
 _RECEIPT = TypeAdapter(Receipt)
@@ -22,13 +23,21 @@ class ReceiptStore:
         self._store = store
         self._collection = collection
 
-    async def add(self, receipt: Receipt) -> Receipt:
-        """Written under a fresh id when it has none. Raises StoreUnavailableError."""
+    async def add(self, receipt: Receipt, under_way: Sequence[AnyPointId] = ()) -> Receipt:
+        """Written under a fresh id when it has none, else over the one of its id. `under_way` are points of
+        which it does not count yet whether they go. Raises StoreUnavailableError."""
         receipt = replace(receipt, receipt_id=receipt.receipt_id or str(uuid.uuid4()))
         payload = {**asdict(receipt), "record": RECORD}
+        payload |= {"under_way": list(under_way)} if under_way else {}
         point = Point(id=receipt.receipt_id, vector={}, payload=payload)
         await self._store.upsert(self._collection, [point])
         return receipt
+
+    async def unfinished(self) -> list[tuple[Receipt, list[AnyPointId]]]:
+        """Those with something under way, of runs that were killed. Raises StoreUnavailableError."""
+        where = Filter(must=[equals("record", RECORD)], must_not=[is_empty("under_way")])
+        records = [each.payload or {} async for each in scroll_all(self._store, self._collection, where)]
+        return [(_RECEIPT.validate_python(each), each["under_way"]) for each in records]
 
     async def newest(
         self,

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import ExitStack
+from pathlib import Path
 
+import pytest
+import uvicorn
 import uvloop
 
 from config.settings import ServerSettings
-from routes.server import bind
+from routes.app import create_app
+from routes.server import _run, bind
+from tests.support.servers.app import make_settings
 
 
 def test_a_round_of_the_loop_accepts_many_connections() -> None:
@@ -37,3 +42,22 @@ async def rounds_to_accept(connections: int) -> int:
             await asyncio.sleep(0)
             rounds += 1
         return rounds
+
+
+def test_a_port_that_another_took_during_the_start_stops_it_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both have bound it, one listens first. Discriminates: uvloop, which hides that the other cannot."""
+    listeners = bind(ServerSettings(host="127.0.0.1", port=0))
+    port = listeners[0].getsockname()[1]
+    settings = make_settings(tmp_path, server={"port": port})
+    app = create_app(settings)
+    config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none")
+    with ExitStack() as stack, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        faster = bind(settings.server)
+        for each in (*listeners, *faster):
+            stack.callback(each.close)
+        faster[0].listen()
+        assert runner.run(_run(config, app, settings, listeners)) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"wenmai: cannot listen on 127.0.0.1:{port}: Address already in use. Set PORT."

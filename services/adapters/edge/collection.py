@@ -10,6 +10,7 @@ import errno
 import os
 import shutil
 import signal
+import sqlite3
 import sys
 import zlib
 from array import array
@@ -54,7 +55,7 @@ def refusal_from(error: Exception) -> Refusal:
     sentence = str(error)
     if any(mark in sentence for mark in _DISK_FULL):
         return Refusal(wire.Verdict.DISK_FULL, sentence)
-    if isinstance(error, OSError) or any(mark in sentence for mark in _ENGINE_TROUBLE):
+    if isinstance(error, OSError | sqlite3.Error) or any(mark in sentence for mark in _ENGINE_TROUBLE):
         print(f"store: {sentence}", file=sys.stderr)  # noqa: T201 — its own words are for the log
         return Refusal(wire.Verdict.UNAVAILABLE, TROUBLE)
     if UNKNOWN_POINT in sentence:

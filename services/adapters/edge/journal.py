@@ -77,28 +77,44 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
         self._noted: list[tuple[int, bytes]] = []
+        self._next = 1
         self.size = 0
         self.flushes = 0
         self._open()
 
-    def _open(self) -> None:
+    def _open(self) -> sqlite3.Connection:
+        self._connection: sqlite3.Connection | None = None
         self._path.touch(0o600)
-        self._database = sqlite3.connect(self._path, isolation_level=None)
+        database = sqlite3.connect(self._path, isolation_level=None)
+        try:
+            self._prepare(database)
+        except (sqlite3.Error, OSError):
+            database.close()
+            raise
+        self._connection = database
+        return database
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
         for setting in _SETTINGS:
-            self._database.execute(f"PRAGMA {setting}")
-        columns = [name for _, name, *_ in self._database.execute("PRAGMA table_info(point)")]
+            database.execute(f"PRAGMA {setting}")
+        columns = [name for _, name, *_ in database.execute("PRAGMA table_info(point)")]
         if columns and "vectors" not in columns:
-            self._database.execute(_WITHOUT_VECTORS)
-        self._database.executescript(_SCHEMA)
+            database.execute(_WITHOUT_VECTORS)
+        database.executescript(_SCHEMA)
         query = (
             "SELECT max(n) FROM (SELECT 0 n UNION SELECT number FROM change UNION SELECT last FROM emptied)"
         )
-        (last,) = self._database.execute(query).fetchone()
-        self._next = int(last) + 1
+        (last,) = database.execute(query).fetchone()
+        self._next = max(self._next, int(last) + 1)
         self._path.with_name(LAST).touch(0o600)
         self._last = self._path.with_name(LAST).open("r+b", buffering=0)
         self._path.with_name(MARKER).touch(0o600)
         sync_folder(self._path.parent)
+
+    @property
+    def _database(self) -> sqlite3.Connection:
+        """Opened once more when it could not be made anew: the disk may write again."""
+        return self._connection or self._open()
 
     def check(self) -> None:
         """Raises sqlite3.DatabaseError when its pages are not as SQLite has written them, or some are not
@@ -250,7 +266,8 @@ class Journal:
         self._open()
 
     def close(self) -> None:
-        self._database.close()
+        if self._connection is not None:
+            self._connection.close()
         self._last.close()
 
 

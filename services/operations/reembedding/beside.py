@@ -41,11 +41,14 @@ class CopyBeside:
         names: StoreSettings,
         embedding: EmbeddingService,
         open_copy: Callable[[], AbstractAsyncContextManager[VectorStore]],
+        anew: bool = False,
     ) -> None:
+        """`anew`: no whole copy of an earlier day is used, whose vectors may be damaged, too."""
         self.folders = folders
         self._names = names
         self._embedding = embedding
         self._open_copy = open_copy
+        self._anew = anew
 
     @property
     def expected(self) -> StoredAs:
@@ -74,7 +77,7 @@ class CopyBeside:
 
     def _choose(self) -> None:
         """What is nearest to being whole: a whole copy, else what an interrupted run has begun."""
-        whole = self.folders.prepared(self._names, self.expected)
+        whole = None if self._anew else self.folders.prepared(self._names, self.expected)
         if whole is not None:
             self.folders.take_over(whole)
         elif not self.folders.copy_fits(self._names, self.expected) and self.folders.discard_copy():

@@ -133,12 +133,14 @@ class Reembed:
         self._embedding = embedding
         self._maker = PointMaker(embedding)
 
-    async def plan(self) -> ReembedPlan:
-        """Raises StartRefusedError when another version's schema is stored, UnavailableError kinds."""
+    async def plan(self, *, anew: bool = False) -> ReembedPlan:
+        """`anew`: all is embedded, whatever embedding it has.
+
+        Raises StartRefusedError when another version's schema is stored, UnavailableError kinds."""
         specs = [spec async for spec in self._stored_specs()]
         collections = tuple([await self._look_at(spec) for spec in specs])
         plan = ReembedPlan(collections, 0.0)
-        if not plan.needed:
+        if not (plan.needed or anew):
             return plan
         costs = [
             await self._seconds(spec, collection.points)

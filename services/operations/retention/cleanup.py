@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 from typing import Literal
 
 import structlog
@@ -19,8 +22,8 @@ from services.conversation.turns import TurnStore
 from services.operations.retention.expiry import ExpiryRun, SessionRecords
 from services.operations.retention.traces import TurnTraces
 from services.store.clock import Clock, ClockMark, utc_now_us
-from services.store.dialect import Filter, UnknownPointError
-from services.store.points import batches, in_range, is_empty
+from services.store.dialect import AnyPointId, Filter, UnknownPointError
+from services.store.points import batches, has_id, in_range, is_empty
 from services.store.receipts import ReceiptStore
 from services.store.space import StoreSpace, deleting
 
@@ -30,6 +33,7 @@ Reason = Literal["schedule", "request", "command"]
 
 RECEIPTS_READ = 100
 MOST_MOVED_US = DAY_US  # between two clean-ups; a clock that was put forward further is confirmed by a person
+NOT_FINISHED = "NotFinished"  # the error of a run that goes on, or was killed
 CUT_OFF_S = 2.0  # for the receipt of a run that the server's end cuts off
 
 
@@ -70,7 +74,8 @@ class Retention:
         return replace(report, bytes_before=size, bytes_after=size)
 
     async def expire(self, days: int, reason: Reason, *, confirmed: bool = False) -> ExpiryReport:
-        """Delete what is older, give the space back, and write a receipt.
+        """Delete what is older, give the space back, and write a receipt: from the first deletion on, so that
+        a run that is killed leaves one, too, which the next run completes.
 
         Raises ConflictError when the clock is not believed (it was put forward since the last run, or
         core.operations.expiry.trusts_clock) and it is not `confirmed`: then nothing is deleted. Raises
@@ -78,7 +83,9 @@ class Retention:
         """
         began_us = self._clock()
         run = self._run(began_us, days)
-        async with self._one_at_a_time, self._receipt_of_failure(run, began_us, reason):
+        note = partial(self._note, str(uuid.uuid4()), began_us, reason)
+        async with self._one_at_a_time, self._receipt_of_failure(run, note):
+            await self._count_killed()
             size = await self._space.size_bytes() if self._space else None
             matched = await run.find()
             doubt = await self._doubt(began_us, days, matched)
@@ -86,15 +93,15 @@ class Retention:
                 raise ConflictError(doubt)
             backup = await self._back_up() if matched and self._back_up else ""
             with _reserve(matched):
-                await run.delete()
-                after, note = await self._reclaim()
+                await run.delete(lambda points: note(run.so_far(), error=NOT_FINISHED, under_way=points))
+                after, details = await self._reclaim()
             total = await self._turns.count()
         report = replace(run.so_far(), total_after=total, bytes_before=size, bytes_after=after)
         log.info("cleanup_finished", reason=reason, matched=report.matched, deleted=report.deleted)
         mark = self._mark()
-        note |= {"backup": backup} if backup else {}
-        details = note | ({"clock": str(mark)} if mark.boot else {}) | ({"confirmed": "yes"} if doubt else {})
-        return replace(report, receipt_id=await self._note(report, began_us, reason, details))
+        details |= {"backup": backup} if backup else {}
+        details |= ({"clock": str(mark)} if mark.boot else {}) | ({"confirmed": "yes"} if doubt else {})
+        return replace(report, receipt_id=await note(report, details))
 
     async def forget_prompts(self, days: int) -> int:
         """What was sent to models, older than `days`, but of held sessions. Returns of how many turns."""
@@ -162,7 +169,9 @@ class Retention:
             return None, {"space": f"not given back: {type(error).__name__}"}
 
     @asynccontextmanager
-    async def _receipt_of_failure(self, run: ExpiryRun, began_us: int, reason: Reason) -> AsyncIterator[None]:
+    async def _receipt_of_failure(
+        self, run: ExpiryRun, note: Callable[..., Awaitable[str]]
+    ) -> AsyncIterator[None]:
         """A run that ends half-way leaves a receipt of what is done, if the store still takes one. A refusal
         did nothing, and must not pass for the last clean-up."""
         try:
@@ -172,19 +181,36 @@ class Retention:
         except (WenmaiError, OSError, asyncio.CancelledError) as error:
             with move_on_after(CUT_OFF_S, shield=True):
                 try:
-                    await self._note(run.so_far(), began_us, reason, {}, type(error).__name__)
+                    await note(run.so_far(), error=type(error).__name__)
                 except WenmaiError as lost:
                     log.warning("receipt_not_written", error=type(lost).__name__)
             raise
 
+    async def _count_killed(self) -> None:
+        """What runs that were killed had under way: it is gone, or about to be deleted by this one."""
+        if self._receipts is None:
+            return
+        for receipt, points in await self._receipts.unfinished():
+            left = await self._turns.count(Filter(must=[has_id(points)]))
+            counts = receipt.counts | {"turns": receipt.counts["turns"] + len(points) - left}
+            with deleting():
+                await self._receipts.add(replace(receipt, counts=counts))
+
     async def _note(
-        self, report: ExpiryReport, began_us: int, reason: Reason, details: dict[str, str], error: str = ""
+        self,
+        receipt_id: str,
+        began_us: int,
+        reason: Reason,
+        report: ExpiryReport,
+        details: Mapping[str, str] = MappingProxyType({}),
+        error: str = "",
+        under_way: Sequence[AnyPointId] = (),
     ) -> str:
         """Returns the receipt's id, empty when none are kept, or nothing was deleted and the disk is full."""
         if self._receipts is None:
             return ""
         receipt = Receipt(
-            receipt_id="",
+            receipt_id=receipt_id,
             kind=ReceiptKind.EXPIRY,
             reason=reason,
             began_us=began_us,
@@ -197,7 +223,7 @@ class Retention:
         )
         try:
             with _reserve(report.matched):
-                return (await self._receipts.add(receipt)).receipt_id
+                return (await self._receipts.add(receipt, under_way)).receipt_id
         except DiskFullError:
             if report.matched:
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from core.conversation.turns import TurnStatus
@@ -250,8 +250,9 @@ class ExpiryRun:
         self._expired = await find_expired(self._turns, self._limits)
         return self._expired.sessions.total()
 
-    async def delete(self) -> None:
-        """What was found. A run that is cut is done to its end by the next one."""
+    async def delete(self, begins: Callable[[Sequence[AnyPointId]], Awaitable[object]] | None = None) -> None:
+        """What was found. A run that is cut is done to its end by the next one. `begins` is awaited before
+        each chunk, with the points of it."""
         groups = self._expired.batches.values()
         if self._traces is not None:
             await self._traces.erase_log([str(old.point) for batch in groups for old in batch.turns])
@@ -259,6 +260,8 @@ class ExpiryRun:
         for batch in groups:
             in_order = sorted(batch.turns, key=lambda old: old.session_id)
             for part in batches(in_order, CHUNK):
+                if begins is not None:
+                    await begins([old.point for old in part])
                 await self._delete_chunk(batch, part)
                 failpoint("expiry.chunk")
                 await asyncio.sleep(0)

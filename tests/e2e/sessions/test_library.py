@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -190,3 +191,17 @@ async def test_a_folder_that_is_none_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartRefusedError, match="LIBRARY_DIR"):
         async with open_app(settings):
             pass
+
+
+async def test_a_folder_that_goes_away_is_missed(app: App, tmp_path: Path) -> None:
+    """Discriminates: an empty library, as if nobody had filled it."""
+    assert (await read(app, "/health/ready"))["warnings"] == {}
+    shutil.move(tmp_path / "library", tmp_path / "elsewhere")
+    assert await read(app, "/library") == {
+        "modules": [], "problems": ["LIBRARY_DIR: No such file or directory."]
+    }  # fmt: skip
+    health = await read(app, "/health/ready")
+    assert (health["status"], list(health["warnings"])) == ("degraded", ["library"])
+    shutil.move(tmp_path / "elsewhere", tmp_path / "library")
+    assert (await read(app, "/health/ready"))["status"] == "ready"
+    assert (await read(app, "/library"))["problems"] == []

@@ -108,6 +108,33 @@ async def test_without_apply_it_only_tells_what_it_would_do(
 
 
 @pytest.mark.full("runs commands as processes of their own")
+async def test_the_same_embedding_makes_damaged_vectors_anew_when_asked_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: nothing to do; a store that was replaced, damage and all, taken for a copy."""
+    settings = with_embedding(tmp_path, HASHING)
+    wrong = [1.0] + [0.0] * 31
+    async with filled(tmp_path) as (app, session_id):
+        (turn,) = (await app.client.get(f"/sessions/{session_id}/turns")).json()["turns"]
+        points = [models.PointVectors(id=turn["turn_id"], vector={"question": wrong})]
+        await app.container.store.update_vectors("conversations", points)
+    (file,) = (tmp_path / "store" / "conversations").rglob("vector_storage-question/vectors/chunk_0.mmap")
+    content = bytearray(file.read_bytes())
+    content[next(place for place, byte in enumerate(content) if byte)] ^= 1
+    file.write_bytes(content)
+    for folders in (["store", "store."], ["store", "store.", "store."]):
+        assert await reembed._reembed(settings, _options(["--apply", "--again"])) == 0
+        assert store_folders(tmp_path) == folders
+        assert ("Damaged, so copied" in capsys.readouterr().out) is (len(folders) == 2)
+        async with open_container(settings) as container:
+            vector = HashingEmbedding().get_query_embedding(QUESTION)
+            (best,) = await nearest(container.store, vector, "question", 1, collection="conversations")
+            assert best.score > 0.99
+    with pytest.raises(CommandError, match="stop the server"):
+        await reembed._reembed(settings, _options(["--again", "--url", "http://127.0.0.1:9"]))
+
+
+@pytest.mark.full("runs commands as processes of their own")
 async def test_the_old_store_still_opens_with_the_old_embedding(tmp_path: Path) -> None:
     async with filled(tmp_path):
         pass

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from core.errors import StartRefusedError
-from services.store.durable import forgetful_file_system, refuse_unusable
+from services.store.durable import (
+    ID_FILE,
+    LOCK_FILE,
+    announce,
+    forgetful_file_system,
+    refuse_unusable,
+    store_id,
+)
 
 MEMORY = Path("/dev/shm")
 
@@ -33,3 +40,13 @@ def test_a_file_system_in_memory_is_known_as_such(tmp_path: Path) -> None:
     """Discriminates: the file system of `/` for everything below it."""
     assert forgetful_file_system(MEMORY / "data") == "tmpfs"
     assert forgetful_file_system(Path("/proc").parent) == ""
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\xff\x00garbage", b"no id"])
+def test_a_store_whose_id_is_damaged_gets_another_one(damaged: bytes, tmp_path: Path) -> None:
+    """Discriminates: a start that crashes of it."""
+    (tmp_path / LOCK_FILE).touch()
+    (tmp_path / ID_FILE).write_bytes(damaged)
+    assert store_id(tmp_path) == ""
+    announce(tmp_path, "http://127.0.0.1:8000")
+    assert len(store_id(tmp_path)) == 36

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import sqlite3
@@ -317,3 +318,27 @@ def test_a_journal_that_cannot_be_emptied_is_made_anew(tmp_path: Path) -> None:
     assert journal.members() == {}
     assert journal.ids(COLLECTION) == set()
     journal.close()
+
+
+def test_a_journal_that_could_not_be_made_anew_is_made_once_the_disk_writes_again(tmp_path: Path) -> None:
+    """Discriminates: one without tables, which refuses everything until the next start."""
+    journal = Journal(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(sqlite3.Error):
+            journal.renew()
+        journal.note(b"refused")
+        for attempt in (journal.commit, journal.members):
+            with pytest.raises(sqlite3.Error):
+                attempt()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    for change in (b"a", b"b"):
+        journal.note(change)
+        journal.commit()
+    journal.close()
+    again = Journal(tmp_path)
+    again.check()
+    assert again.changes() == [b"a", b"b"]
+    again.close()

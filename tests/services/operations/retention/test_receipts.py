@@ -17,8 +17,9 @@ from core.operations.expiry import DAY_US, GUARDED_TURNS
 from core.operations.reports import Receipt, ReceiptKind
 from services.conversation.sessions import SessionStore
 from services.operations.retention.cleanup import Retention
+from services.operations.retention.expiry import SessionRecords
 from services.operations.retention.traces import TurnTraces
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, VectorStore
 from tests.services.conversation.stores import (
     SESSIONS,
     open_edge,
@@ -159,6 +160,40 @@ async def test_a_run_that_is_cut_off_leaves_a_receipt(store: VectorStore) -> Non
         await run
     (receipt,) = await all_receipts(parts)
     assert (receipt.error, receipt.counts["turns"]) == ("CancelledError", 0)
+
+
+class Killed(BaseException):
+    """Nothing of the house catches it, as nothing catches kill -9."""
+
+
+async def test_a_run_that_was_killed_is_accounted_for_by_the_next(store: VectorStore) -> None:
+    """Of 1,200 turns 1,000 are gone when it dies, 500 of them not counted yet. Discriminates: a receipt that
+    is written at the end alone; one that counts what was under way as deleted, or as kept."""
+    parts = await open_parts(store)
+    await aged(store, 40, many=1_200)
+
+    class Dying(type(parts.turns)):  # type: ignore[misc]
+        parts = 0
+
+        async def delete_matching(self, point_filter: Filter) -> None:
+            await super().delete_matching(point_filter)
+            self.parts += 1
+            if self.parts == 2:
+                raise Killed
+
+    dying = Dying(store, "conversations")
+    records = SessionRecords(store, SESSIONS)
+    with pytest.raises(Killed):
+        await Retention(dying, records, None, parts.receipts, clock=lambda: NOW).expire(
+            30, "schedule", confirmed=True
+        )
+    (receipt,) = await all_receipts(parts)
+    assert (receipt.error, receipt.counts["turns"]) == ("NotFinished", 500)
+    parts.now_us += 1
+    assert (await parts.retention.expire(30, "schedule", confirmed=True)).deleted == 200
+    counts = [(each.error, each.counts["turns"]) for each in await all_receipts(parts)]
+    assert counts == [("", 200), ("NotFinished", 1_000)]
+    assert uid(1) not in str(await payloads(store, "operations"))
 
 
 async def test_summaries_that_speak_of_an_expired_turn_go_wherever_they_are_kept(store: VectorStore) -> None:
