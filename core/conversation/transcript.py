@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from core.conversation.sessions import Persona, TurnNode
+from core.conversation.sessions import CLEAR, Persona, TurnNode
 from core.conversation.turns import Turn, TurnStatus
 from core.dates import rfc3339
 from core.knowledge import Citation, scope_of
@@ -103,6 +103,7 @@ def stretches(nodes: Mapping[str, TurnNode], parents: Mapping[str, str | None]) 
 
     `parents` are `readable_parents` of the nodes.
     """
+    parents = _through_commands(nodes, parents)
     inner = set(parents.values())
     newest_first = sorted(nodes.values(), key=lambda node: node.order, reverse=True)
     ends = [node.turn_id for node in reversed(newest_first) if node.turn_id not in inner]
@@ -118,6 +119,20 @@ def stretches(nodes: Mapping[str, TurnNode], parents: Mapping[str, str | None]) 
             parts.append(Stretch(tuple(reversed(ids)), len(numbers) + 1, numbers[at] if at else None))
             numbers.update({turn_id: len(numbers) + n for n, turn_id in enumerate(reversed(ids), 1)})
     return parts
+
+
+def _through_commands(
+    nodes: Mapping[str, TurnNode], parents: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """No turn grows from a command, but what was sent next in its place reads on from it; not from /clear."""
+    read_on = dict(parents)
+    latest: dict[str | None, str] = {}  # by parent, a command that nothing follows yet
+    for node in sorted(nodes.values(), key=lambda node: node.order):
+        parent = parents[node.turn_id]
+        read_on[node.turn_id] = latest.pop(parent, parent)
+        if node.command not in ("", CLEAR):
+            latest[parent] = node.turn_id
+    return read_on
 
 
 class MarkdownTranscript:

@@ -71,8 +71,10 @@ class Terminal:
         self._write("", "\n\n" if citations else "\n")
         for citation in citations:
             place = citation.heading or (f"p. {citation.page}" if citation.page else "")
-            line = f"[{citation.index}] {citation.file_name}  {place}  {citation.score:.2f}\n"
-            self._write(BOLD if citation.cited else DIM, line)
+            line = f"[{citation.index}] {citation.file_name}  {place}  {citation.score:.2f}"
+            self._write(
+                BOLD if citation.cited else DIM, line + ("\n" if citation.cited else "  (not cited)\n")
+            )
 
     def _write(self, colour: str, text: str, stream: Any = None) -> None:
         stream, text = stream or sys.stdout, shown(text)

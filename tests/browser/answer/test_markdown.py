@@ -191,16 +191,19 @@ async def test_a_table_keeps_its_columns_alignment_and_its_words_whole(page: Pag
 async def test_on_a_phone_a_sentence_in_a_table_is_no_pillar_and_a_code_stays_on_its_line(
     page: Page, server_url: str
 ) -> None:
-    """Discriminates: cells of four characters a line; WM-100 and days broken behind a hyphen."""
+    """In a passage, too. Discriminates: cells of four characters a line; WM-100 and days broken."""
     await page.set_viewport_size({"width": 390, "height": 700})
     await page.goto(server_url)
     head = "| 型号 | 日期 | 单价 | 质保 | 说明 | 备注 |\n|" + " --- |" * 6
     row = "| WM-100 | 2026-11-29 | 399 | 12 个月 | 这是一段比较长的说明文字\uff0c看它在窄屏上怎么显示 | 无 |"
-    await answer_with(page, whole_turn(f"{head}\n{row}"))
+    table = f"{head}\n{row}"
+    await answer_with(page, whole_turn(f"{table}\n\n[1]", sources=[citation(text=table, key_passage="12")]))
     await ask(page, "?")
     await answered(page)
+    await page.click(".cite")
     sizes = "cells => cells.map((cell) => { const range = document.createRange(); "
     sizes += "range.selectNodeContents(cell); return range.getClientRects().length; })"
-    lines = await page.locator(".prose td").evaluate_all(sizes)
-    assert lines[:2] == [1, 1]
-    assert lines[4] <= 3
+    for box in (".prose", ".rows"):
+        lines = await page.locator(f"{box} td").evaluate_all(sizes)
+        assert lines[:2] == [1, 1]
+        assert lines[4] <= 3

@@ -179,14 +179,18 @@ async def test_shared_documents_of_the_operator_are_read_only(page: Page, server
 
 
 async def test_one_click_and_a_yes_remove_the_sample(page: Page, server_url: str) -> None:
-    """Discriminates: removing without asking; a button that stays, or is there for a reader who may not."""
-    sample = [document(f"guide {n}.md", shared=True, sample=True) for n in range(3)]
+    """Discriminates: removing without asking; a button that stays, or is there for a reader who may not; both
+    languages of the guide by one name."""
+    paths = [f"{language}/guide.md" for language in ("zh", "en", "fr")]
+    sample = [
+        document("guide.md", document_id=path, external_id=path, shared=True, sample=True) for path in paths
+    ]
     await lists(page, [document("自己的.md"), *sample])
     await replying(page, "DELETE", "**/documents/sample", (200, {"documents": 3, "chunks": 9, "left": 0}))
     await open_panel(page, server_url)
     await page.click("[data-action=remove-sample]")
     await page.click(".small-dialog button[type=button]")  # thought better of it
-    await expect(page.locator(row("guide 2.md"))).to_be_visible()
+    await expect(page.locator(row("en/guide.md"))).to_be_visible()
     await lists(page, [document("自己的.md")])
     await page.click("[data-action=remove-sample]")
     async with page.expect_request(lambda one: one.method == "DELETE"):
@@ -197,7 +201,7 @@ async def test_one_click_and_a_yes_remove_the_sample(page: Page, server_url: str
     await page.add_init_script("sessionStorage.setItem('wenmai.key', 'k')")
     await lists(page, [document("自己的.md"), *sample])
     await open_panel(page, server_url)
-    await expect(page.locator(row("guide 2.md"))).to_be_visible()
+    await expect(page.locator(row("en/guide.md"))).to_be_visible()
     await expect(page.locator("[data-action=remove-sample]")).to_be_hidden()
 
 

@@ -121,6 +121,20 @@ def test_the_newest_branch_comes_first_and_the_others_under_where_they_leave_it(
     ]  # fmt: skip
 
 
+def test_commands_stand_where_they_were_sent_and_make_no_branch_of_their_own() -> None:
+    """Discriminates: a beginning for each command that nothing follows; questions that go on from /clear."""
+    plain = nodes_of({
+        "/help": None, "/persona": None, "a": None, "/memories": "a", "b": "a", "c": "a", "/clear": "c",
+        "d": "c",
+    })  # fmt: skip
+    nodes = {name: replace(each, command=name[1:] if name[0] == "/" else "") for name, each in plain.items()}
+    assert stretches(nodes, readable_parents(nodes)) == [
+        Stretch(("/help", "/persona", "a", "c", "d"), 1, None),
+        Stretch(("/memories", "b"), 6, 3),
+        Stretch(("/clear",), 8, 4),
+    ]
+
+
 def test_an_unreadable_turn_is_walked_past_and_a_missing_parent_makes_a_root() -> None:
     nodes = nodes_of({"a": None, "c": "gap2", "d": "gone"})
     assert readable_parents(nodes, {"gap": "a", "gap2": "gap"}) == {"a": None, "c": "a", "d": None}

@@ -14,8 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from routes.wire.turns import Prompt, PromptPart, PromptRequest
+from routes.wire.turns import Citation, Prompt, PromptPart, PromptRequest
 from scripts import wenmai
+from scripts.commands.ask import Terminal
 from scripts.commands.conversations import lines
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import HASHING, make_settings, serving
@@ -76,6 +77,17 @@ async def test_a_question_what_it_finds_and_its_conversation_are_shown(
         (turn,) = json.loads(await run("sessions", answer["session_id"], "--json"))["turns"]
         assert turn["turn_id"] == answer["turn_id"]
         assert f"{turn['turn_id']}  " in await run("sessions", answer["session_id"])
+
+
+def test_a_source_that_is_not_cited_says_so_without_colours_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """Discriminates: the two told apart by bold and faint alone, which a pipe does not have."""
+    cited = Citation.model_json_schema()["examples"][0]
+    sources = [cited, {**cited, "index": 2, "cited": False}]
+    Terminal(colours=False).show("SOURCE", json.dumps(sources))
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "[1] guide.md  Parents and children  0.93",
+        "[2] guide.md  Parents and children  0.93  (not cited)",
+    ]
 
 
 async def test_a_conversation_that_was_exported_is_looked_at_and_brought_in_again(

@@ -1,14 +1,10 @@
 /** What the page adds to a rendered fragment: source buttons for `[1]`, formulas, frames and copy for code. */
 
-import { el, icon, setTitle } from "../base/dom.js";
+import { el, icon, setTitle, shapeCells } from "../base/dom.js";
 import { setFormulas } from "./formulas.js";
 
 // Would be left alone at the start of a line: a line may break after a button or a formula.
 const CLOSING = /[.,;:!?)\uff0c\u3002\u3001\uff1b\uff1a\uff01\uff1f\uff09\u300d\u201d]/;
-
-// A cell of a table: this many characters are more than a name, and a code or a day breaks behind no hyphen.
-const A_SENTENCE = 20;
-const A_CODE = /^[\x21-\x7e]{1,16}$/;
 
 /** `valid` is the set of source numbers, or null while the sources are not known yet. */
 export function decorate(fragment, valid) {
@@ -18,10 +14,7 @@ export function decorate(fragment, valid) {
   tellHosts(fragment);
   for (const pre of fragment.querySelectorAll("pre")) frameCode(pre);
   for (const wide of fragment.querySelectorAll("pre, table")) wide.tabIndex = 0; // scrolled with the keyboard
-  for (const cell of fragment.querySelectorAll("td")) {
-    if (cell.textContent.length > A_SENTENCE) cell.className = "sentence";
-    else if (A_CODE.test(cell.textContent)) cell.className = "code-cell";
-  }
+  shapeCells(fragment);
   return fragment;
 }
 

@@ -95,6 +95,17 @@ export function icon(name) {
   return svg;
 }
 
+// A cell of a table: this many characters are more than a name, and a code or a day breaks behind no hyphen.
+const A_SENTENCE = 20;
+const A_CODE = /^[\x21-\x7e]{1,16}$/;
+
+export function shapeCells(box) {
+  for (const cell of box.querySelectorAll("td")) {
+    if (cell.textContent.length > A_SENTENCE) cell.className = "sentence";
+    else if (A_CODE.test(cell.textContent)) cell.className = "code-cell";
+  }
+}
+
 /** The bytes of a file as an address that an image can have: this page opens no other kind. */
 export const dataUrl = (blob) =>
   new Promise((resolve, reject) => {

@@ -5,6 +5,11 @@ import { formatBytes, formatTime } from "../base/i18n.js";
 
 const kindOf = (name) => /.\.([^./\\\s]{1,8})$/.exec(name)?.[1].toUpperCase() ?? "";
 
+/** A followed document, or one of the guide, by its path: its name alone may be that of others. */
+export function nameOf({ file_name: name, external_id: path, sample, source }) {
+  return (sample || source) && path?.endsWith(`/${name}`) ? path.slice(source ? source.length + 1 : 0) : name;
+}
+
 /** Spans, a separator between them is the style sheet's. */
 export function factsOf({ file_name: name, status, chunk_count: n, size_bytes: bytes, date, source, shared }) {
   const kind = kindOf(name);

@@ -4,7 +4,7 @@ import { listDocuments, listSources, listTags } from "../api/documents.js";
 import { tell } from "../base/bus.js";
 import { el, icon, setText } from "../base/dom.js";
 import { reasonOf } from "../uploads/reasons.js";
-import { factsOf, tagsOf } from "./facts.js";
+import { factsOf, nameOf, tagsOf } from "./facts.js";
 
 const ENOUGH = 20; // hits of a search: a screen is full of them
 
@@ -171,7 +171,7 @@ export class DocumentList {
       onOpen: () => this.on.open(document),
       onRemove: () => this.on.remove(document),
     });
-    const row = { document, element, searchable: plain([document.file_name, ...(document.tags ?? [])].join("\n")) };
+    const row = { document, element, searchable: plain([nameOf(document), ...(document.tags ?? [])].join("\n")) };
     this.#rows.set(document.document_id, row);
     this.#sift(row);
     return row;
@@ -217,7 +217,8 @@ export class DocumentList {
 
 /** `mayChange`: whether this reader may delete it. */
 function documentRow(document, { mayChange, onOpen, onRemove }) {
-  const { document_id: id, file_name: name, status } = document;
+  const { document_id: id, status } = document;
+  const name = nameOf(document);
   const open = el("button", { class: "document-open", type: "button", on: { click: onOpen } },
     el("span", { class: "document-name", text: name }),
     el("span", { class: "document-facts" }, ...factsOf(document), ...tagsOf(document)),

@@ -3,7 +3,7 @@
 import { el, icon } from "../base/dom.js";
 import { originalWords, reasonOf } from "../uploads/reasons.js";
 import { ChunkList } from "./chunks.js";
-import { addedOf, factsOf, tagsOf } from "./facts.js";
+import { addedOf, factsOf, nameOf, tagsOf } from "./facts.js";
 import { DocumentForm } from "./form.js";
 
 export class DocumentView {
@@ -14,7 +14,7 @@ export class DocumentView {
   constructor(document, scroller, mayChange, on) {
     Object.assign(this, { document, mayChange, on });
     this.back = el("button", { class: "quiet document-back", type: "button", label: "docBackToDocuments", on: { click: on.back } }, icon("back"));
-    this.title = el("h3", { class: "document-title", tabindex: -1, text: document.file_name });
+    this.title = el("h3", { class: "document-title", tabindex: -1, text: nameOf(document) });
     this.facts = el("div", { class: "document-about" });
     this.chunks = new ChunkList(document.document_id, scroller, on);
     this.element = el("section", { class: "document-view", label: "docOpenedDocument" },

@@ -1,6 +1,6 @@
 /** A chunk's text with its key passage marked, its tables and its code drawn. */
 
-import { el } from "../base/dom.js";
+import { el, shapeCells } from "../base/dom.js";
 
 // Rows and code as the readers of documents write them. A chunk may begin in the midst of a table: then no head
 // stands above; and end in the midst of its code.
@@ -55,6 +55,7 @@ function table(rows, at, stretch) {
     if (cells.length) box.append(el("tr", {}, ...cells));
     at += line.length + 1;
   }
+  shapeCells(box);
   return box;
 }
 
