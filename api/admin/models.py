@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from pydantic import ValidationError
 
 from api.failures import FailureTexts
@@ -27,7 +26,8 @@ from core.errors import (
 )  # fmt: skip
 from services.llm_service import DEFAULT_MODEL_ID, ListedModel, LLMService, ModelEntry
 from services.models.embedding import EmbeddingService
-from services.operations.doctor.models import QUESTION, Checked, check, check_llm, check_reranker, is_asked
+from services.operations.doctor.models import QUESTION, Checked, check, check_llm, check_reranker
+from services.retrieval.foreign_rerankers import AnyReranker
 from services.store.dialect import Filter, Point, VectorStore
 from services.store.points import by_ids, equals, scroll_all
 
@@ -182,7 +182,7 @@ class ModelCheck:
         self,
         llms: LLMService,
         embedding: EmbeddingService,
-        reranker: BaseNodePostprocessor | None,
+        reranker: AnyReranker | None,
         text: FailureTexts,
     ) -> None:
         self._llms = llms
@@ -198,6 +198,6 @@ class ModelCheck:
         embed = check("embedding", self._embedding.embed_queries([QUESTION]), EmbeddingUnavailableError)
         asked = [check_llm(entry) for entry in self._llms.entries() if entry.generative]
         asked.append(embed)
-        if self._reranker is not None and is_asked(self._reranker):
+        if self._reranker is not None:
             asked.append(check_reranker(self._reranker))
         return list(await asyncio.gather(*asked))
