@@ -410,7 +410,7 @@ def _pipeline(
         talk_model=load_talk_model(history.embedding.name),
         shared_owner=SHARED_OWNER,
         jobs=knowledge.jobs,
-        find_documents=knowledge.find_documents,
+        find_documents=knowledge.documents.known,
         precedence=knowledge.precedence,
         failure_text=failure_text,
         memories=history.recall,
