@@ -187,7 +187,7 @@ class Container:
     async def discard_unfinished(self) -> int:
         """What a crash left of imports is removed; beside other workers only what is long given up."""
         shared = self.settings.store.qdrant_url is not None
-        return await self.sessions.discard_unfinished_imports(ABANDONED_S if shared else 0)
+        return await self.sessions.importer.discard_unfinished(ABANDONED_S if shared else 0)
 
     async def sweep_images(self) -> int:
         """What a crash left of images whose turn was never stored; beside other workers only old ones."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
 from api.messages import in_language, say
 from config.secrets import Mask
@@ -106,18 +106,16 @@ def say_failure(part: str, failure: ModelFailure, reason: str, language: Languag
     return f"{lead}: “{reason}” {hint}".rstrip() if reason else f"{lead}. {hint}".rstrip()
 
 
+@dataclass(frozen=True, slots=True)
 class FailureTexts:
     """Why a model did not answer, in a sentence that names the settings to look at and holds no secret.
 
     `stored` are the tables of models that were added while the server runs.
     """
 
-    def __init__(
-        self, models: ModelSettings, mask: Mask, stored: Mapping[str, LLMSettings] = MappingProxyType({})
-    ) -> None:
-        self._models = models
-        self.mask = mask
-        self._stored = stored
+    models: ModelSettings
+    mask: Mask
+    stored: Mapping[str, LLMSettings] = field(default_factory=dict)
 
     def __call__(self, error: Exception, language: Language, model_id: str = "default") -> str:
         """The error's own sentence where no model is to blame."""
@@ -141,12 +139,12 @@ class FailureTexts:
         return say(code, language) if is_english_only else sentence
 
     def _names(self, model_id: str) -> dict[str, str]:
-        models = self._models
+        models = self.models
         from_environment = models.openai_base_url or models.openai_api_key
         table = model_id if model_id in models.llms or from_environment else next(iter(models.llms), "")
         entry, place = models.llms.get(table), f"[llms.{table}]"
-        if model_id in self._stored:
-            entry, place = self._stored[model_id], model_id
+        if model_id in self.stored:
+            entry, place = self.stored[model_id], model_id
         names = {"timeout": "TOKEN_TIMEOUT_S"}
         if entry is None:
             return names | {"key": "OPENAI_API_KEY", "address": "OPENAI_BASE_URL", "model": "LLM_MODEL"}

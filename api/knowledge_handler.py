@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from api.messages import say_image
 from api.turn.gathering import Pipeline, TurnModels
@@ -48,28 +48,18 @@ from services.llm_service import LLMService, ModelEntry
 from services.store.clock import utc_now_us
 
 
+@dataclass(slots=True)
 class KnowledgeHandler:
     """The use case behind POST /knowledge_chat_conversation."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        sessions: SessionStore,
-        llms: LLMService,
-        running: RunningTurns,
-        server: ServerSettings,
-        conversation: ConversationSettings,
-        readers: StreamSeats,
-        images: QuestionImages,
-    ) -> None:
-        self._images = images
-        self._pipeline = pipeline
-        self._sessions = sessions
-        self._llms = llms
-        self._running = running
-        self._server = server
-        self._conversation = conversation
-        self._readers = readers
+    pipeline: Pipeline
+    sessions: SessionStore
+    llms: LLMService
+    running: RunningTurns
+    server: ServerSettings
+    conversation: ConversationSettings
+    readers: StreamSeats
+    images: QuestionImages
 
     async def process_conversation(self, request: TurnRequest) -> AsyncGenerator[Event, None]:
         """Begin the turn and yield its events to DONE. Raises what `begin_turn` raises, before any event."""
@@ -91,15 +81,15 @@ class KnowledgeHandler:
         turn_id = request.turn_id or str(uuid.uuid4())
         if turn_id == request.parent_turn_id:
             raise InvalidParentError("parent_turn_id: a turn cannot be its own parent.")
-        async with self._running.starting(turn_id):
+        async with self.running.starting(turn_id):
             running = await self._attachable(turn_id, request.owner)
             if running is None:
-                await self._pipeline.conversations.store_kept(turn_id)
+                await self.pipeline.conversations.store_kept(turn_id)
             stored = running.turn if running else await self._stored(request.turn_id)
             if stored is not None:
                 await self._check_same_request(stored, request, original)
             if running is not None or (stored is not None and stored.status is TurnStatus.COMPLETED):
-                self._readers.check(request.owner)
+                self.readers.check(request.owner)
             if running is not None:
                 return running.stream
             if stored is not None and stored.status is TurnStatus.COMPLETED:
@@ -117,7 +107,7 @@ class KnowledgeHandler:
             return request
         self.check(request)
         try:
-            images = await self._images.accept(request.sent_images, request.owner)
+            images = await self.images.accept(request.sent_images, request.owner)
         except ImageRefusedError as error:
             sentence = say_image(error.fault, language_of(request), error.number)
             raise ImageRefusedError(error.fault, sentence) from None
@@ -125,27 +115,27 @@ class KnowledgeHandler:
 
     async def image(self, turn_id: str, number: int, owner: str) -> ImageData:
         """One of a stored turn, numbers from 1. Raises UnknownTurnError."""
-        return await self._images.stored(turn_id, number, owner)
+        return await self.images.stored(turn_id, number, owner)
 
     async def _attachable(self, turn_id: str, owner: str) -> TurnRun | None:
         """The turn's run, when it goes on; one that was cut is waited for, since it is to be run again.
 
         Somebody else's is not: how long its storing takes is nobody's business.
         """
-        running = self._running.get(turn_id)
+        running = self.running.get(turn_id)
         if running is None or not running.being_cut or running.turn.owner != owner:
             return running
-        await self._running.ended(turn_id)
+        await self.running.ended(turn_id)
         return None
 
     def running_turn(self, turn_id: str, owner: str) -> TurnRun | None:
         """The run of a turn that is still going, for its owner."""
-        run = self._running.get(turn_id)
+        run = self.running.get(turn_id)
         return run if run is not None and run.turn.owner == owner else None
 
     async def _started(self, turn_id: str, owner: str) -> TurnRun | None:
         """The same, once a start under way is over: a turn is stored a moment before it runs."""
-        async with self._running.starting(turn_id):
+        async with self.running.starting(turn_id):
             return self.running_turn(turn_id, owner)
 
     async def stream_of(self, turn_id: str, owner: str) -> TurnStream:
@@ -153,29 +143,29 @@ class KnowledgeHandler:
 
         Raises UnknownTurnError, TooManyStreamsError.
         """
-        self._readers.check(owner)
+        self.readers.check(owner)
         run = await self._started(turn_id, owner)
         if run is not None:
             return run.stream
-        stored = await self._pipeline.conversations.turns.get(turn_id)
+        stored = await self.pipeline.conversations.turns.get(turn_id)
         if stored is None or stored.owner != owner:
             raise UnknownTurnError("turn_id: there is no such turn.")
         return await self._replayed(stored)
 
     async def _replayed(self, stored: Turn) -> TurnStream:
-        pipeline = self._pipeline
+        pipeline = self.pipeline
         owners = pipeline.owners(stored.owner)
         documents = await known_documents(pipeline.find_documents, [stored], owners)
         return replay(stored, language_in(stored.question, (stored.answer,)), documents)
 
     def reader_seat(self, owner: str) -> AbstractContextManager[None]:
         """For a reader of a turn's stream; taken when entered. Who comes second is checked before."""
-        return self._readers.seat(owner)
+        return self.readers.seat(owner)
 
     def checked_seat(self, owner: str) -> AbstractContextManager[None]:
         """For a reader of an answer that is no turn. Raises TooManyStreamsError."""
-        self._readers.check(owner)
-        return self._readers.seat(owner)
+        self.readers.check(owner)
+        return self.readers.seat(owner)
 
     async def stop(self, turn_id: str, owner: str) -> bool:
         """Cut a running turn: what was said is stored as cancelled. False when it is not running."""
@@ -201,16 +191,16 @@ class KnowledgeHandler:
         question = preprocess_question(request.question)
         command = parse_command(question)
         if command is None or command.name is CommandName.REMEMBER:  # what is kept is filtered as a question
-            question = self._pipeline.question_filter(question)
+            question = self.pipeline.question_filter(question)
             command = parse_command(question) or plain_request(question)
         if command is not None:
-            self._pipeline.commands.check(command)
+            self.pipeline.commands.check(command)
             request = replace(request, filters=NO_LIMITS, sent_images=(), images=())  # they are for models
         if not question and (request.sent_images or request.images):
             question = ONLY_IMAGE[language_of(request)]
         if not question:
             raise EmptyQuestionError("question: must not be empty.")
-        limit = self._conversation.max_question_chars
+        limit = self.conversation.max_question_chars
         if len(question) > limit:
             raise QuestionTooLongError(f"question: {len(question)} characters, at most {limit} are allowed.")
         return replace(request, question=question), command
@@ -218,10 +208,10 @@ class KnowledgeHandler:
     def _check_names(self, request: TurnRequest) -> None:
         """Raises UnknownModelError, UnknownToolError."""
         for model_id in filter(None, (request.model_id, request.how.insert_block_llm_id)):
-            self._llms.get(model_id)
-        self._pipeline.tools.check(request.how.tools)
+            self.llms.get(model_id)
+        self.pipeline.tools.check(request.how.tools)
         if "model_id" not in request.left_open:
-            self._check_sight(request, self._llms.get(request.model_id))
+            self._check_sight(request, self.llms.get(request.model_id))
 
     @staticmethod
     def _check_sight(request: TurnRequest, model: ModelEntry) -> None:
@@ -234,18 +224,18 @@ class KnowledgeHandler:
         """As the session chooses, as far as that is still configured."""
         if not request.left_open:
             return request
-        choices, tools = session.choices, self._pipeline.tools
-        if not self._llms.has(choices.get("model_id", request.model_id)):
+        choices, tools = session.choices, self.pipeline.tools
+        if not self.llms.has(choices.get("model_id", request.model_id)):
             del choices["model_id"]
         if "tools" in choices:
             model_id = settled(request, {**choices, "tools": ()}).model_id
-            able = self._llms.get(model_id).takes_tools
+            able = self.llms.get(model_id).takes_tools
             choices["tools"] = tuple(filter(tools.has, choices["tools"])) if able else ()
         return settled(request, choices)
 
     def _models(self, request: TurnRequest) -> TurnModels:
         """Raises BadRequestError where the request names tools for a model that takes none."""
-        answer, how = self._llms.get(request.model_id, request.owner), request.how
+        answer, how = self.llms.get(request.model_id, request.owner), request.how
         if how.tools and not answer.takes_tools:
             hint = ' Write tools = "prompt" into its table.' if answer.generative else ""
             raise BadRequestError(f"tools: model {request.model_id!r} cannot call tools.{hint}")
@@ -254,26 +244,26 @@ class KnowledgeHandler:
         options = CallOptions(thinking, how.temperature, how.max_tokens)
         answer = answer.asked_with(options)
         judge_id = how.insert_block_llm_id
-        judge = self._llms.get(judge_id, request.owner) if judge_id else answer
+        judge = self.llms.get(judge_id, request.owner) if judge_id else answer
         judging = how.use_insert_block and judge.generative
         return TurnModels(answer, judge if judging else None)
 
     async def _stored(self, turn_id: str | None) -> Turn | None:
-        return await self._pipeline.conversations.turns.get(turn_id) if turn_id else None
+        return await self.pipeline.conversations.turns.get(turn_id) if turn_id else None
 
     async def _start(
         self, request: TurnRequest, turn_id: str, stored: Turn | None, command: Command | None
     ) -> TurnStream:
         session_id = request.session_id or (stored.session_id if stored else str(uuid.uuid4()))
         parent = _parent(request, stored, command)
-        with self._running.claim(session_id, request.owner, exclusive=parent == UNSET):
-            if command is None and self._pipeline.use_of(request) != "never":
-                self._pipeline.queries.begin(request.question, request.how.date)
+        with self.running.claim(session_id, request.owner, exclusive=parent == UNSET):
+            if command is None and self.pipeline.use_of(request) != "never":
+                self.pipeline.queries.begin(request.question, request.how.date)
             session = await self._session(request, session_id, stored)
             fingerprint, request = request.fingerprint, self._settled(request, session)
             models = self._models(request)
             if command is None:
-                self._pipeline.prompts.check_fits(request, models.answer, session)
+                self.pipeline.prompts.check_fits(request, models.answer, session)
             branch = await self._branch(session_id, request, parent)
             turn = Turn(
                 turn_id=turn_id,
@@ -294,9 +284,9 @@ class KnowledgeHandler:
             )
             recent = await self._store_begun(turn, branch, session, request, is_retry=stored is not None)
             plan = TurnPlan(request, turn, branch, session, models, recent, command)
-            run = TurnRun(self._pipeline, plan, self._server.disconnect_grace_s)
+            run = TurnRun(self.pipeline, plan, self.server.disconnect_grace_s)
             run.stream.expect_reader()
-            self._running.start(run)
+            self.running.start(run)
         return run.stream
 
     async def _store_begun(
@@ -305,23 +295,23 @@ class KnowledgeHandler:
         """The turn with its images, and that its session goes on. Returns the recent turns, read meanwhile;
         None: to be read again by its run, which can report what fails. Raises StoreUnavailableError."""
         if request.images:
-            await self._images.files.keep(turn.turn_id, request.images)
+            await self.images.files.keep(turn.turn_id, request.images)
         if is_retry:  # what was summed up of its first run is no longer what it says
-            await self._pipeline.summaries.forget(turn.session_id, turn.owner, [turn.turn_id])
+            await self.pipeline.summaries.forget(turn.session_id, turn.owner, [turn.turn_id])
         is_new = request.session_id is None and not is_retry
         recent, *failures = await asyncio.gather(  # the changes share a flush
-            self._pipeline.conversations.get_recent_history(branch),
-            self._pipeline.conversations.add_conversation_turn(turn),
-            self._sessions.touch(session, request.question, turn.turn_id, is_new=is_new),
+            self.pipeline.conversations.get_recent_history(branch),
+            self.pipeline.conversations.add_conversation_turn(turn),
+            self.sessions.touch(session, request.question, turn.turn_id, is_new=is_new),
             return_exceptions=True,
         )
         if failures[0] is None and turn.images:
-            await self._images.files.settle(turn.turn_id)
+            await self.images.files.settle(turn.turn_id)
         failpoint("turn.begun")
         for failure in failures:
             if isinstance(failure, BaseException):
                 if failures[0] is None and isinstance(failure, StoreUnavailableError):
-                    self._pipeline.conversations.keep_interrupted(turn)
+                    self.pipeline.conversations.keep_interrupted(turn)
                 raise failure
         if isinstance(recent, BaseException) and not isinstance(recent, StoreUnavailableError):
             raise recent
@@ -348,7 +338,7 @@ class KnowledgeHandler:
 
     async def _branch(self, session_id: str, request: TurnRequest, parent: str | None) -> Branch:
         """A retry whose stored parent has expired meanwhile grows on as a root, as its siblings read."""
-        conversations = self._pipeline.conversations
+        conversations = self.pipeline.conversations
         try:
             return await conversations.find_branch(session_id, request.owner, parent)
         except InvalidParentError:
@@ -358,12 +348,12 @@ class KnowledgeHandler:
 
     async def _session(self, request: TurnRequest, session_id: str, stored: Turn | None) -> Session:
         if request.session_id is None and stored is None:
-            self._pipeline.conversations.turns.expect_new(session_id, request.owner)
-            return self._sessions.new(session_id, request.owner)
+            self.pipeline.conversations.turns.expect_new(session_id, request.owner)
+            return self.sessions.new(session_id, request.owner)
         begins = request.begins_session and request.parent_turn_id in (UNSET, None)
-        if stored is not None or (begins and self._conversation.client_session_ids):
-            return await self._sessions.get_or_new(session_id, request.owner)
-        return await self._sessions.get(session_id, request.owner)
+        if stored is not None or (begins and self.conversation.client_session_ids):
+            return await self.sessions.get_or_new(session_id, request.owner)
+        return await self.sessions.get(session_id, request.owner)
 
 
 def language_of(request: TurnRequest) -> Language:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from core.errors import UnknownMemoryError
 from core.memory.gate import slot_named, statement_of
-from core.memory.record import Memory, MemoryDraft, MemoryType
+from core.memory.record import Memory, MemoryType
 from core.memory.statements import type_of
 from core.relevance.sparse import question_terms, terms
 from services.memory.records import MemoryRecords, MemorySwitch
 from services.memory.turns import MemoryLearning
-from services.memory.writing import ImportCounts, MemoryWriter, Written
+from services.memory.writing import MemoryWriter
 from services.store.clock import utc_now_us
 
 _OF_ME = re.compile(r"^(?:我的?|my |the user's )", re.I)
@@ -20,18 +21,13 @@ MOST_HISTORY = 50
 LEAST_STEM = 6  # letters
 
 
+@dataclass(frozen=True, slots=True)
 class MemoriesHandler:
     """Somebody else's memory answers as unknown."""
 
-    def __init__(
-        self,
-        records: MemoryRecords,
-        writer: MemoryWriter,
-        learning: MemoryLearning,
-    ) -> None:
-        self._records = records
-        self._writer = writer
-        self.learning = learning
+    records: MemoryRecords
+    writer: MemoryWriter
+    learning: MemoryLearning
 
     async def page(
         self,
@@ -45,11 +41,7 @@ class MemoriesHandler:
     ) -> tuple[list[Memory], int | None]:
         """Newest first, and where the next page begins; `current`: without what no longer holds."""
         now = utc_now_us() if current else None
-        return await self._records.newest(owner, limit, before_us, memory_type, text, now)
-
-    async def all(self, owner: str) -> list[Memory]:
-        """Oldest first."""
-        return await self._records.of_owner(owner)
+        return await self.records.newest(owner, limit, before_us, memory_type, text, now)
 
     async def history(self, memory_id: str, owner: str) -> tuple[Memory, list[Memory], Memory | None]:
         """The memory, what it took the place of (the newest first), and what took its place.
@@ -60,10 +52,10 @@ class MemoriesHandler:
         before: list[Memory] = []
         ids = {memory_id}
         while ids and len(before) < MOST_HISTORY:
-            earlier = await self._records.superseded_by(owner, ids)
+            earlier = await self.records.superseded_by(owner, ids)
             before += [each for each in earlier if each not in before]
             ids = {each.memory_id for each in earlier}
-        after = await self._records.get_many([memory.superseded_by], owner) if memory.superseded_by else []
+        after = await self.records.get_many([memory.superseded_by], owner) if memory.superseded_by else []
         before.sort(key=lambda each: -(each.valid_until or 0))
         return memory, before, after[0] if after else None
 
@@ -74,44 +66,33 @@ class MemoriesHandler:
         memory = await self._get(memory_id, owner)
         text = memory.content if content is None else content
         by_words = type_of(text) if memory.type is type_of(memory.content) else memory.type
-        return await self._writer.edit(memory, text, memory_type or by_words)
-
-    async def bring_in(self, owner: str, drafts: Sequence[tuple[MemoryDraft, int | None]]) -> ImportCounts:
-        """Each with its end, None while it holds. Raises EmbeddingUnavailableError."""
-        return await self._writer.bring_in(owner, drafts)
+        return await self.writer.edit(memory, text, memory_type or by_words)
 
     async def set_switch(self, owner: str, on: bool) -> MemorySwitch:
         """Off: nothing is recalled and nothing learned; what is remembered stays until it is deleted."""
-        switch = await self._records.switch_of(owner)
+        switch = await self.records.switch_of(owner)
         if switch.on != on:
             switch = MemorySwitch(on, utc_now_us())
-            await self._records.set_switch(owner, switch)
+            await self.records.set_switch(owner, switch)
         return switch
 
     async def _get(self, memory_id: str, owner: str) -> Memory:
-        memories = await self._records.get_many([memory_id], owner)
+        memories = await self.records.get_many([memory_id], owner)
         if not memories:
             raise UnknownMemoryError("memory_id: there is no such memory.")
         return memories[0]
-
-    async def switch_of(self, owner: str) -> MemorySwitch:
-        return await self._records.switch_of(owner)
-
-    async def write(self, owner: str, draft: MemoryDraft) -> Written:
-        """Raises MemoryRefusedError, EmbeddingUnavailableError."""
-        return await self._writer.write(owner, draft)
 
     async def forget(self, owner: str, words: str) -> list[Memory]:
         """Delete what has all these words in it, or is what they name (my address); returns what went."""
         asked = {term.text for term in question_terms(words)}
         slot = slot_named(_OF_ME.sub("", words).strip())
-        memories = await self._records.of_owner(owner)
+        memories = await self.records.of_owner(owner)
         forgotten = [
             memory
             for memory in memories
             if (asked and _has_all(terms(memory.content), asked)) or _is_of(slot, memory)
         ]
-        await self._records.delete([memory.memory_id for memory in forgotten])
+        await self.records.delete([memory.memory_id for memory in forgotten])
         return forgotten
 
 

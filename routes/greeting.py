@@ -89,7 +89,7 @@ async def _question(container: Container, language: Language, owners: Sequence[s
         return tell("about_sample", language), tell("reading", language)
     with suppress(WenmaiError, TimeoutError):  # the log says when the store is away
         async with asyncio.timeout(LOOK_S):
-            if await container.knowledge.sample_ids():
+            if await container.knowledge.documents.sample_ids():
                 return tell("about_sample", language), ""
             if title := await _title(container, owners):
                 return tell("about_title", language, title=title), ""
@@ -100,7 +100,7 @@ async def _question(container: Container, language: Language, owners: Sequence[s
 async def _title(container: Container, owners: Sequence[str]) -> str:
     """Of the newest document whose owners are not one key's: the first heading, else its name; "": none."""
     ready = Narrowed(status=DocumentStatus.READY)
-    for document in (await container.knowledge.list_documents(owners, 1, None, ready)).documents:
+    for document in (await container.knowledge.documents.page(owners, 1, None, ready)).documents:
         page = await container.knowledge.chunks(document.document_id, owners, 1)
         heading = page.chunks[0].heading.partition(" > ")[0] if page.chunks else ""
         title = heading or PurePath(document.file_name).stem

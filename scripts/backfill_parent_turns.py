@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from core.errors import BadRequestError, NotFoundError
+from core.operations.backfill_turns import BackfillOptions, BackfillPlan, BackfillReport, ImportReport
 from scripts.commands.maintenance import (
     EXIT_OK,
     EXIT_REFUSED,
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from api.container import History
     from api.offline.holders import StoreContents
     from config.settings import Settings
-    from core.operations.backfill_turns import BackfillOptions, BackfillPlan, BackfillReport, ImportReport
 
 
 TROUBLES = {
@@ -100,8 +101,6 @@ def repair(**options: Any) -> int:
 
 
 async def _repair(settings: Settings, options: Options) -> int:
-    from core.errors import BadRequestError, NotFoundError
-
     async def here() -> int:
         async with open_here(settings) as (history, _):
             if options.accept_loss:
@@ -109,8 +108,8 @@ async def _repair(settings: Settings, options: Options) -> int:
             return await _finish(RepairHere(options, history), options)
 
     async def by_server(server: Server, _: StoreContents) -> int:
-        if options.accept_loss:
-            raise _refused("--accept-loss")
+        if options.accept_loss or options.plan is not None:
+            raise _refused("--accept-loss" if options.accept_loss else "--plan")
         async with asking(server) as client:
             return await _finish(RepairByServer(client, options), options)
 
@@ -176,16 +175,12 @@ class RepairHere:
             )
 
     def _plan_options(self) -> BackfillOptions:
-        from core.operations.backfill_turns import BackfillOptions
-
         options = self._options
         return BackfillOptions(
             options.assume_timezone, options.owner, options.session, options.drop_duplicates
         )
 
     async def _saved_plan(self, path: Path) -> BackfillPlan:
-        from core.operations.backfill_turns import BackfillOptions
-
         saved = read_plan(path)
         plan = await self._backfill.plan(BackfillOptions(**saved["options"]))
         if not is_same(plan, saved):
@@ -217,10 +212,8 @@ class RepairByServer:
     async def repair(self) -> BackfillReport:
         from pydantic import TypeAdapter
 
-        from core.operations.backfill_turns import BackfillPlan, BackfillReport
         from routes.wire.operations import Repair
 
-        self._refuse_files()
         asked = {**self._asked(), "details": self._options.save_plan is not None}
         reply = await self._client.send("POST", "/admin/backfill", Repair, None, **asked)
         plan = TypeAdapter(BackfillPlan).validate_python(reply.plan) if reply.plan else None
@@ -230,10 +223,8 @@ class RepairByServer:
         return report
 
     async def import_from(self, source: str) -> ImportReport:
-        from core.operations.backfill_turns import ImportReport
         from routes.wire.operations import CollectionImport
 
-        self._refuse_files()
         if self._options.save_plan is not None:
             raise _refused("--save-plan with --import-from")
         asked = {**self._asked(), "collection": source}
@@ -252,10 +243,6 @@ class RepairByServer:
             "reason": "command",
         }
         return {**asked, "session_id": options.session} if options.session else asked
-
-    def _refuse_files(self) -> None:
-        if self._options.plan is not None:
-            raise _refused("--plan")
 
 
 def _refused(what: str) -> CommandError:

@@ -8,11 +8,11 @@ import asyncio
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from pydantic import ValidationError
 
 from api.failures import FailureTexts
@@ -27,7 +27,8 @@ from core.errors import (
 )  # fmt: skip
 from services.llm_service import DEFAULT_MODEL_ID, ListedModel, LLMService, ModelEntry
 from services.models.embedding import EmbeddingService
-from services.operations.doctor.models import QUESTION, Checked, check, check_llm, check_reranker, is_asked
+from services.operations.doctor.models import QUESTION, Checked, check, check_llm, check_reranker
+from services.retrieval.foreign_rerankers import AnyReranker
 from services.store.dialect import Filter, Point, VectorStore
 from services.store.points import by_ids, equals, scroll_all
 
@@ -175,29 +176,23 @@ def _point(model_id: str) -> str:
     return str(uuid.uuid5(_IDS, model_id))
 
 
+@dataclass(frozen=True, slots=True)
 class ModelCheck:
     """`text` says why one did not."""
 
-    def __init__(
-        self,
-        llms: LLMService,
-        embedding: EmbeddingService,
-        reranker: BaseNodePostprocessor | None,
-        text: FailureTexts,
-    ) -> None:
-        self._llms = llms
-        self._embedding = embedding
-        self._reranker = reranker
-        self.text = text
+    llms: LLMService
+    embedding: EmbeddingService
+    reranker: AnyReranker | None
+    text: FailureTexts
 
     async def run(self, model_id: str = "") -> list[Checked]:
         """All at once, or one language model alone, each within ten seconds; the built-in answerer and
         reranker only compute. Raises UnknownModelError."""
         if model_id:
-            return [await check_llm(self._llms.get(model_id))]
-        embed = check("embedding", self._embedding.embed_queries([QUESTION]), EmbeddingUnavailableError)
-        asked = [check_llm(entry) for entry in self._llms.entries() if entry.generative]
+            return [await check_llm(self.llms.get(model_id))]
+        embed = check("embedding", self.embedding.embed_queries([QUESTION]), EmbeddingUnavailableError)
+        asked = [check_llm(entry) for entry in self.llms.entries() if entry.generative]
         asked.append(embed)
-        if self._reranker is not None and is_asked(self._reranker):
-            asked.append(check_reranker(self._reranker))
+        if self.reranker is not None:
+            asked.append(check_reranker(self.reranker))
         return list(await asyncio.gather(*asked))

@@ -82,7 +82,7 @@ class SampleHandler:
             await asyncio.wait([self._loading])
         await asyncio.to_thread(self._mark_loaded)
         removed: Counter[str] = Counter()
-        for document_id in await self._knowledge.sample_ids():
+        for document_id in await self._knowledge.documents.sample_ids():
             with suppress(UnknownDocumentError):  # somebody else was quicker
                 removed.update(await self._erased(document_id))
         log.info("sample_removed", **removed)

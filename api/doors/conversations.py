@@ -136,7 +136,7 @@ class ConversationDoor:
             return placed
         if placed.session_id is None:
             imported = ImportedSession(request.owner, [_imported(turn) for turn in unknown])
-            brought = await self._sessions.import_session(imported)
+            brought = await self._sessions.importer.run(imported)
             return Placed(brought.session_id, brought.turn_ids[-1])
         return await self._append(unknown, placed, placed.session_id, request.owner)
 

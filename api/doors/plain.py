@@ -59,7 +59,8 @@ class PlainDoor:
             text = self._pipeline.failure_text(error, conversation.language, model.model_id)
             yield [StatusEvent(TurnStage.ERROR, text, error_fields(error)), ErrorEvent(text)]
         usage = Usage(
-            answer.prompt_tokens or _estimated(conversation, model),
+            answer.prompt_tokens
+            or sum(model.count_tokens(message.content) for message in _messages(conversation)),
             answer.completion_tokens,
             answer.prompt_tokens is None,
         )
@@ -75,10 +76,6 @@ class PlainDoor:
                 yield batch
         if not answer.content:
             raise LLMUnavailableError(say("no_answer", "en"))
-
-
-def _estimated(conversation: Conversation, model: ModelEntry) -> int:
-    return sum(model.count_tokens(message.content) for message in _messages(conversation))
 
 
 def _messages(conversation: Conversation, images: tuple[ImageData, ...] = ()) -> list[Message]:

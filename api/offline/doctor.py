@@ -117,7 +117,7 @@ async def _ask_embedding(models: ModelSettings, stack: AsyncExitStack) -> Checke
 
 
 async def _ask_reranker(settings: Settings, stack: AsyncExitStack) -> Checked:
-    reranker = open_reranker(settings, "", stack)
+    reranker = open_reranker(settings, stack)
     assert reranker is not None
     return await check_reranker(reranker)
 

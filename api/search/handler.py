@@ -74,56 +74,48 @@ class SearchReport:
     sample_left_out: bool = False
 
 
+@dataclass(slots=True)
 class SearchHandler:
     """Searches as a turn of the chat does, up to the prompt; no model is called."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        sessions: SessionStore,
-        llms: LLMService,
-        knowledge: KnowledgeBase,
-        why_not: WhyNot,
-        neighbours: Neighbours,
-    ) -> None:
-        self._pipeline = pipeline
-        self._sessions = sessions
-        self._llms = llms
-        self._knowledge = knowledge
-        self._why_not = why_not
-        self._neighbours = neighbours
+    pipeline: Pipeline
+    sessions: SessionStore
+    llms: LLMService
+    knowledge: KnowledgeBase
+    why_not: WhyNot
+    neighbours: Neighbours
 
     async def search(self, request: SearchRequest) -> SearchReport:
         """Raises EmptyQuestionError, InvalidParentError, NotFoundError kinds (session, document, model),
         StoreUnavailableError, EmbeddingUnavailableError."""
-        request, model = self._checked(request), self._llms.get(request.model_id)
+        request, model = self._checked(request), self.llms.get(request.model_id)
         document = await self._document(request)
         context = await self._context(request)
-        query = await self._pipeline.queries.build(
+        query = await self.pipeline.queries.build(
             request.question, context.previous_questions, last_answer=context.last_answer, date=request.date
         )
-        owners = self._pipeline.owners(request.owner)
-        scope = await self._pipeline.precedence.scope(query, owners, request.filters)
+        owners = self.pipeline.owners(request.owner)
+        scope = await self.pipeline.precedence.scope(query, owners, request.filters)
         candidates, history = await asyncio.gather(
-            self._pipeline.retriever.search(
+            self.pipeline.retriever.search(
                 query, scope.owners, request.filters, without_sample=scope.without_sample
             ),
             self._history(context, query, request.owner),
         )
-        reranked = await self._pipeline.reranking.rerank(query, candidates)
-        in_own = await self._pipeline.retriever.in_own_language(
+        reranked = await self.pipeline.reranking.rerank(query, candidates)
+        in_own = await self.pipeline.retriever.in_own_language(
             query, reranked.candidates, scope, request.filters
         )
         ranked = with_key_passages(query, in_own)
-        likely = apply_threshold(ranked, self._pipeline.threshold, len(ranked), request.question)
+        likely = apply_threshold(ranked, self.pipeline.threshold, len(ranked), request.question)
         chosen = tuple(likely[: request.top_n])
-        blocks = await self._pipeline.widened(chosen, owners)
+        blocks = await self.pipeline.widened(chosen, owners)
         gathered = replace(history, ranked=ranked, candidates=chosen, expanded=blocks)
         prompt = self._prompt(request, model, context, gathered)
         judged = Ranking(candidates, ranked, likely, chosen, prompt).judged()
         why = None
         if document is not None:
-            why = await self._why_not.explain(query, document, owners, judged, request.filters, scope)
+            why = await self.why_not.explain(query, document, owners, judged, request.filters, scope)
         return SearchReport(judged, reranked.reranker, reranked.fell_back, why, scope.without_sample)
 
     async def recall(self, question: str, owner: str, top_n: int) -> list[Remembered]:
@@ -132,8 +124,8 @@ class SearchHandler:
         Raises EmptyQuestionError, StoreUnavailableError, EmbeddingUnavailableError.
         """
         request = self._checked(SearchRequest(question, owner))
-        query = await self._pipeline.queries.build(request.question, [])
-        return await self._pipeline.conversations.recall.everywhere(query, owner, top_n)
+        query = await self.pipeline.queries.build(request.question, [])
+        return await self.pipeline.conversations.recall.everywhere(query, owner, top_n)
 
     async def chunk_in_place(
         self,
@@ -147,15 +139,15 @@ class SearchHandler:
     ) -> Surroundings:
         """A chunk with that many before and after it, and its section. Raises NotFoundError, also for
         somebody else's; StoreUnavailableError."""
-        chunk = await self._neighbours.get(document_id, chunk_id, owners)
-        return await self._neighbours.surroundings(chunk, owners, before=before, after=after, section=section)
+        chunk = await self.neighbours.get(document_id, chunk_id, owners)
+        return await self.neighbours.surroundings(chunk, owners, before=before, after=after, section=section)
 
     async def _context(self, request: SearchRequest) -> SearchContext:
         """Raises UnknownSessionError (also for somebody else's), InvalidParentError."""
         if request.session_id is None:
             return SearchContext(request.previous_questions, request.last_answer)
-        session = await self._sessions.get(request.session_id, request.owner)
-        conversations = self._pipeline.conversations
+        session = await self.sessions.get(request.session_id, request.owner)
+        conversations = self.pipeline.conversations
         branch = await conversations.find_branch(session.session_id, request.owner, request.parent_turn_id)
         recent = tuple(await conversations.get_recent_history(branch))
         return SearchContext(*asked_before(recent), branch, recent, session)
@@ -164,15 +156,15 @@ class SearchHandler:
         """The history that the prompt would hold beside the passages."""
         if context.branch is None:
             return Gathered()
-        conversations = self._pipeline.conversations
+        conversations = self.pipeline.conversations
         relevant = await conversations.retrieve_relevant_history(query, context.branch, context.recent, owner)
-        summary = await self._pipeline.summaries.applicable(context.branch.nodes)
+        summary = await self.pipeline.summaries.applicable(context.branch.nodes)
         return Gathered(context.recent, tuple(relevant), summary)
 
     def _checked(self, request: SearchRequest) -> SearchRequest:
         """The question as the chat cleans and filters it."""
         question = preprocess_question(request.question)
-        question = self._pipeline.question_filter(question) if question else ""
+        question = self.pipeline.question_filter(question) if question else ""
         if not question:
             raise EmptyQuestionError("question: must not be empty.")
         return replace(request, question=question)
@@ -180,7 +172,7 @@ class SearchHandler:
     async def _document(self, request: SearchRequest) -> Document | None:
         if request.document_id is None:
             return None
-        return await self._knowledge.get_document(request.document_id, self._pipeline.owners(request.owner))
+        return await self.knowledge.get_document(request.document_id, self.pipeline.owners(request.owner))
 
     def _prompt(
         self, request: SearchRequest, model: ModelEntry, context: SearchContext, gathered: Gathered
@@ -188,4 +180,4 @@ class SearchHandler:
         asked = TurnRequest(
             request.question, request.owner, model_id=request.model_id, filters=request.filters
         )
-        return self._pipeline.prompts.build(asked, model, context.session, gathered)
+        return self.pipeline.prompts.build(asked, model, context.session, gathered)

@@ -117,7 +117,7 @@ class ForeignImporter:
             return
         foreign = planned.foreign
         persona = ImportedPersona(PersonaDraft(foreign.persona)) if foreign.persona else None
-        await self._sessions.import_session(
+        await self._sessions.importer.run(
             ImportedSession(
                 owner,
                 planned.fresh,

@@ -9,8 +9,7 @@ from typing import Any
 
 from api.admin.erasure import ErasureHandler
 from api.sessions.shown_prompt import ShownPrompt, show_prompt
-from api.sessions.transfer import Imported, Index, SessionCopy, SessionImporter, copy_session
-from core.conversation.importing import ImportedSession
+from api.sessions.transfer import Index, SessionCopy, SessionImporter, copy_session
 from core.conversation.sessions import (
     PersonaDraft,
     PersonaRules,
@@ -76,7 +75,7 @@ class SessionsHandler:
         self._images = images.files
         self._personas = personas
         self._check_origin, self._check_choices = check_origin, check_choices
-        self._importer = SessionImporter(sessions, turns, images, self._personas, index)
+        self.importer = SessionImporter(sessions, turns, images, self._personas, index)
 
     async def newest(self, owner: str, limit: int, before_us: int | None) -> SessionPage:
         """Sessions with their number of turns."""
@@ -148,14 +147,6 @@ class SessionsHandler:
     async def clear_persona(self, session_id: str, owner: str) -> Session:
         """From the next turn on."""
         return await self._sessions.clear_persona(session_id, owner)
-
-    async def import_session(self, imported: ImportedSession) -> Imported:
-        """All of it, or nothing. Raises BadRequestError, ConflictError or StoreUnavailableError."""
-        return await self._importer.run(imported)
-
-    async def discard_unfinished_imports(self, min_age_s: float) -> int:
-        """At start: remove what a crash left of imports; beside other workers only old ones. How many."""
-        return await self._importer.discard_unfinished(min_age_s)
 
     async def copy(self, session_id: str, owner: str) -> SessionCopy:
         """The whole session, to be read out in pieces."""

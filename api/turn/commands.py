@@ -124,11 +124,11 @@ class MemoryCommands:
         """It holds in this session, too: no prompt repeats the turn of a command."""
         if not content:
             return _say("what", language)
-        if not (await self._memories.switch_of(turn.owner)).on:
+        if not (await self._memories.records.switch_of(turn.owner)).on:
             return _say("off", language)
         draft = MemoryDraft(content, type_of(content), (turn.turn_id,), said_us=turn.created_us)
         try:
-            written = await self._memories.write(turn.owner, draft)
+            written = await self._memories.writer.write(turn.owner, draft)
         except MemoryRefusedError as error:
             return _say(error.reason, language)
         if not written.is_new:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import structlog
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
 from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
@@ -72,9 +71,10 @@ from services.operations.retention.cleanup import Retention
 from services.operations.retention.expiry import SessionRecords
 from services.operations.retention.traces import TurnTraces
 from services.operations.schedule.runner import CleanupSchedule
+from services.retrieval.foreign_rerankers import AnyReranker
 from services.retrieval.insert_block import InsertBlock
 from services.retrieval.query_forms import QueryBuilder, QueryRewriter
-from services.retrieval.reranking import Calibrations, RerankService
+from services.retrieval.reranking import NONE, Calibrations, RerankService
 from services.retrieval.retriever import LIST_DEPTH, ListPlaces, Retriever
 from services.retrieval.surroundings import Neighbours, Widener
 from services.store.clock import Activity, utc_now_us
@@ -104,7 +104,7 @@ async def open_container(
         tables = configured_llms(settings.models)
         llms = LLMService({name: await opener.entry(name, table) for name, table in tables.items()})
         _check_named_model(settings, llms)
-        reranker = parts.open_reranker(settings, embedding.name, stack)
+        reranker = parts.open_reranker(settings, stack)
         tools = await stack.enter_async_context(parts.open_tools(settings.tools))
         await _settle_folders(settings, embedding, partial(parts.open_store, settings.store))
         store = await stack.enter_async_context(parts.open_store(settings.store))
@@ -222,7 +222,7 @@ def _put_together(
     running: RunningTurns,
     schedule: CleanupSchedule,
     reembedding: StoreReembedding,
-    reranker: BaseNodePostprocessor | None,
+    reranker: AnyReranker | None,
     tools: Sequence[ToolSource],
     models: ModelsHandler,
 ) -> Container:
@@ -368,7 +368,7 @@ def _memory_reading(history: History) -> Reading | None:
 def _pipeline(
     history: History,
     knowledge: KnowledgeBase,
-    reranker: BaseNodePostprocessor | None,
+    reranker: AnyReranker | None,
     prompts: PromptBuilder,
     personas: PersonaRules,
     metrics: Metrics,
@@ -387,7 +387,11 @@ def _pipeline(
         queries=QueryBuilder(history.embedding, parts.today_in(conversation)),
         retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
         reranking=RerankService(
-            reranker, settings.retrieval, history.embedding.name, history.calibrations.current
+            reranker,
+            settings.retrieval,
+            history.embedding.name,
+            history.calibrations.current,
+            keeps_order=settings.models.reranker == NONE,
         ),
         insert_block=InsertBlock(partial(library.text, "insert_block")),
         rewriter=QueryRewriter(partial(library.text, "rewrite"), settings.retrieval.rewrite_timeout_s),
@@ -406,7 +410,7 @@ def _pipeline(
         talk_model=load_talk_model(history.embedding.name),
         shared_owner=SHARED_OWNER,
         jobs=knowledge.jobs,
-        find_documents=knowledge.find_documents,
+        find_documents=knowledge.documents.known,
         precedence=knowledge.precedence,
         failure_text=failure_text,
         memories=history.recall,

@@ -56,6 +56,7 @@ from services.operations.backup.filling import RestoreFolders
 from services.operations.backup.making import Snapshots
 from services.operations.schedule.lease import LeaseStore, Pace
 from services.operations.schedule.runner import CleanupSchedule
+from services.retrieval.foreign_rerankers import AnyReranker
 from services.store.dialect import VectorStore
 
 if TYPE_CHECKING:
@@ -158,17 +159,12 @@ def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[Base
     return load_class(models.embedding, BaseEmbedding, models.embedding_options), target, 0  # type: ignore[type-abstract]
 
 
-def open_reranker(
-    settings: Settings, embedding_name: str, stack: AsyncExitStack
-) -> BaseNodePostprocessor | None:
+def open_reranker(settings: Settings, stack: AsyncExitStack) -> AnyReranker | None:
+    """None: the built-in one judges, or none does."""
     models, timeout_s = settings.models, settings.retrieval.rerank_timeout_s
     kind, _, target = models.reranker.partition(":")
-    if kind == "none":
+    if kind in ("calibrated", "none"):
         return None
-    if kind == "calibrated":
-        from services.retrieval.reranking import CalibratedReranker
-
-        return CalibratedReranker(embedding_name)
     if kind == "cross-encoder":
         from services.adapters.models.sentence_transformers import CrossEncoderReranker
 

@@ -40,14 +40,14 @@ async def list_memories(
     memories, following = await container.memories.page(
         owner, limit, before, type, q.strip(), current=current
     )
-    switch = await container.memories.switch_of(owner)
+    switch = await container.memories.records.switch_of(owner)
     return wire.MemoryPage(memories=list(map(memory_reply, memories)), next=following, on=switch.on)
 
 
 @router.get("/memories/export")
 async def export_memories(container: ContainerDep, owner: Owner) -> wire.MemoryList:
     """All of them, oldest first, as POST /memories/import takes them."""
-    return wire.MemoryList(memories=list(map(memory_reply, await container.memories.all(owner))))
+    return wire.MemoryList(memories=list(map(memory_reply, await container.memories.records.of_owner(owner))))
 
 
 @router.put("/memories/switch", responses=errors(400, 413, 415))
@@ -69,7 +69,7 @@ async def import_memories(
     """The good ones are in when this answers; the others are counted."""
     read = [_imported(item) for item in body.memories]
     good = [each for each in read if each is not None]
-    counts = await container.memories.bring_in(owner, good)
+    counts = await container.memories.writer.bring_in(owner, good)
     return wire.ImportedMemories(broken=len(read) - len(good), **asdict(counts))
 
 
@@ -100,7 +100,7 @@ async def write_memory(
 ) -> wire.WrittenMemory:
     """What contradicts it ends; what says the same is answered with 200 and not written again."""
     draft = MemoryDraft(body.content, body.type or type_of(body.content))
-    written = await container.memories.write(owner, draft)
+    written = await container.memories.writer.write(owner, draft)
     if not written.is_new:
         response.status_code = 200
     return wire.WrittenMemory(

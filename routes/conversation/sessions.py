@@ -130,7 +130,7 @@ async def list_turns(
 ) -> Branch:
     """The branch that ends in `leaf` (the newest turn when absent), from its root on."""
     turns = await container.sessions.branch(str(session_id), owner, str(leaf) if leaf else None)
-    documents = await known_documents(container.knowledge.find_documents, turns, readable(owner))
+    documents = await known_documents(container.knowledge.documents.known, turns, readable(owner))
     return Branch(turns=[turn_reply(turn, documents) for turn in turns])
 
 
@@ -168,7 +168,7 @@ def _change(body: SessionChanges) -> SessionChange:
 async def get_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> Turn:
     """One turn with its citations."""
     turn = await container.sessions.turn(str(turn_id), owner)
-    documents = await known_documents(container.knowledge.find_documents, [turn], readable(owner))
+    documents = await known_documents(container.knowledge.documents.known, [turn], readable(owner))
     return turn_reply(turn, documents)
 
 

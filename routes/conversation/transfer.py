@@ -214,7 +214,7 @@ async def import_session(
     container: ContainerDep, session: Annotated[ImportedSession, Depends(_read)]
 ) -> ImportedConversation:
     """Bring in a conversation: all of it, or nothing. Its turns are embedded in the background."""
-    imported = await container.sessions.import_session(session)
+    imported = await container.sessions.importer.run(session)
     return ImportedConversation(
         session_id=imported.session_id, turns=list(imported.turn_ids), indexing=imported.indexing
     )

@@ -116,7 +116,7 @@ async def list_documents(
 ) -> wire.DocumentPage:
     """Newest first, paged; all of them, or those with this status, source and tag."""
     narrowed = Narrowed(status, source, tag)
-    page = await container.knowledge.list_documents(readable(owner), limit, cursor, narrowed)
+    page = await container.knowledge.documents.page(readable(owner), limit, cursor, narrowed)
     listed = [_document(document) for document in page.documents]
     return wire.DocumentPage(documents=listed, next=page.next_cursor)
 
@@ -124,7 +124,7 @@ async def list_documents(
 @router.get("/tags")
 async def list_tags(container: ContainerDep, owner: Owner) -> wire.TagList:
     """How many documents carry each tag: the 200 that most do, the most first."""
-    tags = await container.knowledge.tags(readable(owner), TAGS_LISTED)
+    tags = await container.knowledge.documents.tags(readable(owner), TAGS_LISTED)
     return wire.TagList(tags=tags)
 
 

@@ -86,7 +86,7 @@ class _Door:
         """The documents that may be read, newest first."""
         cursor = params.cursor if params else None
         try:
-            page = await self._container.knowledge.list_documents(
+            page = await self._container.knowledge.documents.page(
                 readable(_owner(context)), MOST_RESOURCES, cursor
             )
         except WenmaiError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from core.operations.archive import SUFFIX, BadArchiveError, Manifest
 from scripts.commands.maintenance import (
     EXIT_FAILED,
     EXIT_OK,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from api.offline.archives import Restoring
     from api.offline.holders import StoreContents
     from config.settings import Settings, StoreSettings
-    from core.operations.archive import Manifest
     from routes.wire.operations import Archive, Backup
 
 BACKUP_DESCRIPTION = """Write the whole store into one archive, while the server serves or without it.
@@ -100,8 +100,6 @@ def _print_backup(report: Backup, folder: Path) -> None:
 
 def _place(to: Path | None, backups: Path) -> tuple[Path, str]:
     """The folder, and the file's name when `to` names one ("" otherwise). Raises CommandError."""
-    from core.operations.archive import SUFFIX
-
     if to is None or to.is_dir():
         return to or backups, ""
     folder = to.parent if to.name.endswith(".zip") else to
@@ -202,7 +200,6 @@ def _print_archives(archives: Sequence[Archive], place: str, options: Options) -
 
 def _verify(path: Path, options: Options) -> int:
     from api.offline.archives import verified
-    from core.operations.archive import BadArchiveError
 
     try:
         manifest = verified(path)

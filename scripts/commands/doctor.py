@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from core.errors import StoreLockedError
 from core.operations.reports import Finding, exit_code, fail, ok, warn
 from scripts.commands.maintenance import (
     EXIT_REFUSED,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
     from config.secrets import Mask
     from config.settings import Settings
-    from core.errors import StoreLockedError
 
 ASK_LIMIT_S = 3.0
 MODELS_LIMIT_S = 30.0  # of each it waits for ten seconds, of all at once

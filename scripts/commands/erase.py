@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from core.errors import BadRequestError, NotFoundError
+from core.owners import OwnerPage, StoredOwner
 from scripts.commands.maintenance import (
     EXIT_FAILED,
     EXIT_OK,
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from api.offline.holders import StoreContents
     from config.settings import Settings
     from core.operations.erasure import Erased, Proof
-    from core.owners import OwnerPage, StoredOwner
 
 KINDS = ("turn", "session", "document", "memory", "owner")
 SHOWN = 20
@@ -124,7 +125,6 @@ def _hits_in_use(proof: Proof) -> int:
 
 async def _ask(settings: Settings, options: Options, kind: str, name: str) -> tuple[Erased, StoreContents]:
     """With what was in the store before."""
-    from core.errors import BadRequestError, NotFoundError
     from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
 
     erasure_options = ErasureOptions(
@@ -158,8 +158,6 @@ async def _ask(settings: Settings, options: Options, kind: str, name: str) -> tu
 
 
 async def _list_owners(settings: Settings, options: Options) -> int:
-    from core.owners import OwnerPage
-
     async def here() -> OwnerPage:
         async with open_here(settings) as (history, _):
             return await history.make_owners().page(sys.maxsize)
@@ -172,8 +170,6 @@ async def _list_owners(settings: Settings, options: Options) -> int:
 
 
 async def _owners_of(server: Server) -> AsyncIterator[StoredOwner]:
-    from core.owners import OwnerPage
-
     async with asking(server) as client:
         cursor: str | None = ""
         while cursor is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from config.deferred import defer_packages
+from core.errors import StartRefusedError, StoreLockedError, WenmaiError
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -109,7 +110,6 @@ def run(command: Callable[[Settings, Options], Awaitable[int]], options: Options
     from config.logging import configure_logging
     from config.settings import load_settings
     from config.sources import ConfigurationError
-    from core.errors import StartRefusedError, StoreLockedError, WenmaiError
 
     configure_logging("warning")
     try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from core.errors import StoreLockedError
 from core.owners import KEY_VARIABLE
 from scripts.commands.maintenance import EXIT_FAILED, EXIT_REFUSED, CommandError, Options, shown, unsendable
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from api.container import History
     from api.offline.holders import StoreContents
     from config.settings import ServerSettings, Settings, StoreSettings
-    from core.errors import StoreLockedError
     from routes.wire.server import Statistics
 
 
@@ -84,7 +84,6 @@ async def at_store(
     StartRefusedError.
     """
     from api.offline.stores import refuse_missing
-    from core.errors import StoreLockedError
 
     server = server_of(settings, options.url)
     if not options.url:

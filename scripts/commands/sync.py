@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from core.errors import BadRequestError, ConflictError
 from core.operations.sync import KindCount, LeftSource, SyncFailure, SyncReport, skipped_words
 from routes.wire.operations import RemovedSource, SyncState
 from routes.wire.operations import SyncReport as ReportReply
@@ -68,7 +69,6 @@ async def _sync(settings: Settings, options: Options) -> int:
         if not options.json:
             print(NOTHING)
         return print_reports((), (), options)
-    from core.errors import BadRequestError, ConflictError
 
     async def by_server(server: Server, _: StoreContents) -> int:
         if options.forget:

@@ -186,7 +186,7 @@ class Services:
         if previous:
             turns = [imported_turn(*exchange) for exchange in previous]
             session_id = (
-                await self.container.sessions.import_session(ImportedSession(owner, turns))
+                await self.container.sessions.importer.run(ImportedSession(owner, turns))
             ).session_id
         request = TurnRequest(question, owner, session_id=session_id)
         try:

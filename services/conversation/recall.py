@@ -278,7 +278,8 @@ class TurnIndexer:
     def later(self, turns: Sequence[Turn]) -> None:
         """Embed stored turns when nothing else waits, oldest first. Only their ids are kept in memory."""
         oldest_first = sorted(turns, key=lambda turn: (turn.created_us, turn.seq))
-        self._imported.extend(turn.turn_id for turn in oldest_first if _is_indexed(turn))
+        answered = (turn for turn in oldest_first if turn.status is TurnStatus.COMPLETED and not turn.command)
+        self._imported.extend(turn.turn_id for turn in answered)
         self._wake()
 
     async def missing(self, on_progress: Progress | None = None) -> int:
@@ -422,10 +423,6 @@ def _is_worth_finding(turn: Turn) -> bool:
     if not turn.status.finished or turn.command or not turn.text.strip():
         return False
     return bool(turn.answer) or turn.status is TurnStatus.COMPLETED
-
-
-def _is_indexed(turn: Turn) -> bool:
-    return turn.status is TurnStatus.COMPLETED and not turn.command
 
 
 def _number(payload: dict[str, object], field: str) -> int:

@@ -10,12 +10,11 @@ from typing import Self
 import structlog
 
 from config.settings import StoreSettings
-from core.citing.citations import KnownDocuments
 from core.errors import ConflictError, UnknownDocumentError, WenmaiError
 from core.failpoints import failpoint
-from core.knowledge import Addition, Changes, Document, JobSnapshot, Narrowed, Upload
+from core.knowledge import Addition, Changes, Document, JobSnapshot, Upload
 from services.knowledge.chunks import ChunkPage, ChunkStore, KnowledgeSize, SamplePrecedence
-from services.knowledge.documents import EVERY, DocumentPage, DocumentStore, StoredDocument, TagCount
+from services.knowledge.documents import DocumentStore, StoredDocument
 from services.knowledge.ingestion import Parts, Versions
 from services.knowledge.intake import Intake
 from services.knowledge.jobs.lanes import CpuHours, Locks, Shares
@@ -54,19 +53,19 @@ class KnowledgeBase:
         retries: Retries = RETRIES,
         cpu: CpuHours | None = None,
     ) -> None:
-        self._documents = DocumentStore(store, store_settings, clock)
+        self.documents = DocumentStore(store, store_settings, clock)
         self._chunks = ChunkStore(store, store_settings)
         self.uploads = Uploads()
         self.size = KnowledgeSize(store, store_settings)
         self._one_process = store_settings.qdrant_url is None
-        self.precedence = SamplePrecedence(self._documents, one_process=self._one_process)
+        self.precedence = SamplePrecedence(self.documents, one_process=self._one_process)
         self.jobs = Jobs(clock, retries)
         self._spool = Spool(store_settings.data_dir / FOLDER)
         self._locks = Locks()
-        self._heartbeat = Heartbeat(self._documents, self.jobs)
-        parts = Parts(self._chunks, Versions(self._documents, self._chunks), embedding, self.size)
+        self._heartbeat = Heartbeat(self.documents, self.jobs)
+        parts = Parts(self._chunks, Versions(self.documents, self._chunks), embedding, self.size)
         self._intake = Intake(
-            self._documents, self._chunks, parts, self.jobs, self._spool, self._locks, parse, clock,
+            self.documents, self._chunks, parts, self.jobs, self._spool, self._locks, parse, clock,
             cpu or CpuHours(), one_process=self._one_process,
         )  # fmt: skip
 
@@ -108,27 +107,13 @@ class KnowledgeBase:
             snapshot = latest
         return snapshot
 
-    async def list_documents(
-        self, owners: Sequence[str], limit: int, cursor: str | None = None, narrowed: Narrowed = EVERY
-    ) -> DocumentPage:
-        """Newest first. Raises BadRequestError naming `cursor`."""
-        return await self._documents.page(owners, limit, cursor, narrowed)
-
-    async def tags(self, owners: Sequence[str], most: int) -> list[TagCount]:
-        """How many documents carry each tag, the most first; whatever their state."""
-        return await self._documents.tags(owners, most)
-
     def of_source(self, source: str) -> AsyncIterator[Document]:
         """All documents of a followed folder, whatever their state, in no order."""
-        return self._documents.of_source(source)
+        return self.documents.of_source(source)
 
     async def fill_languages(self) -> None:
         """Raises StoreUnavailableError."""
         await self._chunks.fill_languages()
-
-    async def sample_ids(self) -> list[str]:
-        """The documents of the guide that came with Wenmai, whatever their state, in no order."""
-        return await self._documents.sample_ids()
 
     async def get_document(self, document_id: str, owners: Sequence[str]) -> Document:
         """Raises UnknownDocumentError, also when it is somebody else's."""
@@ -141,14 +126,10 @@ class KnowledgeBase:
         (any more). Any text may be given for an id. Raises UnknownDocumentError, for somebody else's too."""
         if document_id is None and chunk_id is None:
             return None
-        known = await self.find_documents([document_id or ""], owners)
+        known = await self.documents.known([document_id or ""], owners)
         if document_id is None or document_id not in known.hashes:
             raise UnknownDocumentError("document_id: there is no such document.")
         return chunk_id if chunk_id and await self._chunks.has(document_id, chunk_id) else None
-
-    async def find_documents(self, document_ids: Sequence[str], owners: Sequence[str]) -> KnownDocuments:
-        """Which of these are there for these owners, in one look; any text may be given for an id."""
-        return await self._documents.known(document_ids, owners)
 
     async def chunks(
         self, document_id: str, owners: Sequence[str], limit: int, cursor: str | None = None
@@ -178,7 +159,7 @@ class KnowledgeBase:
 
     async def note_modified(self, document_id: str, modified_us: int) -> None:
         """The document's file has another time, and the same content."""
-        await self._documents.note_modified(document_id, modified_us)
+        await self.documents.note_modified(document_id, modified_us)
 
     async def erase(self, document_id: str) -> None:
         """Nothing of the document is found or stored afterwards, whoever owns it, also of one that is gone in
@@ -186,10 +167,10 @@ class KnowledgeBase:
         async with self._locks.of(document_id):
             await self.jobs.cancel(document_id)
             await self._spool.erase([document_id])
-            await self._documents.note_deletion(document_id)
+            await self.documents.note_deletion(document_id)
             await self._chunks.remove_all(document_id)
             failpoint("erase.points")
-            await self._documents.forget(document_id)
+            await self.documents.forget(document_id)
         log.debug("document_deleted", document_id=document_id)
         self.jobs.forget(document_id)
 
@@ -213,7 +194,7 @@ class KnowledgeBase:
         await self._intake.mend_left()
 
     async def _stored(self, document_id: str, owners: Sequence[str]) -> StoredDocument:
-        stored = await self._documents.load(document_id)
+        stored = await self.documents.load(document_id)
         if stored is None or stored.document.owner not in owners:
             raise UnknownDocumentError("document_id: there is no such document.")
         return stored

@@ -133,9 +133,9 @@ class DocumentStore:
         self.changes += 1
 
     async def page(
-        self, owners: Sequence[str], limit: int, cursor: str | None, narrowed: Narrowed = EVERY
+        self, owners: Sequence[str], limit: int, cursor: str | None = None, narrowed: Narrowed = EVERY
     ) -> DocumentPage:
-        """Raises BadRequestError naming `cursor`."""
+        """Newest first. Raises BadRequestError naming `cursor`."""
         after = read_cursor(cursor) if cursor else None
         records, _ = await self._store.scroll(
             self._documents,

@@ -94,23 +94,21 @@ class CopiedStore:
     moment_us: int
 
 
+@dataclass(frozen=True, slots=True)
 class StoreCopier:
     """Copies into nameless files in `folder`; `reserve_bytes` of its disk stay free."""
 
-    def __init__(
-        self, store: VectorStore, names: Mapping[Role, str], folder: Path, reserve_bytes: int, clock: Clock
-    ) -> None:
-        self._store = store
-        self._names = names
-        self._folder = folder
-        self._reserve_bytes = reserve_bytes
-        self._clock = clock
+    store: VectorStore
+    names: Mapping[Role, str]
+    folder: Path
+    reserve_bytes: int
+    clock: Clock
 
     async def copy(self, followed: StoreUpkeep, stack: ExitStack) -> CopiedStore:
         """The spools are closed with `stack`. Raises DiskFullError, StoreUnavailableError."""
         await self._check_room()
-        async with followed.follow(list(self._names.values())) as feed:
-            collections = tuple([await self._open(role, name, stack) for role, name in self._names.items()])
+        async with followed.follow(list(self.names.values())) as feed:
+            collections = tuple([await self._open(role, name, stack) for role, name in self.names.items()])
             for collection in collections:
                 await self._copy(collection)
             moment_us = await self._catch_up(feed, {each.name: each.spool for each in collections})
@@ -118,34 +116,34 @@ class StoreCopier:
 
     async def _check_room(self) -> None:
         """The copy and the archive lie beside each other for a while; compression is not counted on."""
-        sizes = [await self._estimated_bytes(name) for name in self._names.values()]
-        await asyncio.to_thread(check_room, self._folder, 2 * sum(sizes), self._reserve_bytes)
+        sizes = [await self._estimated_bytes(name) for name in self.names.values()]
+        await asyncio.to_thread(check_room, self.folder, 2 * sum(sizes), self.reserve_bytes)
 
     async def _estimated_bytes(self, name: str) -> int:
-        points = (await self._store.count(name)).count
-        sample, _ = await self._store.scroll(name, limit=PAGE, with_payload=True, with_vectors=True)
+        points = (await self.store.count(name)).count
+        sample, _ = await self.store.scroll(name, limit=PAGE, with_payload=True, with_vectors=True)
         size = sum(len(framed(record_of(point))) for point in sample)
         return size * points // len(sample) if sample else 0
 
     async def _open(self, role: Role, name: str, stack: ExitStack) -> CopiedCollection:
-        spool = await asyncio.to_thread(CollectionSpool, self._folder)
+        spool = await asyncio.to_thread(CollectionSpool, self.folder)
         stack.callback(spool.close)
-        return CopiedCollection(role, name, await read_shape(self._store, name), spool)
+        return CopiedCollection(role, name, await read_shape(self.store, name), spool)
 
     async def _copy(self, collection: CopiedCollection) -> None:
-        async for page in scroll_pages(self._store, collection.name, size=PAGE, with_vectors=True):
+        async for page in scroll_pages(self.store, collection.name, size=PAGE, with_vectors=True):
             await asyncio.to_thread(self._spool_page, collection.spool, page)
 
     def _spool_page(self, spool: CollectionSpool, page: Iterable[Record]) -> None:
         """The store, which may be on the same disk, must not be what finds it full."""
-        check_room(self._folder, 0, self._reserve_bytes)
+        check_room(self.folder, 0, self.reserve_bytes)
         spool.copied(records_of(_without_leases(page)))
 
     async def _catch_up(self, feed: ChangeFeed, spools: Mapping[str, CollectionSpool]) -> int:
         """Rounds become shorter until what is left fits into one request. Returns the moment."""
         most = _LAST_AT_FIRST
         for _ in range(_MOST_ROUNDS):
-            moment_us = self._clock()
+            moment_us = self.clock()
             last = await feed.last(most)
             if last is not None:
                 for name in last.keys() & spools.keys():
@@ -162,7 +160,7 @@ class StoreCopier:
 
     async def _read_again(self, name: str, ids: Sequence[PointId], spool: CollectionSpool) -> None:
         for batch in batches(ids, PAGE):
-            points = await self._store.retrieve(name, batch, with_payload=True, with_vectors=True)
+            points = await self.store.retrieve(name, batch, with_payload=True, with_vectors=True)
             deleted = set(batch) - {_plain(point.id) for point in points}
             await asyncio.to_thread(_spool_changes, spool, points, deleted)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import structlog
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from core.errors import Cause, ModelFailure, UnavailableError, where
 from core.knowledge import Candidate
@@ -60,41 +60,23 @@ class RerankerUnavailableError(UnavailableError):
     code = "reranker_unavailable"
 
 
-class PairReranker(BaseNodePostprocessor):
+class PairReranker(ABC):
     """One that scores several questions at once: LlamaIndex's interface knows one a call."""
+
+    name: str
 
     @abstractmethod
     async def judge_pairs(self, questions: Sequence[str], texts: Sequence[str]) -> Scores:
         """Raises RerankerUnavailableError."""
 
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        """Those that were judged, a probability 0…1 as score, best first; equal ones as they were."""
-        if query_bundle is None or not nodes:
-            return nodes
-        texts = [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes]
-        (row,) = await self.judge_pairs([query_bundle.query_str], texts)
-        judged = [
-            NodeWithScore(node=node.node, score=chance)
-            for node, chance in zip(nodes, row, strict=True)
-            if chance is not None
-        ]
-        return sorted(judged, key=lambda node: -(node.score or 0.0))
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        """LlamaIndex's blocking side; the server itself uses only the other."""
-        return asyncio.run(self._apostprocess_nodes(nodes, query_bundle))
+AnyReranker = PairReranker | BaseNodePostprocessor
 
 
 class ForeignReranker:
     """`timeout_s` bounds one judgement, with what it waits for others."""
 
-    def __init__(
-        self, reranker: BaseNodePostprocessor, timeout_s: float, recovery_s: float = RECOVERY_S
-    ) -> None:
+    def __init__(self, reranker: AnyReranker, timeout_s: float, recovery_s: float = RECOVERY_S) -> None:
         self._reranker = reranker
         self._timeout_s = timeout_s
         self._scale = ScoreScale()
@@ -104,6 +86,8 @@ class ForeignReranker:
     @property
     def name(self) -> str:
         """As its class calls itself."""
+        if isinstance(self._reranker, PairReranker):
+            return self._reranker.name
         own = self._reranker.class_name()
         inherited = own == BaseNodePostprocessor.class_name()
         return type(self._reranker).__name__ if inherited else own
@@ -137,14 +121,11 @@ class ForeignReranker:
             return await self._reranker.judge_pairs(
                 questions, [each.chunk.indexed_text for each in candidates]
             )
-        raw = [await self._plugin_row(question, candidates) for question in questions]
-        flat = self._scale.chances([score for row in raw for score in row])
-        return [flat[at : at + len(candidates)] for at in range(0, len(flat), len(candidates))]
-
-    async def _plugin_row(self, question: str, candidates: Sequence[Candidate]) -> list[float | None]:
         nodes = [to_node(candidate) for candidate in candidates]
-        by_id = await scores_of_class(self._reranker, nodes, question)
-        return [by_id.get(candidate.chunk.chunk_id) for candidate in candidates]
+        by_question = [await scores_of_class(self._reranker, nodes, question) for question in questions]
+        raw = [by_id.get(each.chunk.chunk_id) for by_id in by_question for each in candidates]
+        flat = self._scale.chances(raw)
+        return [flat[at : at + len(candidates)] for at in range(0, len(flat), len(candidates))]
 
     @contextmanager
     def _spared(self) -> Iterator[None]:

@@ -46,13 +46,11 @@ class Judged:
     confirmed: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
 class InsertBlock:
-    def __init__(
-        self, prompt: Callable[[], str], limit_s: float = ALL_WITHIN_S, at_once: int = AT_ONCE
-    ) -> None:
-        self._prompt = prompt
-        self._limit_s = limit_s
-        self._at_once = at_once
+    prompt: Callable[[], str]
+    limit_s: float = ALL_WITHIN_S
+    at_once: int = AT_ONCE
 
     async def judge(self, asked: Asked, candidates: Sequence[Candidate], model: ModelEntry) -> Judged:
         """Ask of each candidate: can it answer, which passage, why? In parallel, bounded, order kept.
@@ -61,8 +59,8 @@ class InsertBlock:
         what it refused. Without a usable reply a candidate stays as it is. All share one time limit; the
         first ones are asked first.
         """
-        slots = asyncio.Semaphore(self._at_once)
-        loop, limit_s = asyncio.get_running_loop(), self._limit_s
+        slots = asyncio.Semaphore(self.at_once)
+        loop, limit_s = asyncio.get_running_loop(), self.limit_s
         end = loop.time() + limit_s
 
         async def one(candidate: Candidate) -> Judgement:
@@ -87,7 +85,7 @@ class InsertBlock:
         earlier = {"earlier_questions": before} if before else {}
         task = {**earlier, "question": asked.question, "passage": neutral(candidate.chunk.text)}
         return [
-            Message(Role.SYSTEM, self._prompt(), Part.SYSTEM),
+            Message(Role.SYSTEM, self.prompt(), Part.SYSTEM),
             Message(Role.USER, json.dumps(task, ensure_ascii=False), Part.QUESTION),
         ]
 

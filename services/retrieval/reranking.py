@@ -8,75 +8,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import structlog
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, QueryBundle
-from pydantic import PrivateAttr, TypeAdapter
+from pydantic import TypeAdapter
 
 from config.settings import RetrievalSettings, StoreSettings
 from core.errors import ConflictError
-from core.knowledge import Candidate, Chunk
+from core.knowledge import Candidate
 from core.relevance.calibration import Judged
-from core.relevance.probability import Calibration, Coefficients, judge, load_coefficients
-from core.relevance.query import Query, QueryForm
+from core.relevance.probability import Calibration, judge, load_coefficients
+from core.relevance.query import Query
 from core.relevance.recency import by_dates
-from core.relevance.sparse import encode_query
-from services.retrieval.foreign_rerankers import ForeignReranker, RerankerUnavailableError
+from services.retrieval.foreign_rerankers import AnyReranker, ForeignReranker, RerankerUnavailableError
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import Filter, Point, VectorStore
 from services.store.points import any_of, equals, scroll_all
 
 log = structlog.get_logger()
-
-
-class CalibratedReranker(BaseNodePostprocessor):
-    """The default: core's calibrated relevance, by the list scores and ranks that `to_node` puts into each
-    node's metadata.
-
-    `embedding_name` chooses the coefficients; an unknown one gets those that use no absolute cosine.
-    """
-
-    embedding_name: str = "multilingual-e5-small"
-    _coefficients: Coefficients = PrivateAttr()
-
-    def __init__(self, embedding_name: str = "multilingual-e5-small") -> None:
-        super().__init__(embedding_name=embedding_name)
-        self._coefficients = load_coefficients(embedding_name)
-
-    def judge(self, query: Query, candidates: list[Candidate]) -> list[Candidate]:
-        """Probabilities, in the order given; about 3 ms for 20 candidates."""
-        return judge(query, candidates, self._coefficients)
-
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        """The nodes with their probability as score, best first; without a question they stay as they are."""
-        if query_bundle is None:
-            return nodes
-        judged = self.judge(_query(query_bundle), [_candidate(node) for node in nodes])
-        scored = [
-            NodeWithScore(node=node.node, score=candidate.probability)
-            for node, candidate in zip(nodes, judged, strict=True)
-        ]
-        return sorted(scored, key=lambda node: -(node.score or 0.0))
-
-
-def _query(bundle: QueryBundle) -> Query:
-    text = bundle.query_str
-    return Query(text, (QueryForm(text, [], encode_query(text)),))
-
-
-def _candidate(node: NodeWithScore) -> Candidate:
-    """The node's text begins with its heading already."""
-    metadata = node.node.metadata
-    chunk = Chunk(node.node.node_id, "", "", node.node.get_content(), 0)
-    return Candidate(
-        chunk,
-        dense=metadata.get("dense"),
-        sparse=metadata.get("sparse"),
-        dense_rank=metadata.get("dense_rank"),
-        sparse_rank=metadata.get("sparse_rank"),
-        fused=node.score or 0.0,
-    )
 
 
 CALIBRATED = "calibrated"
@@ -97,25 +43,24 @@ class Reranked:
 
 
 class RerankService:
-    """`reranker` None keeps the fused order. `embedding_name` chooses the calibrated coefficients, and
-    `calibration` says what the store's own questions have made of probabilities."""
+    """`reranker` is one that is not ours; without it the calibrated relevance judges, or the fused order
+    stands (`keeps_order`). `embedding_name` chooses the coefficients (an unknown one gets those that use no
+    absolute cosine), and `calibration` says what the store's own questions have made of probabilities."""
 
     def __init__(
         self,
-        reranker: BaseNodePostprocessor | None,
+        reranker: AnyReranker | None,
         settings: RetrievalSettings,
         embedding_name: str = "multilingual-e5-small",
         calibration: Callable[[], Calibration] = Calibration,
+        *,
+        keeps_order: bool = False,
     ) -> None:
         self._settings = settings
         self._calibration = calibration
-        self._foreign: ForeignReranker | None = None
-        if isinstance(reranker, CalibratedReranker):
-            self._calibrated = reranker
-        else:
-            self._calibrated = CalibratedReranker(embedding_name)
-            self._foreign = ForeignReranker(reranker, settings.rerank_timeout_s) if reranker else None
-        self._keeps_order = reranker is None
+        self._coefficients = load_coefficients(embedding_name)
+        self._foreign = ForeignReranker(reranker, settings.rerank_timeout_s) if reranker else None
+        self._keeps_order = keeps_order
 
     async def rerank(self, query: Query, candidates: Sequence[Candidate]) -> Reranked:
         """Never more than came in. Raises nothing: a reranker that fails is logged, `fell_back` says so."""
@@ -128,7 +73,7 @@ class RerankService:
     async def _reranked(self, query: Query, candidates: Sequence[Candidate]) -> Reranked:
         limited = list(candidates[: self._settings.reranker_input_top_n])
         # a few milliseconds of arithmetic: cheaper here than handed to a thread
-        judged = self._calibrated.judge(query, limited)
+        judged = judge(query, limited, self._coefficients)
         if self._keeps_order:
             return Reranked(tuple(judged), NONE)
         if self._foreign is None or not limited:

@@ -121,14 +121,12 @@ class Fusion:
 FUSION = Fusion()
 
 
+@dataclass(frozen=True, slots=True)
 class Retriever:
-    def __init__(
-        self, store: VectorStore, collection: str, settings: RetrievalSettings, fusion: Fusion = FUSION
-    ) -> None:
-        self._store = store
-        self._collection = collection
-        self._settings = settings
-        self._fusion = fusion
+    store: VectorStore
+    collection: str
+    settings: RetrievalSettings
+    fusion: Fusion = FUSION
 
     async def search(
         self,
@@ -147,7 +145,7 @@ class Retriever:
         if not owners:
             return []
         point_filter = searchable(SearchScope(tuple(owners), without_sample), limits)
-        depth = math.ceil(self._settings.reranker_input_top_n * LIST_DEPTH)
+        depth = math.ceil(self.settings.reranker_input_top_n * LIST_DEPTH)
         candidates, crowded = await self._look(query, point_filter, depth)
         if crowded:
             candidates, _ = await self._look(query, point_filter, DEEPER * depth)
@@ -169,7 +167,7 @@ class Retriever:
         }
         if not abroad:
             return tuple(ranked)
-        records = await self._store.retrieve(self._collection, [*abroad], with_vectors=[DENSE])
+        records = await self.store.retrieve(self.collection, [*abroad], with_vectors=[DENSE])
         nearest = await self._nearest({str(each.id): each for each in records}, _in_language(within, chinese))
         back = await self._nearest(nearest, _in_language(within, not chinese))
         twins = {
@@ -199,7 +197,7 @@ class Retriever:
             )
             for each in vectors.values()
         ]
-        answers = await self._store.query_batch_points(self._collection, requests) if requests else []
+        answers = await self.store.query_batch_points(self.collection, requests) if requests else []
         return {key: each for key, answer in zip(vectors, answers, strict=True) for each in answer.points}
 
     async def _look(self, query: Query, point_filter: Filter, depth: int) -> tuple[list[Candidate], bool]:
@@ -209,8 +207,8 @@ class Retriever:
         # cosines across languages are lower: all of these may stand behind any text in the question's
         abroad_only = _in_language(point_filter, not query.is_chinese)
         requests.append(_request(query.forms[0], DENSE, abroad_only, SEATS_ABROAD))
-        *responses, abroad = await self._store.query_batch_points(self._collection, requests)
-        trusts = {DENSE: self._fusion.dense_weight, SPARSE: self._fusion.sparse_weight}
+        *responses, abroad = await self.store.query_batch_points(self.collection, requests)
+        trusts = {DENSE: self.fusion.dense_weight, SPARSE: self.fusion.sparse_weight}
         rankings = [
             _Ranking(form, kind, query.forms[form].weight * trusts[kind], response.points)
             for (form, kind), response in zip(lists, responses, strict=True)
@@ -218,24 +216,24 @@ class Retriever:
         fused = reciprocal_rank_fusion(
             [[str(point.id) for point in ranking.points] for ranking in rankings],
             [ranking.weight for ranking in rankings],
-            self._fusion.k,
+            self.fusion.k,
         )
         order = self._seated([key for key, _ in fused], [str(point.id) for point in abroad.points])
         firsts, copies = await self._firsts(order, query)
-        short = copies > 0 and len(firsts) < self._settings.reranker_input_top_n
+        short = copies > 0 and len(firsts) < self.settings.reranker_input_top_n
         crowded = short and any(len(ranking.points) >= depth for ranking in rankings)
         return _candidates(rankings, dict(fused), firsts), crowded
 
     def _seated(self, order: Sequence[str], abroad: Sequence[str]) -> list[str]:
         """The fused order, those abroad that would not go on being its last that do."""
-        most = self._settings.reranker_input_top_n
+        most = self.settings.reranker_input_top_n
         missing = [each for each in abroad[: most // PLACES_A_SEAT] if each not in order[:most]]
         at = min(len(order), most - len(missing))
         return [*order[:at], *missing, *(each for each in order[at:] if each not in missing)]
 
     async def _firsts(self, ids: Sequence[str], query: Query) -> tuple[list[_Read], int]:
         """Of these, best first, as many as go on, and how many copies of them were left out on the way."""
-        most = self._settings.reranker_input_top_n
+        most = self.settings.reranker_input_top_n
         firsts: dict[tuple[str, ...], _Read] = {}
         copies = read = dropped = 0
         while len(firsts) < most and read < len(ids):
@@ -258,7 +256,7 @@ class Retriever:
         fields = [*CHUNK_FIELDS, *([SIGNS] if query.tokens else [])]
         first, *others = [_request(form, DENSE, these, len(ids)) for form in query.forms]
         first = first.model_copy(update={"with_payload": fields})
-        answers = await self._store.query_batch_points(self._collection, [first, *others])
+        answers = await self.store.query_batch_points(self.collection, [first, *others])
         cosines = [{str(each.id): each.score for each in answer.points} for answer in answers]
         return {
             (key := str(point.id)): _Read(point, [of_form.get(key) for of_form in cosines])

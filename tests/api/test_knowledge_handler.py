@@ -32,7 +32,7 @@ async def test_build_context_messages_keeps_the_order(app: App) -> None:
 
 async def test_a_question_is_embedded_while_its_session_is_looked_up(app: App) -> None:
     """Discriminates: one after the other; a question that is embedded though it is not to be searched for."""
-    queries = app.container.chat._pipeline.queries
+    queries = app.container.chat.pipeline.queries
     for how, begun in ((AskedWith(knowledge="never"), False), (AskedWith(), True)):
         request = TurnRequest(
             "What is this?", "local", session_id=str(uuid.uuid4()), begins_session=False, how=how

@@ -181,34 +181,26 @@ class HttpReranker(PairReranker):
     either reply is understood. Nothing is tried twice: a turn has no time for it. Close it with `aclose`.
     """
 
-    url: str
-    model_name: str = ""
-    _client: httpx.AsyncClient = PrivateAttr()
-    _scale: ScoreScale = PrivateAttr(default_factory=ScoreScale)
+    name = "http"
 
     def __init__(
         self, url: str, model_name: str = "", api_key: SecretStr | None = None, timeout_s: float = 5.0
     ) -> None:
-        address = url.rstrip("/")
-        super().__init__(
-            url=address if address.endswith("/rerank") else f"{address}/rerank", model_name=model_name
-        )
+        self.url = f"{url.rstrip('/').removesuffix('/rerank')}/rerank"
+        self._model_name = model_name
+        self._scale = ScoreScale()
         # not compressed: what a reply grows to would be known too late
         headers = {"Accept-Encoding": "identity"}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key.get_secret_value()}"
         self._client = httpx.AsyncClient(timeout=timeout_s, headers=headers, follow_redirects=False)
 
-    @classmethod
-    def class_name(cls) -> str:
-        return "http"
-
     async def aclose(self) -> None:
         await self._client.aclose()
 
     async def judge_pairs(self, questions: Sequence[str], texts: Sequence[str]) -> Scores:
         """The API takes one question a request: all are sent at once. Raises RerankerUnavailableError."""
-        size = len(texts) if self.model_name else TEI_BATCH
+        size = len(texts) if self._model_name else TEI_BATCH
         batches = [texts[at : at + size] for at in range(0, len(texts), size)]
         asked = [self._ask(question, batch) for question in questions for batch in batches]
         replies = await asyncio.gather(*asked)
@@ -218,8 +210,8 @@ class HttpReranker(PairReranker):
     async def _ask(self, question: str, texts: Sequence[str]) -> list[float | None]:
         """Scores as they came, in the order of the texts."""
         body: dict[str, Any] = {"query": question}
-        if self.model_name:
-            body |= {"documents": list(texts), "model": self.model_name, "top_n": len(texts)}
+        if self._model_name:
+            body |= {"documents": list(texts), "model": self._model_name, "top_n": len(texts)}
         else:
             body |= {"texts": list(texts), "raw_scores": False, "truncate": True}
         try:

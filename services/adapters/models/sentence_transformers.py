@@ -95,20 +95,13 @@ class CrossEncoderReranker(PairReranker):
     downloaded, and no code that a model brings along is run. Close it with `aclose`.
     """
 
-    model_name: str
-    _model: Any = PrivateAttr()
-    _thread: ThreadPoolExecutor = PrivateAttr()
+    name = "cross-encoder"
 
     def __init__(self, model_name: str) -> None:
-        super().__init__(model_name=model_name)
         self._model = load_model("CrossEncoder", "RERANKER", "cross-encoder", model_name)
         most = self._model.max_seq_length or MAX_PAIR_TOKENS
         self._model.max_seq_length = min(most, MAX_PAIR_TOKENS)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rerank", initializer=_bound_torch_threads)
-
-    @classmethod
-    def class_name(cls) -> str:
-        return "cross-encoder"
 
     async def aclose(self) -> None:
         """What waits is dropped; the batch that runs is waited for, off the event loop."""

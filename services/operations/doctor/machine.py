@@ -226,17 +226,12 @@ HUB_CACHE = Path("~/.cache/huggingface/hub")
 
 def check_files(models: ModelSettings, llms: Mapping[str, LLMSettings]) -> list[Finding]:
     """`llms` by model id."""
-    local = [_embedding_folder(models), _reranker_folder(models)]
+    local = [
+        _folder("embedding", models.embedding, "sentence-transformers"),
+        _folder("reranker", models.reranker, "cross-encoder"),
+    ]
     local += [_file(model_id, entry) for model_id, entry in llms.items()]
     return [finding for finding in local if finding is not None]
-
-
-def _embedding_folder(models: ModelSettings) -> Finding | None:
-    return _folder("embedding", models.embedding, "sentence-transformers")
-
-
-def _reranker_folder(models: ModelSettings) -> Finding | None:
-    return _folder("reranker", models.reranker, "cross-encoder")
 
 
 def _folder(name: str, spec: str, expected: str) -> Finding | None:

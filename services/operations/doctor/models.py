@@ -8,15 +8,18 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from core.errors import Cause, LLMUnavailableError, ModelFailure, UnavailableError
 from core.prompt.layouts import lay_out
 from core.prompt.messages import Message, Part, Role
 from services.llm_service import NO_TEXTS, ModelEntry
-from services.retrieval.foreign_rerankers import PairReranker, RerankerUnavailableError, scores_of_class
-from services.retrieval.reranking import CalibratedReranker
+from services.retrieval.foreign_rerankers import (
+    AnyReranker,
+    PairReranker,
+    RerankerUnavailableError,
+    scores_of_class,
+)
 
 LIMIT_S = 10.0
 ENOUGH_DELTAS = 32  # of a model that goes on talking
@@ -66,16 +69,11 @@ async def _ask_llm(entry: ModelEntry) -> None:
         raise LLMUnavailableError("The model returned no text.", ModelFailure(Cause.EMPTY))
 
 
-def is_asked(reranker: BaseNodePostprocessor | None) -> bool:
-    """The built-in one only computes."""
-    return not (reranker is None or isinstance(reranker, CalibratedReranker))
-
-
-async def check_reranker(reranker: BaseNodePostprocessor) -> Checked:
+async def check_reranker(reranker: AnyReranker) -> Checked:
     return await check("reranker", _ask_reranker(reranker), RerankerUnavailableError)
 
 
-async def _ask_reranker(reranker: BaseNodePostprocessor) -> None:
+async def _ask_reranker(reranker: AnyReranker) -> None:
     if isinstance(reranker, PairReranker):
         await reranker.judge_pairs([QUESTION], [QUESTION])
         return

@@ -79,7 +79,9 @@ class Copies:
         searched = [Searched("backups", len(hits_by_copy), hits), Searched("earlier stores", len(earlier), 0)]
         searched += [Searched("prepared copy of the store", 1, 0) for _ in prepared]
         left = [
-            Left(f"backups: {each.name}", int(each.holds == YES), _advice(each))
+            Left(f"backups: {each.name}", 1, _DELETE_ARCHIVE)
+            if each.holds == YES
+            else Left(f"backups: {each.name}", 0, _SEARCH_ARCHIVE)
             for each in hits_by_copy
             if each.holds != NO
         ]
@@ -109,10 +111,6 @@ class Copies:
             return [], []
         folders = StoreFolders(self._store)
         return folders.replaced(), [folders.copy] if folders.copy.is_dir() else []
-
-
-def _advice(copy: CopyHit) -> str:
-    return _DELETE_ARCHIVE if copy.holds == YES else _SEARCH_ARCHIVE
 
 
 def _looked_into(path: Path, subject: _Subject | None) -> CopyHit:

@@ -32,27 +32,19 @@ ROOM_FACTOR = 1.5  # a copy is as large as the store, or larger with longer vect
 MB = 1 << 20
 
 
+@dataclass(frozen=True, slots=True)
 class CopyBeside:
     """The copy is `store.reembed`; an unfinished one of the same embedding is gone on with."""
 
-    def __init__(
-        self,
-        folders: StoreFolders,
-        names: StoreSettings,
-        embedding: EmbeddingService,
-        open_copy: Callable[[], AbstractAsyncContextManager[VectorStore]],
-        anew: bool = False,
-    ) -> None:
-        """`anew`: no whole copy of an earlier day is used, whose vectors may be damaged, too."""
-        self.folders = folders
-        self._names = names
-        self._embedding = embedding
-        self._open_copy = open_copy
-        self._anew = anew
+    folders: StoreFolders
+    names: StoreSettings
+    embedding: EmbeddingService
+    open_copy: Callable[[], AbstractAsyncContextManager[VectorStore]]
+    anew: bool = False  # no whole copy of an earlier day is used, whose vectors may be damaged, too
 
     @property
     def expected(self) -> StoredAs:
-        return stored_as_of(self._embedding)
+        return stored_as_of(self.embedding)
 
     async def make(
         self, source: VectorStore, on_progress: Progress, *, reason: str, manner: Manner | None = None
@@ -65,28 +57,28 @@ class CopyBeside:
         began_us = utc_now_us()
         await asyncio.to_thread(self._choose)
         await asyncio.to_thread(self._check_room)
-        async with self._open_copy() as target:
-            report = await Reembed(source, self._names, self._embedding).run(
-                target, self._names, on_progress, manner
+        async with self.open_copy() as target:
+            report = await Reembed(source, self.names, self.embedding).run(
+                target, self.names, on_progress, manner
             )
             remaining = source if manner is not None and manner.live else target  # which goes on being used
-            receipts = ReceiptStore(remaining, self._names.operations_collection)
-            await receipts.add(_receipt(self._embedding, report, reason, began_us))
+            receipts = ReceiptStore(remaining, self.names.operations_collection)
+            await receipts.add(_receipt(self.embedding, report, reason, began_us))
         await asyncio.to_thread(self.folders.mark_prepared)
         return report
 
     def _choose(self) -> None:
         """What is nearest to being whole: a whole copy, else what an interrupted run has begun."""
-        whole = None if self._anew else self.folders.prepared(self._names, self.expected)
+        whole = None if self.anew else self.folders.prepared(self.names, self.expected)
         if whole is not None:
             self.folders.take_over(whole)
-        elif not self.folders.copy_fits(self._names, self.expected) and self.folders.discard_copy():
+        elif not self.folders.copy_fits(self.names, self.expected) and self.folders.discard_copy():
             log.info("store_copy_removed", reason="it was of another embedding")
 
     def _check_room(self) -> None:
         copied = allocated_bytes(self.folders.copy) if self.folders.copy.exists() else 0
         needed = int(allocated_bytes(self.folders.store) * ROOM_FACTOR) - copied
-        free = shutil.disk_usage(self.folders.store.parent).free - self._names.low_disk_mb * MB
+        free = shutil.disk_usage(self.folders.store.parent).free - self.names.low_disk_mb * MB
         if needed > max(free, 0):
             raise DiskFullError(
                 f"The copy needs about {max(1, needed // MB)} MB on the disk of the data folder, and "
@@ -165,16 +157,14 @@ class Level:
     ended_us: int
 
 
+@dataclass(frozen=True, slots=True)
 class CollectionsBeside:
     """`old` names what is copied, `new` what it is copied into; both are on the server of `store`."""
 
-    def __init__(
-        self, store: VectorStore, old: StoreSettings, new: StoreSettings, embedding: EmbeddingService
-    ) -> None:
-        self._store = store
-        self._old = old
-        self._new = new
-        self._embedding = embedding
+    store: VectorStore
+    old: StoreSettings
+    new: StoreSettings
+    embedding: EmbeddingService
 
     async def make(
         self, on_progress: Progress, *, catch_up: bool = False, replace: bool = False
@@ -186,22 +176,22 @@ class CollectionsBeside:
         """
         began_us = utc_now_us()
         limits = await self._limits(catch_up=catch_up, replace=replace)
-        reembed = Reembed(self._store, self._old, self._embedding)
+        reembed = Reembed(self.store, self.old, self.embedding)
         report = await reembed.run(
-            self._store, self._new, on_progress, Manner(live=True, limits=limits, replace=replace)
+            self.store, self.new, on_progress, Manner(live=True, limits=limits, replace=replace)
         )
         if not catch_up:
             await self._write(Level(report.last_round_us, utc_now_us()))
         # into the old ones: into the new ones it is copied when they are level again
-        receipts = ReceiptStore(self._store, self._old.operations_collection)
-        await receipts.add(_receipt(self._embedding, report, "command", began_us))
+        receipts = ReceiptStore(self.store, self.old.operations_collection)
+        await receipts.add(_receipt(self.embedding, report, "command", began_us))
         return report
 
     async def _limits(self, *, catch_up: bool, replace: bool) -> Limits:
         """The note is in the new collections; on the way back it is in those that are copied from."""
         levels = [
             level
-            for names in (self._new, self._old)
+            for names in (self.new, self.old)
             if (level := await self._read(names.operations_collection)) is not None
         ]
         if catch_up and not levels:
@@ -212,9 +202,9 @@ class CollectionsBeside:
         return Limits(only_since_us=newest.began_us if catch_up else None, served_since_us=newest.ended_us)
 
     async def _read(self, collection: str) -> Level | None:
-        if not await self._store.collection_exists(collection):
+        if not await self.store.collection_exists(collection):
             return None
-        records: Sequence[Record] = await self._store.retrieve(collection, [MARK_ID])
+        records: Sequence[Record] = await self.store.retrieve(collection, [MARK_ID])
         payload = (records[0].payload or {}) if records else {}
         began, ended = payload.get("level_began_us"), payload.get("level_ended_us")
         return Level(began, ended) if isinstance(began, int) and isinstance(ended, int) else None
@@ -222,4 +212,4 @@ class CollectionsBeside:
     async def _write(self, level: Level) -> None:
         payload = {"record": RECORD, "level_began_us": level.began_us, "level_ended_us": level.ended_us}
         note = Point(id=MARK_ID, vector={}, payload=payload)
-        await self._store.upsert(self._new.operations_collection, [note])
+        await self.store.upsert(self.new.operations_collection, [note])

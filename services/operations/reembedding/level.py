@@ -192,15 +192,13 @@ class Limits:
         return self.only_since_us is not None or is_log
 
 
+@dataclass(frozen=True, slots=True)
 class CollectionSync:
-    def __init__(
-        self, source: VectorStore, target: VectorStore, maker: PointMaker, pause: Pause, limits: Limits
-    ) -> None:
-        self._source = source
-        self._target = target
-        self._maker = maker
-        self._pause = pause
-        self._limits = limits
+    source: VectorStore
+    target: VectorStore
+    maker: PointMaker
+    pause: Pause
+    limits: Limits
 
     async def round(self, spec: CollectionSpec, target: str, on_changes: OnChanges) -> Changes:
         """Compare every point of `spec.name` with the one in `target`.
@@ -208,10 +206,10 @@ class CollectionSync:
         Raises StartRefusedError when the target was written to by others, UnavailableError kinds.
         """
         changes = Changes()
-        if not self._limits.keeps_all(spec):  # first, so that nothing is written to a target that is served
+        if not self.limits.keeps_all(spec):  # first, so that nothing is written to a target that is served
             changes.removed = await self._remove_missing(spec.name, target)
         lacking = await self._lacking(spec, target)
-        async for records in scroll_pages(self._source, spec.name, size=PAGE):
+        async for records in scroll_pages(self.source, spec.name, size=PAGE):
             await self._page(spec, target, records, lacking, changes)
             on_changes(changes)
         return changes
@@ -219,7 +217,7 @@ class CollectionSync:
     async def _lacking(self, spec: CollectionSpec, target: str) -> set[Any]:
         if not spec.dense:
             return set()
-        lacking = scroll_pages(self._target, target, lacks(spec.dense), size=IDS_AT_ONCE, with_payload=False)
+        lacking = scroll_pages(self.target, target, lacks(spec.dense), size=IDS_AT_ONCE, with_payload=False)
         return {record.id async for records in lacking for record in records}
 
     async def _page(
@@ -230,10 +228,10 @@ class CollectionSync:
         lacking: set[Any],
         changes: Changes,
     ) -> None:
-        await self._pause()
+        await self.pause()
         existing = {
             record.id: record
-            for record in await self._target.retrieve(target, [record.id for record in records])
+            for record in await self.target.retrieve(target, [record.id for record in records])
         }
         renewed, embedded = [], []
         for record in records:
@@ -253,7 +251,7 @@ class CollectionSync:
     def _is_due(self, record: Record, known: Record | None) -> bool:
         if str(record.id) == MARK_ID:
             return False
-        since_us = self._limits.only_since_us
+        since_us = self.limits.only_since_us
         if since_us is None:
             return True
         if known is not None:
@@ -265,7 +263,7 @@ class CollectionSync:
         if not records:
             return
         ids = [record.id for record in records]
-        stored = await self._target.retrieve(target, ids, with_payload=[SIGNS], with_vectors=True)
+        stored = await self.target.retrieve(target, ids, with_payload=[SIGNS], with_vectors=True)
         copied: dict[Any, Any] = {record.id: (record.vector or {}, record.payload or {}) for record in stored}
         points = [
             Point(id=record.id, vector=vector, payload=_payload(record, payload.get(SIGNS, "")))
@@ -274,34 +272,34 @@ class CollectionSync:
             for vector, payload in (copied[record.id],)
         ]
         if points:
-            await self._target.upsert(target, points)
+            await self.target.upsert(target, points)
             failpoint("reembed.page")
 
     async def _embed(self, spec: CollectionSpec, target: str, records: Sequence[Record]) -> None:
         batch = BATCH if spec.dense else PAGE
         for few in batches(records, batch):
             if spec.dense:
-                await self._pause()
-            points = await self._maker.points(spec, few)
-            await self._target.upsert(target, points)
+                await self.pause()
+            points = await self.maker.points(spec, few)
+            await self.target.upsert(target, points)
             failpoint("reembed.page")
 
     async def _remove_missing(self, source: str, target: str) -> int:
         missing: list[Any] = []
-        async for records in scroll_pages(self._target, target, size=IDS_AT_ONCE, with_payload=list(STAMPS)):
+        async for records in scroll_pages(self.target, target, size=IDS_AT_ONCE, with_payload=list(STAMPS)):
             ids = [record.id for record in records if str(record.id) != MARK_ID]
-            records_left = await self._source.retrieve(source, ids, with_payload=False) if ids else []
+            records_left = await self.source.retrieve(source, ids, with_payload=False) if ids else []
             existing = {record.id for record in records_left}
             lost = [record for record in records if record.id in set(ids) - existing]
             self._check_served(target, lost)
             missing += [record.id for record in lost]
         for few in batches(missing):
             part = by_ids(few)
-            await self._target.delete(target, part)
+            await self.target.delete(target, part)
         return len(missing)
 
     def _check_served(self, target: str, lost: Sequence[Record]) -> None:
-        since_us = self._limits.served_since_us
+        since_us = self.limits.served_since_us
         if since_us is not None and any(stamp(record) > since_us for record in lost):
             raise StartRefusedError(
                 f"collection {target!r} has been written to since it was copied: a server uses it already. "

@@ -225,27 +225,27 @@ class CleanupState:
     holder: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class CleanupSchedule:
     """What the job did last, and when it runs next. `cron` is only shown."""
 
-    def __init__(self, runner: SlotRunner, slots: Slots, cron: str, zone: tzinfo) -> None:
-        self._runner = runner
-        self._slots = slots
-        self._cron = cron
-        self._zone = zone
+    runner: SlotRunner
+    slots: Slots
+    cron: str
+    zone: tzinfo
 
     def state(self) -> CleanupState:
         """As this worker saw it last, within half a minute."""
-        record = self._runner.record
+        record = self.runner.record
         now_us = utc_now_us()
-        next_slot = self._slots.after(now_us)
-        next_run = None if next_slot is None else moment_at(next_slot).astimezone(self._zone).isoformat()
+        next_slot = self.slots.after(now_us)
+        next_run = None if next_slot is None else moment_at(next_slot).astimezone(self.zone).isoformat()
         if record is None:
-            return CleanupState(self._cron, str(self._zone), next_run, None, None, None)
+            return CleanupState(self.cron, str(self.zone), next_run, None, None, None)
         holder = record.holder if record.slot else ""  # slot 0: the record was made and never claimed
         return CleanupState(
-            cron=self._cron,
-            timezone=str(self._zone),
+            cron=self.cron,
+            timezone=str(self.zone),
             next_run=next_run,
             last_run=_moment(record.last_run_us),
             last_result=record.last_result,
@@ -259,7 +259,7 @@ class CleanupSchedule:
     async def current(self) -> CleanupState:
         """The same, asked of the store; what was seen last when the store is away."""
         try:
-            await self._runner.refresh()
+            await self.runner.refresh()
         except WenmaiError as error:
             log.debug("cleanup_lease_unknown", error=str(error))
         return self.state()

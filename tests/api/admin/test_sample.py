@@ -41,11 +41,11 @@ async def test_a_folder_is_added_once_and_what_fails_is_named_with_its_reason(
     failed = await load_folder(bench.knowledge, folder, "shared")
     assert list(failed) == ["empty.txt", "bad.md"]  # the smallest file first
     assert failed["empty.txt"] == "file: the file is empty."
-    page = await bench.knowledge.list_documents(["shared"], 10)
+    page = await bench.knowledge.documents.page(["shared"], 10)
     ready = [document for document in page.documents if not document.error]
     assert {document.external_id for document in ready} == {"index.md", "zh/index.md"}
     (folder / "bad.md").unlink()
     (folder / "empty.txt").unlink()
     assert await load_folder(bench.knowledge, folder, "shared") == {}
-    again = await bench.knowledge.list_documents(["shared"], 10)
+    again = await bench.knowledge.documents.page(["shared"], 10)
     assert [document for document in again.documents if not document.error] == ready

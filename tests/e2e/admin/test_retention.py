@@ -144,7 +144,7 @@ async def test_the_schedule_is_wired_to_a_run_that_nobody_attends(app: App) -> N
     overdue = replace(record, token="overdue", holder="", last_slot=record.last_slot - DAY_US)
     assert await lease.swap(record, overdue) == overdue
     with pytest.raises(ConflictError, match="clean up by hand"):
-        await schedule._runner.run()
+        await schedule.runner.run()
     assert len(await parents(app, session_id)) == GUARDED_TURNS + 1
 
 

@@ -100,7 +100,7 @@ async def test_with_keys_only_an_operator_removes_it(tmp_path: Path) -> None:
         for key, status, left in (("key-ann", 403, [sample_id]), ("key-root", 200, [])):
             headers = {"authorization": f"Bearer {key}"}
             assert (await app.client.delete("/documents/sample", headers=headers)).status_code == status
-            assert await app.container.knowledge.sample_ids() == left
+            assert await app.container.knowledge.documents.sample_ids() == left
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
@@ -131,7 +131,7 @@ async def test_what_everybody_reads_says_where_it_is_changed(tmp_path: Path) -> 
                     reply = await app.client.request(method, path, json=body, headers=headers)
                     assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
                     assert words in reply.json()["error"]["message"]
-        assert await app.container.knowledge.sample_ids() == [sample_id]
+        assert await app.container.knowledge.documents.sample_ids() == [sample_id]
         assert (await app.client.get(f"/documents/{followed}", headers=bo)).json()["tags"] == []
 
 
@@ -144,6 +144,6 @@ async def test_removed_while_it_is_read_in_it_does_not_come_back(tmp_path: Path)
         removed = await app.client.delete("/documents/sample")
         assert removed.status_code == 200
         assert not app.container.knowledge.jobs.is_active(["shared"])
-        assert await app.container.knowledge.sample_ids() == []
+        assert await app.container.knowledge.documents.sample_ids() == []
     async with open_app(settings) as app:
-        assert await app.container.knowledge.sample_ids() == []
+        assert await app.container.knowledge.documents.sample_ids() == []

@@ -35,7 +35,7 @@ def fuse_as(app: App, fusion: Fusion) -> None:
     settings = container.settings
     collection = settings.store.knowledge_collection
     retriever = Retriever(container.store, collection, settings.retrieval, fusion)
-    search_handler._pipeline = replace(search_handler._pipeline, retriever=retriever)
+    search_handler.pipeline = replace(search_handler.pipeline, retriever=retriever)
 
 
 async def why(app: App, question: str, document_id: str, **body: Any) -> dict[str, Any]:

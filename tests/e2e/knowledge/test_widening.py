@@ -51,7 +51,7 @@ def widen(app: App, tokens: int) -> None:
     names = app.container.settings.store
     widener = Widener(Neighbours(app.container.store, names.knowledge_collection), tokens) if tokens else None
     for handler in (app.container.chat, app.container.search):
-        handler._pipeline = replace(handler._pipeline, widener=widener)
+        handler.pipeline = replace(handler.pipeline, widener=widener)
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")

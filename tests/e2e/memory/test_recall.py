@@ -34,7 +34,7 @@ def a_memory(
 async def remember(app: App, *memories: Memory) -> None:
     for memory in memories:
         (vector,) = await app.container.embedding.embed_passages([memory.content])
-        await app.container.memories._records.put(memory, vector)
+        await app.container.memories.records.put(memory, vector)
 
 
 def system_of(name: str) -> str:
@@ -80,7 +80,7 @@ async def test_what_was_said_elsewhere_is_told_at_the_end_of_the_system_prompt(t
         )  # fmt: skip
         record = await app.container.store.retrieve("conversations", [turn_id])
         assert "张三" not in str(record[0].payload)
-        await app.container.memories._records.delete([memory.memory_id])
+        await app.container.memories.records.delete([memory.memory_id])
         prompt = (await app.client.get(f"/turns/{turn_id}/prompt")).json()
         (part,) = [part for part in prompt["parts"] if part["part"] == "memory"]
         assert (part["text"], part["removed"]) == (None, True)
@@ -162,7 +162,7 @@ async def test_nobody_is_told_of_another_owner_nor_who_wants_none(tmp_path: Path
         assert lines_of("owners") == []
         await app.ask("我叫什么？")
         assert lines_of("owners") == ["- 用户的名字是李四"]
-        await app.container.memories._records.set_switch("local", MemorySwitch(False, 1))
+        await app.container.memories.records.set_switch("local", MemorySwitch(False, 1))
         await app.ask("我叫什么？")
         assert lines_of("owners") == []
 
@@ -262,7 +262,7 @@ async def test_without_a_memory_a_turn_looks_for_none(tmp_path: Path) -> None:
     """Discriminates: a search, or a request to the store, in every turn of who has no memory."""
     async with open_app(settings_of(tmp_path, "none")) as app:
         await app.ask("我叫什么？")
-        records = app.container.memories._records
+        records = app.container.memories.records
         assert not await records.is_used_by("local")
         await app.container.store.delete_collection("memories")  # whoever asks it now fails
         turn = await app.ask("我叫什么？")

@@ -285,7 +285,7 @@ async def test_turns_of_earlier_versions_are_known_too(tmp_path: Path) -> None:
     """Their records have no marks."""
     async with open_app(make_settings(tmp_path, models={"llms": {"default": COUNTING}})) as app:
         turns = [imported_turn(f"Question {n}?", f"Answer {n}.") for n in range(100)]
-        brought = await app.container.sessions.import_session(ImportedSession("local", turns))
+        brought = await app.container.sessions.importer.run(ImportedSession("local", turns))
         await app.container.conversations.turns.set_payload({MARKS: None}, brought.turn_ids)
         past = [each for turn in turns for each in (user(turn.question), assistant(turn.answer))]
         for _ in range(2):

@@ -130,7 +130,7 @@ async def test_what_is_refused_is_refused_at_once_and_leaves_nothing(
 ) -> None:
     with pytest.raises(kind, match=named):
         await bench.knowledge.add(what)
-    assert not (await bench.knowledge.list_documents(ME, 10)).documents
+    assert not (await bench.knowledge.documents.page(ME, 10)).documents
 
 
 async def test_only_the_base_name_is_stored(bench: Bench) -> None:
@@ -171,13 +171,13 @@ async def test_documents_are_listed_newest_first_page_by_page_to_their_owners_on
     observed: list[str] = []
     cursor: str | None = None
     while True:
-        page = await bench.knowledge.list_documents(ME, 2, cursor)
+        page = await bench.knowledge.documents.page(ME, 2, cursor)
         observed += [document.file_name for document in page.documents]
         cursor = page.next_cursor
         if cursor is None:
             break
     assert observed == names[::-1]
-    both = await bench.knowledge.list_documents(["ann", "bob"], 10)
+    both = await bench.knowledge.documents.page(["ann", "bob"], 10)
     assert both.documents[0].file_name == "b.txt"
 
 
@@ -188,8 +188,8 @@ async def test_documents_of_one_microsecond_are_all_listed_across_pages(
     for i in range(4):
         twin = replace(document, document_id=f"00000000-0000-4000-8000-00000000000{i}")
         await save(store, twin)
-    first = await bench.knowledge.list_documents(ME, 3)
-    second = await bench.knowledge.list_documents(ME, 3, first.next_cursor)
+    first = await bench.knowledge.documents.page(ME, 3)
+    second = await bench.knowledge.documents.page(ME, 3, first.next_cursor)
     ids = [each.document_id for each in first.documents + second.documents]
     assert len(ids) == len(set(ids)) == 5
     assert second.next_cursor is None
@@ -209,7 +209,7 @@ async def test_chunks_come_in_document_order_page_by_page(bench: Bench) -> None:
 @pytest.mark.parametrize("cursor", ["x", "-1", "1", "9" * 30, "１２.x"])
 async def test_an_invented_cursor_is_refused(bench: Bench, cursor: str) -> None:
     with pytest.raises(BadRequestError, match="cursor"):
-        await bench.knowledge.list_documents(ME, 2, cursor)
+        await bench.knowledge.documents.page(ME, 2, cursor)
 
 
 async def test_what_belongs_to_somebody_else_does_not_exist(bench: Bench) -> None:
@@ -249,7 +249,7 @@ async def test_deleting_while_it_is_read_in_cancels_the_job_and_leaves_nothing(s
             assert job.snapshot().stage is JobStage.CANCELLED
         held.let_all()
         assert await bench.chunk_count() == 0
-        assert not (await bench.knowledge.list_documents(ME, 10)).documents
+        assert not (await bench.knowledge.documents.page(ME, 10)).documents
         assert (await added(bench, upload("after", "c.txt"))).status is DocumentStatus.READY
 
 
@@ -259,7 +259,7 @@ async def test_the_embedded_engine_does_the_same(tmp_path: Path) -> None:
         async with open_bench(store) as bench:
             documents = [await added(bench, upload(TEXT + str(i), f"{i}.md")) for i in range(3)]
             assert await bench.chunk_count(ready=True) == sum(each.chunk_count for each in documents)
-            page = await bench.knowledge.list_documents(ME, 2)
+            page = await bench.knowledge.documents.page(ME, 2)
             assert [each.file_name for each in page.documents] == ["2.md", "1.md"]
             chunks = await bench.knowledge.chunks(documents[0].document_id, ME, 5)
             assert [chunk.position for chunk in chunks.chunks] == [0, 1, 2, 3, 4]

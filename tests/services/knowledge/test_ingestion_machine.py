@@ -207,7 +207,7 @@ class Machine(RuleBasedStateMachine):
             await self.bench.knowledge.wait(job.job_id, ME)
 
     async def _documents(self) -> list[Document]:
-        return list((await self.bench.knowledge.list_documents(ME, 100)).documents)
+        return list((await self.bench.knowledge.documents.page(ME, 100)).documents)
 
     async def _searched(self) -> dict[str, dict[tuple[str, int], str]]:
         records, _ = await self.store.scroll(SETTINGS.knowledge_collection, limit=1_000)

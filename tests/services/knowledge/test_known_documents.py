@@ -10,11 +10,11 @@ async def test_a_document_is_known_to_its_owners_until_it_is_deleted() -> None:
     async with memory_store() as store, open_bench(store) as bench:
         document = await added(bench, upload())
         asked = [document.document_id, "d", "", document.document_id.upper(), "0" * 32]
-        known = await bench.knowledge.find_documents(asked, ME)
+        known = await bench.knowledge.documents.known(asked, ME)
         assert dict(known.hashes) == {document.document_id: document.content_hash}
-        assert not (await bench.knowledge.find_documents(asked, ["bob"])).hashes
+        assert not (await bench.knowledge.documents.known(asked, ["bob"])).hashes
         await bench.knowledge.erase(document.document_id)
-        assert not (await bench.knowledge.find_documents(asked, ME)).hashes
+        assert not (await bench.knowledge.documents.known(asked, ME)).hashes
 
 
 async def test_a_document_that_could_not_be_read_in_is_not_there() -> None:
@@ -23,4 +23,4 @@ async def test_a_document_that_could_not_be_read_in_is_not_there() -> None:
         await store.set_payload(
             SETTINGS.document_collection, {"status": "failed"}, points=[document.document_id]
         )
-        assert not (await bench.knowledge.find_documents([document.document_id], ME)).hashes
+        assert not (await bench.knowledge.documents.known([document.document_id], ME)).hashes

@@ -71,7 +71,7 @@ async def test_other_content_under_the_same_external_id_takes_the_place_of_the_o
     assert second.created_us == first.created_us
     assert await bench.chunk_count() == await bench.chunk_count(ready=True) == second.chunk_count
     assert "第七条新规定" in await text_of(bench, second.document_id)
-    assert len((await bench.knowledge.list_documents(ME, 10)).documents) == 1
+    assert len((await bench.knowledge.documents.page(ME, 10)).documents) == 1
 
 
 async def test_only_what_changed_is_embedded_again(store: VectorStore) -> None:
@@ -273,7 +273,7 @@ async def test_what_cannot_be_read_is_listed_with_its_reason(bench: Bench) -> No
     assert (document.status, document.error) == (DocumentStatus.FAILED, "It is broken.")
     assert (document.source, document.modified_us, len(document.content_hash)) == ("s", 9, 64)
     assert [each async for each in bench.knowledge.of_source("s")] == [document]
-    narrowed = await bench.knowledge.list_documents(ME, 10, None, Narrowed(DocumentStatus.FAILED, "s"))
+    narrowed = await bench.knowledge.documents.page(ME, 10, None, Narrowed(DocumentStatus.FAILED, "s"))
     assert narrowed.documents == (document,)
 
 
@@ -298,8 +298,8 @@ async def test_tags_and_date_are_changed_in_the_record_and_in_the_chunks(bench: 
     assert (changed.tags, changed.date) == (("b",), None)
     chunks = (await bench.knowledge.chunks(first.document_id, ME, 3)).chunks
     assert {(chunk.tags, chunk.date) for chunk in chunks} == {(("b",), "")}
-    assert [d.tags for d in (await bench.knowledge.list_documents(ME, 9, None, Narrowed(tag="b"))).documents]
-    assert not (await bench.knowledge.list_documents(ME, 9, None, Narrowed(tag="a"))).documents
+    assert [d.tags for d in (await bench.knowledge.documents.page(ME, 9, None, Narrowed(tag="b"))).documents]
+    assert not (await bench.knowledge.documents.page(ME, 9, None, Narrowed(tag="a"))).documents
     with pytest.raises(UnknownDocumentError):
         await bench.knowledge.change(first.document_id, ["bob"], Changes(tags=()))
 

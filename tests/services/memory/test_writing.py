@@ -25,7 +25,7 @@ class Bench:
 
     async def write(self, content: str, turn: int, said_us: int = NOW, owner: str = "local") -> bool:
         draft = MemoryDraft(content, turn_ids=(uid(turn),), session_id=uid(100), said_us=said_us)
-        return (await self.memories.write(owner, draft)).is_new
+        return (await self.memories.writer.write(owner, draft)).is_new
 
     async def all(self) -> list[Memory]:
         memories, _ = await self.memories.page("local", 100)

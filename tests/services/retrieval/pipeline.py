@@ -12,7 +12,7 @@ from core.relevance.probability import apply_threshold
 from services.adapters.e5.embedding import BundledEmbedding
 from services.models.embedding import EmbeddingService
 from services.retrieval.query_forms import QueryBuilder
-from services.retrieval.reranking import CalibratedReranker, RerankService
+from services.retrieval.reranking import RerankService
 from services.retrieval.retriever import Retriever
 from tests.support.guide import COLLECTION, GUIDE, OWNER, chunk_of, index_guide, open_collection
 
@@ -23,7 +23,7 @@ class Pipeline:
     def __init__(self, embedding: EmbeddingService, retriever: Retriever) -> None:
         self._builder = QueryBuilder(embedding)
         self._retriever = retriever
-        self._reranker = RerankService(CalibratedReranker(embedding.name), SETTINGS, embedding.name)
+        self._reranker = RerankService(None, SETTINGS, embedding.name)
 
     async def fused(self, question: str, *previous: str) -> list[Candidate]:
         """As the lists have them together, before any reranking."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-
-from pydantic import Field, PrivateAttr
+from collections.abc import Mapping, Sequence
 
 from core.knowledge import Candidate
 from core.relevance.query import Query, QueryForm
@@ -17,18 +15,27 @@ from tests.support.guide import chunk_of
 class ScriptedPairs(PairReranker):
     """Scores by question; one it does not know gives 0.5 for every text. Records the calls."""
 
-    rows: dict[str, list[float | None]] = Field(default_factory=dict)
-    wait_s: float = 0.0
-    fails: bool = False
-    retry_after_s: float | None = None
-    _calls: list[list[str]] = PrivateAttr(default_factory=list)
+    name = "scripted"
+
+    def __init__(
+        self,
+        rows: Mapping[str, list[float | None]] | None = None,
+        wait_s: float = 0.0,
+        fails: bool = False,
+        retry_after_s: float | None = None,
+    ) -> None:
+        self._rows = rows or {}
+        self.wait_s = wait_s
+        self.fails = fails
+        self._retry_after_s = retry_after_s
+        self.calls: list[list[str]] = []
 
     async def judge_pairs(self, questions: Sequence[str], texts: Sequence[str]) -> list[list[float | None]]:
-        self._calls.append(list(questions))
+        self.calls.append(list(questions))
         await asyncio.sleep(self.wait_s)
         if self.fails:
-            raise RerankerUnavailableError("gone", retry_after_s=self.retry_after_s)
-        return [self.rows.get(question, [0.5] * len(texts)) for question in questions]
+            raise RerankerUnavailableError("gone", retry_after_s=self._retry_after_s)
+        return [self._rows.get(question, [0.5] * len(texts)) for question in questions]
 
 
 def ask(*texts: str, weight: float = 1.0) -> Query:

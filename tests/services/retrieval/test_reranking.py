@@ -17,14 +17,14 @@ from core.relevance.sparse import encode_query
 from services.retrieval.foreign_rerankers import (
     FAILURES,
     LONGEST_PAUSE_S,
+    AnyReranker,
     ForeignReranker,
     RerankerUnavailableError,
     ScoreScale,
     probability,
-    to_node,
     two_wordings,
 )
-from services.retrieval.reranking import CalibratedReranker, Reranked, RerankService
+from services.retrieval.reranking import Reranked, RerankService
 from tests.services.retrieval.pipeline import SETTINGS, Pipeline, names, open_pipeline
 from tests.services.retrieval.rerankers import ScriptedPairs, ask, candidates
 
@@ -66,13 +66,11 @@ class BrokenReranker(BaseNodePostprocessor):
         raise OddError("the model is gone")
 
 
-async def reranked(reranker: BaseNodePostprocessor | None, query: Query, hits: list[Candidate]) -> Reranked:
+async def reranked(reranker: AnyReranker, query: Query, hits: list[Candidate]) -> Reranked:
     return await RerankService(reranker, SETTINGS).rerank(query, hits)
 
 
-async def rerank_with(
-    reranker: BaseNodePostprocessor | None, query: Query, hits: list[Candidate]
-) -> tuple[Candidate, ...]:
+async def rerank_with(reranker: AnyReranker, query: Query, hits: list[Candidate]) -> tuple[Candidate, ...]:
     return (await reranked(reranker, query, hits)).candidates
 
 
@@ -109,7 +107,7 @@ async def test_a_follow_up_is_scored_in_both_forms_and_the_joined_one_by_how_far
     asked, joined = "它的有效期是多久？", "怎么分享链接？ 它的有效期是多久？"
     reranker = ScriptedPairs(rows={asked: [0.1, 0.3], joined: [0.8, None]})
     hits = await rerank_with(reranker, ask(asked, joined), candidates("fees", "refund"))
-    assert reranker._calls == [[asked, joined]]
+    assert reranker.calls == [[asked, joined]]
     assert [item.probability for item in hits] == [0.4, 0.3]
 
 
@@ -135,9 +133,12 @@ async def test_when_a_reranker_fails_the_calibrated_one_takes_over_and_says_so()
 
 async def test_what_judged_is_named() -> None:
     hits = candidates("fees")
-    assert (await reranked(None, ask("退款"), hits)).reranker == "none"
-    assert (await reranked(CalibratedReranker(), ask("退款"), hits)).reranker == "calibrated"
-    assert (await reranked(ScriptedPairs(), ask("退款"), hits)).reranker == "ScriptedPairs"
+    in_order = RerankService(None, SETTINGS, keeps_order=True)
+    assert (await in_order.rerank(ask("退款"), hits)).reranker == "none"
+    assert (await RerankService(None, SETTINGS).rerank(ask("退款"), hits)).reranker == "calibrated"
+    assert (await reranked(ScriptedPairs(), ask("退款"), hits)).reranker == "scripted"
+    assert (await reranked(BrokenReranker(), ask("退款"), hits)).reranker == "calibrated"
+    assert (await reranked(ScriptedReranker(scores={}), ask("退款"), hits)).reranker == "ScriptedReranker"
 
 
 async def test_a_reranker_that_is_late_is_not_waited_for() -> None:
@@ -148,13 +149,14 @@ async def test_a_reranker_that_is_late_is_not_waited_for() -> None:
 
 
 async def test_without_a_reranker_the_fused_order_stands_with_probabilities() -> None:
-    hits = await rerank_with(None, ask("怎么申请全额退款"), candidates("fees", "refund"))
+    service = RerankService(None, SETTINGS, keeps_order=True)
+    hits = (await service.rerank(ask("怎么申请全额退款"), candidates("fees", "refund"))).candidates
     assert names(hits) == ["fees", "refund"]
     assert hits[1].probability > hits[0].probability > 0
 
 
 async def test_no_candidates_give_none_and_too_many_are_cut() -> None:
-    service = RerankService(CalibratedReranker(), RetrievalSettings(reranker_input_top_n=2))
+    service = RerankService(None, RetrievalSettings(reranker_input_top_n=2))
     assert (await service.rerank(ask("退款"), [])).candidates == ()
     assert len((await service.rerank(ask("退款"), candidates("fees", "refund", "sync"))).candidates) == 2
 
@@ -166,15 +168,6 @@ async def test_a_cancelled_question_stops_waiting_for_the_reranker() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-def test_the_calibrated_reranker_serves_llama_index_too() -> None:
-    service = CalibratedReranker()
-    nodes = [to_node(item) for item in candidates("fees", "refund")]
-    ranked = service.postprocess_nodes(nodes, query_str="怎么申请全额退款")
-    assert [node.node.metadata["file_name"] for node in ranked] == ["refund.md", "fees.md"]
-    assert all(0 <= (node.score or 0) <= 1 for node in ranked)
-    assert service.postprocess_nodes(nodes) == nodes
 
 
 @pytest.fixture
@@ -278,13 +271,13 @@ async def test_a_dead_reranker_is_left_alone_after_some_failures_and_tried_again
     for _ in range(FAILURES + 3):
         with pytest.raises(RerankerUnavailableError):
             await guard.judge(ask("退款"), candidates("fees"))
-    assert len(dead._calls) == FAILURES
+    assert len(dead.calls) == FAILURES
     await asyncio.sleep(1.1)  # the circuit's own second is over
     dead.fails, dead.wait_s = False, 0.05
     tried = await asyncio.gather(
         *(guard.judge(ask("退款"), candidates("fees")) for _ in range(3)), return_exceptions=True
     )
-    assert len(dead._calls) == FAILURES + 1  # one question finds out for all
+    assert len(dead.calls) == FAILURES + 1  # one question finds out for all
     assert [isinstance(each, RerankerUnavailableError) for each in tried] == [False, True, True]
     assert await guard.judge(ask("退款"), candidates("fees")) == [0.5]
 
@@ -296,7 +289,7 @@ async def test_a_server_that_asks_for_a_pause_is_not_waited_for_but_left_alone()
     for _ in range(2):
         with pytest.raises(RerankerUnavailableError):
             await asyncio.wait_for(guard.judge(ask("退款"), candidates("fees")), 1)
-    assert len(busy._calls) == 1
+    assert len(busy.calls) == 1
 
 
 class LoopAhead(asyncio.SelectorEventLoop):
@@ -317,7 +310,7 @@ def test_however_long_a_server_asks_to_be_left_alone_it_is_asked_again_after_a_m
         loop.ahead_s = ahead_s
         with pytest.raises(RerankerUnavailableError):
             loop.run_until_complete(guard.judge(ask("退款"), candidates("fees")))
-        assert len(busy._calls) == calls
+        assert len(busy.calls) == calls
     loop.close()
 
 

@@ -166,7 +166,7 @@ class _Reading:
         elif kind == "text/html":
             self._html(body_text(part), level)
         elif kind.startswith("text/"):
-            self.outline.block(_unix(body_text(part)))
+            self.outline.block(body_text(part).replace("\r\n", "\n"))
 
     def _html(self, text: str, level: int) -> None:
         """Headings in a mail are its layout: they are paragraphs here."""
@@ -242,10 +242,6 @@ def _best(parts: list[Message]) -> Message:
     plain_chars = len(body_text(plain).strip())
     shown = sum(len(section.text) for section in read_html(body_text(rich))) if not _parts(rich) else 0
     return rich if not plain_chars or plain_chars < _NOTICE_SHARE * shown else plain
-
-
-def _unix(text: str) -> str:
-    return text.replace("\r\n", "\n")
 
 
 def _too_complex() -> UnreadableDocumentError:

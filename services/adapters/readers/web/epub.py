@@ -56,7 +56,8 @@ def read_package(book: zipfile.ZipFile) -> Package:
     items = {item.get("id", ""): item for item in _all(root, "manifest/item")}
     names = _names(book, base, items)
     spine = (items.get(reference.get("idref", "")) for reference in _all(root, "spine/itemref"))
-    paths = [_resolved(base, item.get("href", "")) for item in spine if item is not None and _is_page(item)]
+    pages = (item for item in spine if item is not None and item.get("media-type", "") in _PAGES)
+    paths = [_resolved(base, page.get("href", "")) for page in pages]
     _refuse_locked(book, paths)
     return Package(
         title=next(filter(None, map(_text, _all(root, "metadata//title"))), ""),
@@ -126,10 +127,6 @@ def _all(root: _Element, path: str) -> list[_Element]:
 
 def _text(element: _Element) -> str:
     return " ".join("".join(map(str, element.itertext())).split())
-
-
-def _is_page(item: _Element) -> bool:
-    return item.get("media-type", "") in _PAGES
 
 
 def _is_change(date: _Element) -> bool:

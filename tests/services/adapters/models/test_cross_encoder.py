@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.core.schema import NodeWithScore, TextNode
 
 from core.errors import StartRefusedError
 from services.adapters.models.sentence_transformers import BATCH, CrossEncoderReranker
@@ -47,20 +46,17 @@ def tiny_cross_encoder(folder: Path, labels: int, scale: float = 1.0) -> Path:
     return folder
 
 
-def nodes() -> list[NodeWithScore]:
-    texts = ("the fee is seven", "refund days", "sync " * 200, "")
-    return [NodeWithScore(node=TextNode(id_=str(at), text=text)) for at, text in enumerate(texts)]
+TEXTS = ("the fee is seven", "refund days", "sync " * 200, "")
 
 
 @pytest.mark.parametrize(("labels", "scale"), [(1, 1.0), (1, 1e6), (2, 1.0)])
-def test_any_model_gives_probabilities_best_first(tmp_path: Path, labels: int, scale: float) -> None:
+async def test_any_model_gives_probabilities(tmp_path: Path, labels: int, scale: float) -> None:
     """A scale of a million makes logits that overflow a plain sigmoid."""
     reranker = CrossEncoderReranker(str(tiny_cross_encoder(tmp_path / "model", labels, scale)))
-    ranked = reranker.postprocess_nodes(nodes(), query_str="how is the fee")
-    scores = [node.score for node in ranked]
-    assert sorted(node.node.node_id for node in ranked) == ["0", "1", "2", "3"]
+    (scores,) = await reranker.judge_pairs(["how is the fee"], TEXTS)
+    await reranker.aclose()
+    assert len(scores) == len(TEXTS)
     assert all(score is not None and 0.0 <= score <= 1.0 for score in scores)
-    assert scores == sorted(scores, key=lambda score: -(score or 0.0))
 
 
 class SlowModel:
@@ -151,13 +147,6 @@ async def test_no_score_of_a_model_overflows_or_is_lost(tmp_path: Path) -> None:
     reranker = with_model(OddModel(), tmp_path)
     assert await reranker.judge_pairs(["q"], ["a", "b", "c", "d"]) == [[0.0, 1.0, 0.0, 1.0]]
     await reranker.aclose()
-
-
-def test_without_a_question_nothing_is_ranked(tmp_path: Path) -> None:
-    reranker = CrossEncoderReranker(str(tiny_cross_encoder(tmp_path / "model", 1)))
-    fields = nodes()
-    assert reranker.postprocess_nodes(fields) == fields
-    assert reranker.postprocess_nodes([], query_str="fee") == []
 
 
 def test_a_model_that_is_not_here_refuses_the_start(tmp_path: Path) -> None:

@@ -1,13 +1,12 @@
 import asyncio
 import gzip
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from pydantic import SecretStr
 
+from config.settings import RetrievalSettings
 from core.errors import EmbeddingUnavailableError
 from core.knowledge import Candidate, Chunk
 from core.relevance.query import Query, QueryForm
@@ -15,6 +14,7 @@ from core.relevance.sparse import encode_query
 from services.adapters.models.endpoints import MAX_REPLY_BYTES, TEI_BATCH, HttpReranker, OpenAIEmbedding
 from services.models.embedding import EmbeddingService
 from services.retrieval.foreign_rerankers import ForeignReranker, RerankerUnavailableError
+from services.retrieval.reranking import RerankService
 from tests.services.adapters.http_stub import Reply, Stub, http_stub
 from tests.support.models.provider_stub import Answer, serving
 
@@ -123,19 +123,15 @@ async def test_the_service_passes_the_failure_on_and_goes_on_working() -> None:
 TEXTS = ("费用", "退款", "同步")
 
 
-def nodes(texts: Sequence[str] = TEXTS) -> list[NodeWithScore]:
-    return [
-        NodeWithScore(node=TextNode(id_=text, text=text, metadata={"file_name": "f.md"})) for text in texts
-    ]
-
-
 async def rerank(stub: Stub, model_name: str = "", key: str | None = None) -> list[tuple[str, float]]:
+    """Those that were judged, best first."""
     reranker = HttpReranker(stub.url, model_name, SecretStr(key) if key else None)
     try:
-        ranked = await reranker.apostprocess_nodes(nodes(), query_bundle=QueryBundle("怎么退款"))
+        (row,) = await reranker.judge_pairs(["怎么退款"], TEXTS)
     finally:
         await reranker.aclose()
-    return [(node.node.node_id, node.score or 0.0) for node in ranked]
+    judged = [(text, score) for text, score in zip(TEXTS, row, strict=True) if score is not None]
+    return sorted(judged, key=lambda each: -each[1])
 
 
 TEI = [{"index": 1, "score": 0.9}, {"index": 0, "score": 0.1}, {"index": 2, "score": 0.3}]
@@ -271,7 +267,8 @@ async def test_nobody_listening_is_unavailable_and_tells_no_key() -> None:
 async def test_nothing_to_rank_asks_nobody() -> None:
     with http_stub(Reply(TEI)) as stub:
         reranker = HttpReranker(f"{stub.url}/v1/rerank")
-        assert await reranker.apostprocess_nodes([], query_bundle=QueryBundle("q")) == []
+        service = RerankService(reranker, RetrievalSettings())
+        assert (await service.rerank(Query("q", ()), [])).candidates == ()
         assert reranker.url == f"{stub.url}/v1/rerank"
         await reranker.aclose()
     assert stub.bodies == []

@@ -80,7 +80,7 @@ async def killed(folder: Path, where: str, *, is_change: bool, source: str) -> S
         await expect_whole_versions(bench, at_least=int(is_change))
         for job in bench.knowledge.jobs.list(ME):
             await bench.knowledge.wait(job.job_id, ME)
-        (document,) = (await bench.knowledge.list_documents(ME, 10)).documents
+        (document,) = (await bench.knowledge.documents.page(ME, 10)).documents
         chunks = (await bench.knowledge.chunks(document.document_id, ME, 500)).chunks
         assert len(chunks) == document.chunk_count
         assert await bench.chunk_count() == await bench.chunk_count(ready=True) == document.chunk_count

@@ -169,7 +169,7 @@ async def test_when_it_cannot_be_kept_nothing_is_accepted(store: VectorStore, tm
     async with open_bench(store, data_dir=tmp_path) as bench:
         with pytest.raises(StoreUnavailableError):
             await bench.knowledge.add(upload())
-        assert not (await bench.knowledge.list_documents(ME, 10)).documents
+        assert not (await bench.knowledge.documents.page(ME, 10)).documents
         assert not bench.knowledge.jobs.list(ME)
 
 
@@ -187,7 +187,7 @@ async def test_of_many_that_come_at_once_only_those_are_accepted_that_have_room(
         waiting = [job.total for job in bench.knowledge.jobs.list(ME) if job.stage is JobStage.WAITING]
         assert 0 < accepted < 12
         assert sum(waiting) <= 100
-        assert len((await bench.knowledge.list_documents(ME, 50)).documents) == accepted
+        assert len((await bench.knowledge.documents.page(ME, 50)).documents) == accepted
         assert len([path for path in files(tmp_path) if path.name != "lock"]) == accepted
         assert len(bench.knowledge.jobs.list(ME)) == accepted
         held.let_all()
