@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import structlog
 
-from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
 from api.admin.erasure import halting
 from api.admin.models import ModelCheck, ModelsHandler
@@ -43,6 +42,7 @@ from services.knowledge.base import KnowledgeBase
 from services.llm_service import LLMService
 from services.memory.turns import MemoryRecall
 from services.models.embedding import EmbeddingService
+from services.operations.backup.making import BackupFolder
 from services.operations.erasure.copies import Copies
 from services.operations.erasure.erase import Erasure
 from services.operations.erasure.proof import ErasureParts, nothing_runs
@@ -93,7 +93,7 @@ class Container:
     readiness: Readiness
     receipts: ReceiptStore
     space: StoreSpace
-    backups: BackupsHandler
+    backups: BackupFolder
     reembedding: StoreReembedding
     disk: DiskWatch
     sync: FolderSync
@@ -246,7 +246,7 @@ class History:
     calibrations: Calibrations
     receipts: ReceiptStore
     space: StoreSpace
-    backups: BackupsHandler
+    backups: BackupFolder
     backfill: Backfill
     prompts: PromptLibrary
 

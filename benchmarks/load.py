@@ -14,7 +14,7 @@ import httpx
 
 from benchmarks.cases import QUESTIONS, Case
 from benchmarks.client import Answer, Dialect, ask, time_get
-from benchmarks.resources import ProcessTree
+from benchmarks.processes import ProcessTree
 from benchmarks.stub_llm import Shape
 
 PROBE_S = 0.05

@@ -19,9 +19,8 @@ import uvloop
 from benchmarks.cases import CASES, DOOR, DOOR_CASES, OURS, QUICK_CASES, RAW, Case
 from benchmarks.cold_start import empty_start_s, raw_start_s, store_sessions, stored_start_s
 from benchmarks.load import Samples, Target, run_case
-from benchmarks.processes import running_floor, running_relay, running_stub
+from benchmarks.processes import ProcessTree, running_floor, running_relay, running_stub
 from benchmarks.report import CaseResult, ColdStarts, Figures, Report, figures
-from benchmarks.resources import ProcessTree
 from tests.support.servers.sample import wait_for_sample
 from tests.support.servers.server import cold, running_server
 

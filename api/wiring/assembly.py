@@ -12,7 +12,6 @@ from typing import Any
 
 import structlog
 
-from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
 from api.admin.erasure import ErasureHandler
 from api.admin.gauges import Gauges
@@ -61,7 +60,7 @@ from services.memory.turns import MemoryLearning, MemoryRecall, Reading
 from services.memory.writing import MemoryWriter
 from services.models.embedding import EmbeddingService
 from services.models.text_filters import load_answer_filters, load_question_filters
-from services.operations.backup.making import Backups, Snapshots
+from services.operations.backup.making import BackupFolder, Backups, Snapshots
 from services.operations.metrics import Metrics
 from services.operations.qa_log import QALog
 from services.operations.reembedding.beside import OpenFolder, switch_if_prepared
@@ -190,7 +189,7 @@ def make_history(
     )  # fmt: skip
     receipts = ReceiptStore(store, names.operations_collection)
     space = StoreSpace(store, [spec.name for spec in collection_specs(names)], receipts, utc_now_us)
-    backups = BackupsHandler(Backups(store, names, snapshots), names.backups)
+    backups = BackupFolder(Backups(store, names, snapshots), names.backups)
     records = SessionRecords(store, names.session_collection)
     back_up = partial(backups.create_before, "clean-up") if conversation.backup_before_cleanup else None
     retention = Retention(turns, records, traces, receipts, space, back_up=back_up)

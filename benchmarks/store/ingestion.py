@@ -22,7 +22,7 @@ from api.wiring.assembly import open_container
 from config.settings import load_settings
 from core.knowledge import Upload
 
-EMBEDDING = "llama_index:benchmarks.store.sleeping_embedding:SleepingEmbedding"
+EMBEDDING = "llama_index:tests.support.models.hashing_embedding:SleepingEmbedding"
 OWNER = "local"
 IN_FLIGHT = 8
 

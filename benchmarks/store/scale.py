@@ -26,8 +26,7 @@ import psutil
 import uvloop
 
 from benchmarks.report import percentile
-from benchmarks.store.scale_data import OTHERS, OWNER, RARE_TAG, Corpus, document_id
-from benchmarks.store.scale_exact import ExactStore, recall
+from benchmarks.store.scale_data import OTHERS, OWNER, RARE_TAG, Corpus, ExactStore, document_id, recall
 from config.settings import Settings, load_settings
 from core.knowledge import KnowledgeFilter
 from services.adapters.edge.client import EdgeClient, open_edge_client

@@ -1,4 +1,5 @@
-"""Synthetic chunks that behave like real ones: topics, Zipf's words in Chinese and English, near vectors.
+"""Synthetic chunks that behave like real ones: topics, Zipf's words in Chinese and English, near vectors; and
+their exact search, with how much of it the store finds.
 
 Everything comes from one seed, so that two runs store the same.
 """
@@ -19,7 +20,10 @@ from qdrant_client import models
 from core.knowledge import Chunk
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms, encode_document, encode_query
+from services.adapters.edge.client import EdgeClient
+from services.adapters.edge.convert import Found, FoundPoint, point_id
 from services.knowledge.chunks import chunk_payload
+from services.retrieval.retriever import DENSE, Retriever
 
 DIMENSION = 384
 OWNER, OTHERS = "local", tuple(f"reader-{number}" for number in range(10))
@@ -207,3 +211,55 @@ def _together(first: SparseTerms, second: SparseTerms) -> SparseTerms:
         summed[index] = max(summed.get(index, 0.0), value)
     indices: Sequence[int] = sorted(summed)
     return SparseTerms(list(indices), [summed[index] for index in indices])
+
+
+class ExactStore:
+    """Answers as the store does, but lists by meaning come from the vectors as they were made (float32)."""
+
+    def __init__(self, client: EdgeClient, corpus: Corpus) -> None:
+        self._client = client
+        self._corpus = corpus
+        self._owners = np.asarray([corpus.owner_of(number) for number in range(corpus.size)])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def query_batch_points(
+        self, collection_name: str, requests: Sequence[models.QueryRequest]
+    ) -> list[Found]:
+        responses = await self._client.query_batch_points(collection_name, requests)
+        return [
+            await self._exact(collection_name, request) if request.using == DENSE else response
+            for request, response in zip(requests, responses, strict=True)
+        ]
+
+    async def _exact(self, collection_name: str, request: models.QueryRequest) -> Found:
+        allowed = np.isin(self._owners, _owners_asked(request.filter))
+        cosines = np.where(allowed, self._corpus.matrix @ np.asarray(request.query, dtype=np.float32), -1)
+        best = np.argsort(-cosines)[: request.limit]
+        ids = [self._corpus.chunk_id(int(number)) for number in best]
+        records = await self._client.retrieve(collection_name, ids, True, [DENSE])
+        return Found(
+            [
+                FoundPoint(point_id(record.id), score, record.payload, record.vector)
+                for record, score in zip(records, cosines[best].tolist(), strict=True)
+            ]
+        )
+
+
+def _owners_asked(condition: object) -> list[str]:
+    assert isinstance(condition, models.Filter)
+    for each in condition.must if isinstance(condition.must, list) else []:
+        if isinstance(each, models.FieldCondition) and isinstance(each.match, models.MatchAny):
+            return [str(value) for value in each.match.any]
+    raise ValueError("the question names no owners")
+
+
+async def recall(ours: Retriever, reference: Retriever, asked: list[Query], owners: list[str]) -> float:
+    """The share of the reference's candidates that ours has too, 0…1, averaged over the questions."""
+    shares = []
+    for query in asked:
+        expected = {each.chunk.chunk_id for each in await reference.search(query, owners)}
+        results = {each.chunk.chunk_id for each in await ours.search(query, owners)}
+        shares.append(len(results & expected) / max(1, len(expected)))
+    return float(np.mean(shares))

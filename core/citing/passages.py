@@ -15,6 +15,7 @@ from functools import lru_cache, reduce
 from itertools import accumulate, pairwise
 from operator import or_
 
+from core.relevance.names import numbered_parts
 from core.relevance.query import Query, wording
 from core.relevance.spans import lies_in_span
 from core.relevance.sparse import READ_TEXTS, WeightedTerm, folded, is_cjk, question_terms, terms_in
@@ -263,28 +264,6 @@ class AskedFor:
         return self.sought is not None and not self.is_in(text)
 
 
-_MEANS = re.compile(
-    r"(?:什么是|什么叫|何谓)(?P<zh>.{1,20}?)[呢啊呀?\uff1f ]*$"
-    r"|(?P<of>.{1,20}?) ?(?:是|指的?是?|代表)(?:什么|啥)(?:意思|含义|东西)?[呢啊呀?\uff1f ]*$"
-    r"|what (?:does|do|is|are) (?:an? |the )?(?P<en>.{1,40}?)(?: mean| stand for)?[?. ]*$",
-    re.IGNORECASE,
-)
-_GOES_ON = (
-    r"[*_`]* ?(?:[(\uff08][^)\uff09]{1,60}[)\uff09])?[*_`]* ?"
-    r"(?:[:\uff1a;\uff1b—–]|- |是|指|means?\b|is\b|are\b|stands? for\b)"
-)
-
-
-def explanation_of(question: str) -> re.Pattern[str] | None:
-    """How a text that says what something means begins, as an entry of a glossary or a cell does, where the
-    question asks that."""
-    means = _MEANS.match(question[:MAX_WORDING_CHARS].strip())
-    term = (means["zh"] or means["of"] or means["en"]).strip(' “”"「」《》') if means else ""
-    if not question_terms(term):
-        return None
-    return re.compile(rf"(?:^|[:\uff1a] ?)[\W\d_]{{0,12}}{re.escape(term)}{_GOES_ON}", re.I | re.M)
-
-
 MAX_WORDING_CHARS = 400  # enough to know what a longer one is about
 MAX_TERMS = 80
 MAX_SENTENCES = 6  # in one passage
@@ -345,7 +324,7 @@ class KeyPassages:
     def __init__(self, query: Query) -> None:
         self._terms = _terms_of(query)
         self._asked_for = AskedFor.of(query.question[-MAX_WORDING_CHARS:])
-        self._parts = query.numbered_parts
+        self._parts = numbered_parts(query.question, query.last_answer)
         self._texts: list[_Text] = []
         self._weights: list[float] = []
 

@@ -11,13 +11,14 @@ from itertools import islice
 
 import numpy as np
 
-from core.citing.passages import AskedFor, explanation_of, key_spans
+from core.citing.passages import AskedFor, key_spans
 from core.citing.units import (
     Listing,
     Unit,
     UnitKind,
     beginning,
     cells_of,
+    explanation_of,
     listing_of,
     quotable_units,
     row_of,
@@ -25,16 +26,8 @@ from core.citing.units import (
     with_what_follows,
 )  # fmt: skip
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
-from core.relevance.query import (
-    NumberedPart,
-    Query,
-    asks_for_step,
-    codes_of_kind,
-    identifiers,
-    numbered_parts,
-    short_codes,
-    wording,
-)
+from core.relevance.names import NumberedPart, codes_of_kind, identifiers, numbered_parts, short_codes
+from core.relevance.query import Query, asks_for_step, wording
 from core.relevance.recency import Version, version_in
 from core.relevance.spans import lies_in_span
 from core.relevance.sparse import A_WORD, WeightedTerm, presence, question_terms
@@ -367,7 +360,7 @@ class Quotables:
                 return self._listed(sorted(rows[:MOST_ROWS]), len(rows))
             case UnitKind.CODE:
                 return beginning(whole, LONGEST_CODE)
-            case UnitKind.ARTICLE if query.numbered_parts:
+            case UnitKind.ARTICLE if numbered_parts(query.question, query.last_answer):
                 return beginning(text[one.unit.start : self._end_of_article(at)], LONGEST_BEGINNING)
             case _ if len(whole) <= LONGEST_PROSE:
                 return f"{whole.strip()}{_answer_below(query, text, one.unit)}"

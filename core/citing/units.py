@@ -10,10 +10,17 @@ from enum import Enum
 
 import numpy as np
 
-from core.citing.passages import MAX_PASSAGE_CHARS, Span, is_answerless, is_remedy, sentences
+from core.citing.passages import (
+    MAX_PASSAGE_CHARS,
+    MAX_WORDING_CHARS,
+    Span,
+    is_answerless,
+    is_remedy,
+    sentences,
+)
 from core.knowledge import Candidate, Chunk
 from core.relevance.query import Query
-from core.relevance.sparse import WeightedTerm, presence
+from core.relevance.sparse import WeightedTerm, presence, question_terms
 from core.relevance.tokens import parts_in
 from core.text import ITEM as LIST_ITEM
 from core.text import QUESTION_WORD, Block, BlockKind, Line, blocks_of, lines_of, open_fence
@@ -410,3 +417,25 @@ def with_what_follows(text: str, part: str, longest: int) -> str:
             break
         part += line
     return part.strip()
+
+
+_MEANS = re.compile(
+    r"(?:什么是|什么叫|何谓)(?P<zh>.{1,20}?)[呢啊呀?\uff1f ]*$"
+    r"|(?P<of>.{1,20}?) ?(?:是|指的?是?|代表)(?:什么|啥)(?:意思|含义|东西)?[呢啊呀?\uff1f ]*$"
+    r"|what (?:does|do|is|are) (?:an? |the )?(?P<en>.{1,40}?)(?: mean| stand for)?[?. ]*$",
+    re.IGNORECASE,
+)
+_GOES_ON = (
+    r"[*_`]* ?(?:[(\uff08][^)\uff09]{1,60}[)\uff09])?[*_`]* ?"
+    r"(?:[:\uff1a;\uff1b—–]|- |是|指|means?\b|is\b|are\b|stands? for\b)"
+)
+
+
+def explanation_of(question: str) -> re.Pattern[str] | None:
+    """How a text that says what something means begins, as an entry of a glossary or a cell does, where the
+    question asks that."""
+    means = _MEANS.match(question[:MAX_WORDING_CHARS].strip())
+    term = (means["zh"] or means["of"] or means["en"]).strip(' “”"「」《》') if means else ""
+    if not question_terms(term):
+        return None
+    return re.compile(rf"(?:^|[:\uff1a] ?)[\W\d_]{{0,12}}{re.escape(term)}{_GOES_ON}", re.I | re.M)

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from core.knowledge import Candidate, FormMatch
-from core.relevance.query import Query, identifiers, wording
+from core.relevance.names import identifiers
+from core.relevance.query import Query, wording
 from core.relevance.sparse import (
     READ_TEXTS,
     Hits,

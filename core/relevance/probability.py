@@ -32,7 +32,8 @@ from core.relevance.features import (
     asks_only_of,
     code_alone,
 )
-from core.relevance.query import Query, clauses, codes_of_kind, identifiers, parts_of, shares, wording
+from core.relevance.names import clauses, codes_of_kind, identifiers, numbered_parts, shares
+from core.relevance.query import Query, parts_of, wording
 from core.relevance.sparse import presence, question_terms
 from core.relevance.translation import dictionary_gains, with_twins
 
@@ -332,7 +333,8 @@ def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matr
     The best of at most FEW_NAMED that have all of them is shown at least as the closest passage, and is sure
     where nothing else is asked. Where other articles begin but not the one that is named, none is sure.
     """
-    names, parts = (*identifiers(query.question), *clauses(query.question)), query.numbered_parts
+    names = (*identifiers(query.question), *clauses(query.question))
+    parts = numbered_parts(query.question, query.last_answer)
     texts = [candidate.chunk.indexed_text for candidate in candidates]
     code = "" if query.meant else code_alone(query.question)
     if code and not any(map(codes_of_kind(code).search, texts)):

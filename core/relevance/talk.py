@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from core.relevance.features import Matrix
-from core.relevance.query import identifiers, own_words, wording
+from core.relevance.names import identifiers
+from core.relevance.query import own_words, wording
 from core.relevance.sparse import folded
 from core.text import fold_width, standard
 

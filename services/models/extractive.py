@@ -18,18 +18,16 @@ from core.prompt.fence import Nearest, Passage, is_still_reading, nearest_in, pa
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Role
 from core.relevance.features import asks_only_of, code_alone
+from core.relevance.names import NumberedPart, carried, numbered_parts
 from core.relevance.probability import SURE
 from core.relevance.query import (
     CERTAIN_FOLLOW_UP,
-    NumberedPart,
     Query,
     QueryForm,
     asked_in,
-    carried,
     follow_up_weight,
     joined_wordings,
     meant,
-    numbered_parts,
     parts_of,
     wording,
 )

@@ -20,11 +20,11 @@ from core.dates import dates_in, day_asked
 from core.errors import WenmaiError
 from core.prompt.fence import neutral, restored
 from core.prompt.messages import Message, Part, Role, answer_in_history
+from core.relevance.names import carried
 from core.relevance.query import (
     Query,
     QueryForm,
     Vector,
-    carried,
     embedded_part,
     follow_up_weight,
     joined_vectors,

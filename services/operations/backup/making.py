@@ -16,15 +16,19 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 from config.settings import StoreSettings
+from core.errors import UnavailableError
 from core.operations.archive import FORMAT, Manifest, PointRecord, Role, Shape
 from core.operations.reports import Receipt, ReceiptKind
 from services.conversation.images import FOLDER, ImageFiles
 from services.operations.backup.records import CHUNK_BYTES, framed, read_shape, stored_names
 from services.operations.backup.writer import (
+    ArchiveListing,
     ArchiveWriter,
+    BackupRunningError,
     archive_name,
     delete_older,
     full_disk_as_error,
+    list_archives,
     only_one,
     writing,
 )
@@ -245,3 +249,35 @@ async def _fetch(
 def _append(file: BinaryIO, chunk: bytes, folder: Path, reserve_bytes: int) -> None:
     check_room(folder, len(chunk), reserve_bytes)
     file.write(chunk)
+
+
+class BackupFolder:
+    """The archives below one folder, made while the server runs, one at a time; no request names another
+    place."""
+
+    def __init__(self, backups: Backups, folder: Path) -> None:
+        self._backups = backups
+        self.folder = folder
+        self._running = asyncio.Lock()
+
+    async def create(self, keep: int | None = None, *, reason: str = "request") -> BackupReport:
+        """With `keep` older archives are deleted afterwards; `reason` is "request", "command" or "clean-up".
+
+        Raises BackupRunningError, DiskFullError, UnavailableError kinds.
+        """
+        if self._running.locked():
+            raise BackupRunningError("A backup is being made; there is only one at a time.")
+        async with self._running:
+            try:
+                return await self._backups.create(self.folder, reason, keep=keep)
+            except OSError as error:
+                raise UnavailableError(f"BACKUP_DIR cannot be used: {error.strerror or error}") from error
+
+    async def create_before(self, reason: str) -> str:
+        """What is about to be changed or deleted can be put back. Returns the archive's name; raises as
+        `create`."""
+        return (await self.create(reason=reason)).file
+
+    async def list_all(self) -> list[ArchiveListing]:
+        """Newest first; looked at quickly: list of contents and manifest, not the contents."""
+        return await asyncio.to_thread(list_archives, self.folder)

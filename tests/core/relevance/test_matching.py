@@ -7,16 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.relevance.features import MAX_QUESTION_CHARS, MAX_TERMS, MAX_TEXT_CHARS, QuestionWords
-from core.relevance.query import (
-    MOST_CODES,
-    Query,
-    QueryForm,
-    clauses,
-    identifiers,
-    numbered_parts,
-    shares,
-    short_codes,
-)
+from core.relevance.names import MOST_CODES, clauses, identifiers, numbered_parts, shares, short_codes
+from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import (
     MAX_REPEATS,
     Hits,

@@ -2,14 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.relevance.query import (
-    asked_in,
-    carried,
-    meant,
-    parts_of,
-    reciprocal_rank_fusion,
-    short_codes,
-)
+from core.relevance.names import carried, short_codes
+from core.relevance.query import asked_in, meant, parts_of, reciprocal_rank_fusion
 from tests.support.machine import at_most
 
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)

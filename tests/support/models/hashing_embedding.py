@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 import zlib
 from collections.abc import Sequence
 
@@ -34,6 +35,17 @@ class HashingEmbedding(BaseEmbedding):
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return self._get_text_embedding(query)
+
+
+class SleepingEmbedding(HashingEmbedding):
+    """Takes a known time for each passage, asleep."""
+
+    per_text_s: float = 0.1
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        if text != "dimension":
+            time.sleep(self.per_text_s)
+        return super()._get_text_embedding(text)
 
 
 class TokenHashing(BatchEmbedding):
