@@ -31,6 +31,7 @@ from tests.support.wire.exports import chatgpt
 CLOSED = "http://127.0.0.1:9"
 ANOTHER = "no server answers at http://127.0.0.1:9"
 UNKNOWN = "0b0e8a52-6f1c-4d1e-9a43-5a1c6d1f7e21"
+MINE = "6c1d7f0a-93be-4a57-8a52-2e9b1f3c4d5e"
 STORES = ("here", "served", "named")
 
 
@@ -288,7 +289,7 @@ def test_a_server_at_the_port_that_has_another_store_is_not_asked(
 ) -> None:
     """Discriminates: HOST and PORT taken for the store of DATA_DIR, which no server has open."""
     environment.setenv("DATA_DIR", str(world.here))
-    (world.here / "store" / "id").write_text("mine")
+    (world.here / "store" / "id").write_text(MINE)
     environment.setenv("PORT", world.named[0].url.rpartition(":")[2])
     before = contents(world.clients["named"])
     for case in (each for each in CASES.values() if each.kind == "asks"):
@@ -304,7 +305,7 @@ def test_a_users_key_is_checked_for_the_store_too(
     """Discriminates: a check by figures that only administrators may read; a traceback for a wrong key."""
     environment.setenv("API_KEYS", "user")
     environment.setenv("DATA_DIR", str(world.here))
-    (world.here / "store" / "id").write_text("mine")
+    (world.here / "store" / "id").write_text(MINE)
     keys = {"API_KEYS": "user", "ADMIN_API_KEYS": "root"}
     with running_server(tmp_path / "keyed", EMBEDDING=HASHING, LOAD_SAMPLE="false", **keys) as server:
         environment.setenv("PORT", server.url.rpartition(":")[2])
@@ -403,7 +404,7 @@ def test_a_lock_that_names_another_servers_address_is_not_believed(
     environment.setenv("DATA_DIR", str(folder.parent))
     with locked(folder / "lock"), (folder / "lock").open("r+b") as lock:
         write_holder(lock.fileno(), Holder(1, 1, "now", world.served[0].url))
-        (folder / "id").write_text("mine")
+        (folder / "id").write_text(MINE)
         assert wenmai.main(["erase", "--owner", "nobody", "--apply", "--yes"]) == 1
     assert "another store" in capsys.readouterr().err
 
