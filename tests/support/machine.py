@@ -27,8 +27,8 @@ def _read() -> None:
         _WEIGHTS.sum()
 
 
-# Each kind of work, with its seconds on such a machine: two cores of a server's processor, CPython 3.11. One
-# kind may take eight times as long on a shared machine whose other kinds are as fast as ever.
+# Each kind of work, with its seconds on such a machine: two cores of a server's processor, CPython 3.11. On a
+# virtual machine, memory that lay idle may take ten times as long, while all the rest is as fast as ever.
 WORK_S: dict[Callable[[], None], float] = {_count: 0.015, _fill: 0.025, _read: 0.02}
 
 
@@ -48,11 +48,7 @@ def times_as_slow() -> float:
 
 
 def _took_s(work: Callable[[], None]) -> float:
-    """Of the processor's time, the middle of five: a machine that is merely busy counts as fast."""
-    return sorted(_once_s(work) for _ in range(5))[2]
-
-
-def _once_s(work: Callable[[], None]) -> float:
+    """Of the processor's time: a machine that is merely busy counts as fast."""
     began = time.thread_time()
     work()
     return time.thread_time() - began

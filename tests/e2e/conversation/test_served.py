@@ -16,7 +16,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.support.machine import times_as_slow
+from benchmarks.processes import running_floor
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import CHAT, HASHING
 from tests.support.servers.server import RunningServer, cold, running_server, start_server, stop_server
@@ -74,7 +74,8 @@ def test_what_the_documents_do_not_hold_is_refused(server_url: str) -> None:
 
 @pytest.mark.alone
 def test_it_is_ready_within_five_seconds_and_loads_no_torch(tmp_path: Path) -> None:
-    """The faster of two first starts: a hiccup of the machine is not the server's, nor is a slow one."""
+    """The faster of two first starts; on a machine that is slow to start anything, within 2.5 times of what
+    the least of such servers takes, with the same embedding (benchmarks.floor)."""
     took_s = []
     for name in ("first", "second"):
         with running_server(tmp_path / name, cold, LOAD_SAMPLE="false") as started:
@@ -83,7 +84,8 @@ def test_it_is_ready_within_five_seconds_and_loads_no_torch(tmp_path: Path) -> N
             assert "torch" not in loaded
             assert "sqlalchemy" not in loaded  # all of LlamaIndex: a fifth of the start
             took_s.append(started.ready_after_s)
-    assert min(took_s) < 5 * times_as_slow()
+    with running_floor("http://127.0.0.1:9") as least:
+        assert min(took_s) < max(5, 2.5 * least.ready_after_s)
 
 
 @pytest.mark.slow("starts a server, kills it, and starts another")
