@@ -364,6 +364,16 @@ def _memory_reading(history: History) -> Reading | None:
     return Reading(unread, extraction, history.activity, min_turns)
 
 
+def _reranking(history: History, reranker: AnyReranker | None) -> RerankService:
+    return RerankService(
+        reranker,
+        history.settings.retrieval,
+        history.embedding.name,
+        history.calibrations.current,
+        keeps_order=history.settings.models.reranker == NONE,
+    )
+
+
 def _pipeline(
     history: History,
     knowledge: KnowledgeBase,
@@ -385,13 +395,7 @@ def _pipeline(
         summaries=history.summaries,
         queries=QueryBuilder(history.embedding, parts.today_in(conversation)),
         retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
-        reranking=RerankService(
-            reranker,
-            settings.retrieval,
-            history.embedding.name,
-            history.calibrations.current,
-            keeps_order=settings.models.reranker == NONE,
-        ),
+        reranking=_reranking(history, reranker),
         insert_block=InsertBlock(partial(library.text, "insert_block")),
         rewriter=QueryRewriter(partial(library.text, "rewrite"), settings.retrieval.rewrite_timeout_s),
         prompts=prompts,

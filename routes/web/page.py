@@ -3,6 +3,7 @@ others."""
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -92,20 +93,20 @@ def version_of(contents: Mapping[str, bytes]) -> str:
 
 @router.get("/")
 async def page(request: Request) -> Response:
-    return _serve(request, "index.html")
+    return await _serve(request, "index.html")
 
 
 @router.get("/widget.js")
 async def widget(request: Request) -> Response:
     """For pages of other sites, unlike everything else here; whether it may ask there, CORS_ORIGINS says."""
     headers = {"Cache-Control": "no-cache", "Cross-Origin-Resource-Policy": "cross-origin"}
-    return _serve(request, "widget.js", headers)
+    return await _serve(request, "widget.js", headers)
 
 
 @router.get("/docs")
 async def reference(request: Request) -> Response:
     """A shell without content: the page reads /openapi.json, which asks for a key where there are keys."""
-    return _serve(request, "reference/page.html")
+    return await _serve(request, "reference/page.html")
 
 
 @router.get("/web/{path:path}")
@@ -113,10 +114,10 @@ async def page_file(request: Request, path: str) -> Response:
     """`path` begins with a version. Browsers keep this version's files for good. A page of another version,
     which was loading when the server was upgraded, gets what there is now, and asks again the next time."""
     version, _, name = path.partition("/")
-    return _serve(request, name, FOR_EVER if version == files().version else HEADERS)
+    return await _serve(request, name, FOR_EVER if version == files().version else HEADERS)
 
 
-def _serve(request: Request, name: str, headers: Mapping[str, str] = HEADERS) -> Response:
+async def _serve(request: Request, name: str, headers: Mapping[str, str] = HEADERS) -> Response:
     content = files().contents.get(name)
     if content is None:
         uninstalled = "This library is not installed; the page shows plain text."
@@ -126,7 +127,7 @@ def _serve(request: Request, name: str, headers: Mapping[str, str] = HEADERS) ->
         return Response(status_code=304, headers=headers)
     accepted = request.headers.get("accept-encoding", "").replace(" ", "")
     if "gzip" in accepted and "gzip;q=0" not in accepted and not name.endswith(".woff2"):
-        content, headers["Content-Encoding"] = _compressed(content), "gzip"
+        content, headers["Content-Encoding"] = await asyncio.to_thread(_compressed, content), "gzip"
     return Response(content, headers=headers, media_type=MEDIA_TYPES[PurePath(name).suffix])
 
 

@@ -257,7 +257,8 @@ def _answered(
     words they have, the best passage of all and that in the reader's language come before them (after a quote
     of that language with most of the words), those about as probable and the best in the other language after
     them; where no quote has most of the words, the second and `nearest` parts, too."""
-    by_part = _by_part(query, quotables, passages)
+    kinds = _kinds(query)
+    by_part = _by_part(query, quotables, passages, kinds)
     most = max(map(_covered, by_part.values()))
     is_clear, near = most >= CLEAR, _reaching(NEARLY, passages[:MOST_NEAR])
     blank = [part for part, quotes in by_part.items() if _covered(quotes) < min(MISSING, most)]
@@ -277,14 +278,13 @@ def _answered(
         second = {*_reaching(SECOND, passages[:2])}.difference(barred, first)
         last |= second - {block.passage for block in blocks}
     shown = [*map(quotables.beginning, first), *blocks, *_behind(sorted(last), passages, readable, quotables)]
-    open_parts = [say(_OPEN).format(part) for part in _open(query, blank, shown) if all(readable)]
+    open_parts = [say(_OPEN).format(part) for part in _open(kinds, blank, shown) if all(readable)]
     return [*_under_headings(shown, passages, say), *_more_rows(shown, quotables, passages, say), *open_parts]
 
 
-def _open(query: Query, blank: Sequence[str], shown: Sequence[Quote]) -> Iterable[str]:
+def _open(kinds: Mapping[str, AskedFor], blank: Sequence[str], shown: Sequence[Quote]) -> Iterable[str]:
     """Which of several things that are asked may not be answered: those of which nothing speaks, though one
     that points back (how long does it take?) says too little to tell, and those that lack their kind."""
-    kinds = {} if query.meant else _kinds(query)
     lacking = _lacking(kinds, shown) if len(kinds) > 1 else []
     points = {part for part, kind in kinds.items() if kind.sought and wording("it").search(part)}
     return dict.fromkeys([*(part for part in blank if part not in points), *lacking])
@@ -301,11 +301,12 @@ def _lacking(kinds: Mapping[str, AskedFor], shown: Sequence[Quote]) -> list[str]
     return [part for part, kind in kinds.items() if all(kind.is_missing(each.text) for each in shown)]
 
 
-def _by_part(query: Query, quotables: Quotables, passages: Sequence[Passage]) -> dict[str, list[Quote]]:
+def _by_part(
+    query: Query, quotables: Quotables, passages: Sequence[Passage], kinds: Mapping[str, AskedFor]
+) -> dict[str, list[Quote]]:
     """The quotes for each part of the question; for one that leans on what was asked before, with that."""
     parts = [query.forms[1].text] if query.meant else parts_of(query.question)
     bare = {part: wording("of_part").sub("", part) if len(parts) > 1 else part for part in parts}
-    kinds = _kinds(query)
     return {part: _telling(quotables.quotes(query, says), passages, kinds) for part, says in bare.items()}
 
 

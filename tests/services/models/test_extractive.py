@@ -439,16 +439,3 @@ def test_a_quote_is_titled_with_what_is_above_its_section_below_the_documents_ti
     block = f'<passage id="1" file="a.md" heading="{heading}" relevance="0.9">\n- Windows 8.1\n</passage>'
     text = answer(ReadBack(block, "Which version dropped Windows 8.1?", ()))
     assert text.split("\n")[2] == f"> {title}"
-
-
-def test_of_a_list_of_questions_about_as_probable_the_nearest_is_shown() -> None:
-    """Discriminates: the first questions of the list, none of which has a word of what was asked."""
-    pairs = ["问：近视能学车吗？\n答：矫正到 4.9 就行。", "问：听力不好能考吗？\n答：可以戴助听器。"]
-    texts = ["外国人凭护照报名。", "\n".join(pairs)]
-    passages = "\n\n".join(
-        f'<passage id="{at}" file="f.txt" heading="" relevance="0.2">\n{text}\n</passage>'
-        for at, text in enumerate(texts, 1)
-    )
-    said = answer(ReadBack(passages, "聋子和外国人行吗？", ()), nearest_parts=["", pairs[1]])
-    assert "助听器" in said
-    assert "近视" not in said
