@@ -30,6 +30,7 @@ log = structlog.get_logger()
 EVERY_S = 10.0  # not more often, however many scrape
 PATIENCE_S = 10.0  # a store that is silent for so long is away
 RETRY_S = 2.0
+NOT_WRITABLE = "The disk of the data folder refuses writes; the server's log has its error."
 KINDS = (ReceiptKind.EXPIRY, ReceiptKind.BACKUP, ReceiptKind.COMPACTION)
 
 Step = Callable[[], Awaitable[object]]
@@ -80,6 +81,8 @@ class Readiness:
             return {"store": "The store has not answered yet; it is tried again every two seconds."}
         try:
             await self._store.count(self._settings.session_collection)
+            if isinstance(self._store, StoreUpkeep) and not (await self._store.condition()).writable:
+                return {"store": NOT_WRITABLE}
         except StoreUnavailableError as error:
             return {"store": str(error)}
         return {}

@@ -171,11 +171,12 @@ class Changed:
 @dataclass(frozen=True, slots=True)
 class StoreCondition:
     """`damage` has a line for each part that is lost, or is not what was written; `flushes` counts what was
-    written to the disk before it was acknowledged."""
+    written to the disk before it was acknowledged. `writable` is false while the disk refuses writes."""
 
     damage: Sequence[str] = ()
     read_only: bool = False
     flushes: int = 0
+    writable: bool = True
 
 
 class ChangeFeed(Protocol):

@@ -237,7 +237,7 @@ class EdgeClient:
 
     async def condition(self, *, whole: bool = False) -> StoreCondition:
         state = await self._ask(wire.LookAt(whole), _STATE)
-        return StoreCondition(state.damage, state.read_only, state.flushes)
+        return StoreCondition(state.damage, state.read_only, state.flushes, state.writable)
 
     async def accept_loss(self) -> list[str]:
         return await self._ask(wire.AcceptLoss(), _NAMES)

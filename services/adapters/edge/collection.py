@@ -15,6 +15,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -50,13 +51,19 @@ class Refusal(Exception):  # noqa: N818 — it is a verdict with a sentence, not
         self.verdict = verdict
 
 
+def log_line(sentence: str) -> None:
+    """Write it to the server's log, or nowhere: a log on a full disk must not end the store's process."""
+    with suppress(OSError):
+        print(f"store: {sentence}", file=sys.stderr)  # noqa: T201
+
+
 def refusal_from(error: Exception) -> Refusal:
     """The engine raises bare `Exception`; only its message shows whose fault it was."""
     sentence = str(error)
     if any(mark in sentence for mark in _DISK_FULL):
         return Refusal(wire.Verdict.DISK_FULL, sentence)
     if isinstance(error, OSError | sqlite3.Error) or any(mark in sentence for mark in _ENGINE_TROUBLE):
-        print(f"store: {sentence}", file=sys.stderr)  # noqa: T201 — its own words are for the log
+        log_line(sentence)
         return Refusal(wire.Verdict.UNAVAILABLE, TROUBLE)
     if UNKNOWN_POINT in sentence:
         return Refusal(wire.Verdict.UNKNOWN_POINT, sentence)
@@ -235,7 +242,7 @@ def close_collection(folder: Path, collection: Collection, journal: Fingerprint 
     try:
         write_durably(folder / _CLOSED_FILE, msgspec.json.encode(Closed(left, files, journal)))
     except OSError as error:  # the next start looks at it as after a crash
-        print(f"store: {folder.name} is not sealed: {error.strerror}", file=sys.stderr)  # noqa: T201
+        log_line(f"{folder.name} is not sealed: {error.strerror}")
 
 
 def fingerprint(path: Path) -> Fingerprint | None:
@@ -424,7 +431,7 @@ def number_on(folder: Path, shard: edge.EdgeShard) -> str:
     shard.flush()
     behind = newest if newest and _newest_version(folder) == newest else 0
     if 0 < behind <= _MOST_NUMBERS:
-        print(f"store: {folder.name}: its log was lost: {newest} numbers are taken", file=sys.stderr)  # noqa: T201
+        log_line(f"{folder.name}: its log was lost: {newest} numbers are taken")
         for _ in range(newest + 2):
             shard.update(_NUMBER)
     shard.update(_NUMBER)

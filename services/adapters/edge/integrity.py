@@ -9,14 +9,13 @@ The indexes of payloads are compared after a kill, too, and one that does not ag
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from services.adapters.edge import engine, wire
-from services.adapters.edge.collection import Collection, refusal_from
+from services.adapters.edge.collection import Collection, log_line, refusal_from
 from services.adapters.edge.journal import Journal, checksum, vectors_checksum
 from services.adapters.edge.wire import PointId
 
@@ -208,7 +207,7 @@ class Integrity:
             if (name, field) not in self._anew and not engine.is_indexed(shard, field, spec, page.records):
                 self._anew.add((name, field))
                 engine.index_anew(shard, field, spec)
-                print(f"store: {name}: the index of {field} was damaged, and is made anew", file=sys.stderr)  # noqa: T201
+                log_line(f"{name}: the index of {field} was damaged, and is made anew")
         self._uncompared[name] = page.next_offset
         if page.next_offset is None:
             del self._uncompared[name]
@@ -233,7 +232,7 @@ class Integrity:
     def _note(self, damaged: dict[str, dict[PointId, str]], name: str, point_id: PointId, line: str) -> None:
         if point_id not in damaged.setdefault(name, {}):
             damaged[name][point_id] = line
-            print(f"store: {line}", file=sys.stderr)  # noqa: T201
+            log_line(line)
 
     def written(self, name: str, ids: Iterable[PointId]) -> None:
         """Vectors and all, or deleted: what was wrong with them is no longer so."""

@@ -80,6 +80,7 @@ class Journal:
         self._next = 1
         self.size = 0
         self.flushes = 0
+        self._failing = False
         self._open()
 
     def _open(self) -> sqlite3.Connection:
@@ -139,12 +140,23 @@ class Journal:
         noted, self._noted = self._noted, []
         if not noted:
             return
+        self._failing = True
         with self._database as transaction:
             transaction.execute("BEGIN")
             transaction.executemany("INSERT INTO change VALUES (?, ?)", noted)
         os.pwrite(self._last.fileno(), noted[-1][0].to_bytes(_LAST_BYTES, "little"), 0)
+        self._failing = False
         self.flushes += 1
         self.size += sum(len(change) for _, change in noted)
+
+    def is_writable(self) -> bool:
+        """Whether the last commit reached the disk. If it did not, an empty change is written to find out
+        whether the disk has recovered."""
+        if self._failing:
+            self.note(b"")
+            with suppress(sqlite3.Error, OSError):
+                self.commit()
+        return not self._failing
 
     def take_back(self, number: int) -> None:
         """It could not be made; when this cannot be written, a start tries it again."""

@@ -28,7 +28,7 @@ from typing import TypeVar
 import msgspec
 
 from services.adapters.edge import journal, wire
-from services.adapters.edge.collection import TROUBLE, Refusal, refusal_from, release_mapped_files
+from services.adapters.edge.collection import TROUBLE, Refusal, log_line, refusal_from, release_mapped_files
 from services.adapters.edge.integrity import UnreadablePointsError
 from services.adapters.edge.shards import Noted, Shards
 from services.store.durable import (
@@ -100,7 +100,7 @@ def main(
             _send(connection, str(refusal).encode(), refusal.verdict)
         return 1
     except UnreadablePointsError as error:
-        print(f"store: {error}", file=sys.stderr)  # noqa: T201
+        log_line(str(error))
         return wire.ENDED_BY_READING
     try:
         _send(connection, b"")
@@ -211,7 +211,7 @@ def _make_waiting(connection: socket.socket, shards: Shards, waiting: list[Noted
     try:
         is_noted = _committed(shards)
     except (sqlite3.Error, OSError) as error:
-        print(f"store: {error}: refused", file=sys.stderr)  # noqa: T201
+        log_line(f"{error}: refused")
         refused = wire.frame(TROUBLE.encode(), wire.Verdict.UNAVAILABLE)
         connection.sendall(b"".join(each if isinstance(each, bytes) else refused for each in waiting))
         waiting.clear()
@@ -232,7 +232,7 @@ def _committed(shards: Shards) -> bool:
     except (sqlite3.Error, OSError) as error:
         if shards.has_room:  # a disk that fails: the engine's flush does not always notice
             raise
-        print(f"store: {error}: the engine flushes instead", file=sys.stderr)  # noqa: T201
+        log_line(f"{error}: the engine flushes instead")
         return False
     return True
 
@@ -258,7 +258,7 @@ def _answered(shards: Shards, work: Callable[[], T]) -> T | bytes:
         if type(error).__name__ != "PanicException":  # the engine's, which it survives
             raise
         refusal = Refusal(wire.Verdict.UNAVAILABLE, TROUBLE)
-        print(f"store: {error}", file=sys.stderr)  # noqa: T201
+        log_line(str(error))
     return wire.frame(shards.without_path(refusal).encode(), refusal.verdict)
 
 
@@ -281,7 +281,7 @@ def _flush(shards: Shards) -> None:
         shards.hold_reserve()
     except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
         shards.put_flush_off()
-        print(f"store: flushing failed: {error}", file=sys.stderr)  # noqa: T201
+        log_line(f"flushing failed: {error}")
 
 
 def _send(connection: socket.socket, body: bytes, verdict: wire.Verdict = wire.Verdict.OK) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -268,7 +267,7 @@ class Shards:
                 return
             if refusal.verdict is not wire.Verdict.REFUSED:
                 raise
-            print(f"store: not made again: {refusal}", file=sys.stderr)  # noqa: T201
+            on_disk.log_line(f"not made again: {refusal}")
 
     def flush(self) -> None:
         """All that was answered is in the engine's files, and the journal empty, unless a part is lost: then
@@ -285,7 +284,7 @@ class Shards:
         try:
             self._integrity.flushed()
         except (sqlite3.Error, OSError) as error:  # all is in the engine's files
-            print(f"store: the journal is made anew: {error}", file=sys.stderr)  # noqa: T201
+            on_disk.log_line(f"the journal is made anew: {error}")
             self._integrity.expected.forget()
             journal.renew()
 
@@ -300,7 +299,7 @@ class Shards:
             self._integrity.look_on()
         except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
             self._integrity.give_up()
-            print(f"store: vectors are not compared: {error}", file=sys.stderr)  # noqa: T201
+            on_disk.log_line(f"vectors are not compared: {error}")
 
     def commit(self) -> None:
         """What was noted is on the disk when this returns. Raises sqlite3.Error, OSError: then `flush` after
@@ -318,7 +317,7 @@ class Shards:
             try:
                 self.flush()
             except Exception as error:  # noqa: BLE001 — what is in the journal comes back at the next start
-                print(f"store: the last flush failed: {error}", file=sys.stderr)  # noqa: T201
+                on_disk.log_line(f"the last flush failed: {error}")
             self._journal.close()
         left = on_disk.fingerprint(self._folder / FILE) if self._journal is not None else None
         while self._collections:
@@ -403,9 +402,10 @@ class Shards:
     # ---- damage ---------------------------------------------------------------------------------
 
     def _look_at(self, request: wire.LookAt) -> wire.State:
-        flushes = self._journal.flushes if self._journal is not None else 0
-        lines = self._integrity.lines(whole=request.whole)
-        return wire.State(lines, bool(self._integrity.lost), flushes)
+        lines, read_only = self._integrity.lines(whole=request.whole), bool(self._integrity.lost)
+        if self._journal is None:
+            return wire.State(lines, read_only)
+        return wire.State(lines, read_only, self._journal.flushes, self._journal.is_writable())
 
     def _accept_loss(self, _: wire.AcceptLoss) -> list[str]:
         """What is there is all that there is, from now on; what was damaged is put aside. Returns what was

@@ -384,7 +384,8 @@ class State(Part):
 
     damage: list[str]
     read_only: bool
-    flushes: int
+    flushes: int = 0
+    writable: bool = True
 
 
 class FacetHit(Part):

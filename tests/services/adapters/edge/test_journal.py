@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from qdrant_client import models
 
-from core.errors import StoreReadOnlyError
+from core.errors import StoreReadOnlyError, StoreUnavailableError
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.journal import FILE, Journal
 from services.store.dialect import StoreRequestError
@@ -342,3 +342,22 @@ def test_a_journal_that_could_not_be_made_anew_is_made_once_the_disk_writes_agai
     again.check()
     assert again.changes() == [b"a", b"b"]
     again.close()
+
+
+async def test_a_store_whose_disk_refuses_writes_is_not_writable_until_the_disk_recovers(
+    tmp_path: Path,
+) -> None:
+    """Discriminates: one that finds out only by a write that somebody asks for."""
+    await flushed_store(tmp_path)
+    async with open_edge_client(tmp_path) as client:
+        assert (await client.condition()).writable
+        limits = resource.prlimit(client.process_id, resource.RLIMIT_FSIZE)
+        resource.prlimit(client.process_id, resource.RLIMIT_FSIZE, (0, limits[1]))
+        with pytest.raises(StoreUnavailableError):
+            await paint(client, "red", 7)
+        assert not (await client.condition()).writable
+        resource.prlimit(client.process_id, resource.RLIMIT_FSIZE, limits)
+        assert (await client.condition()).writable
+        await paint(client, "blue", 7)
+    async with open_edge_client(tmp_path) as client:
+        assert (await read(client))[7] == "blue"
