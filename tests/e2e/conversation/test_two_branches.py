@@ -130,12 +130,12 @@ INTRODUCTION = """# 两个分支的对话 · A conversation with two branches
 
 一段手写的 60 轮对话（`tests/data/two_branches.json`）：前两轮相同，第 3 轮起分成 A、B 两支，
 各说了一件互相矛盾的事。第 60 轮在两支上问同一个问题。下面是一次真实运行的节选：
-真实的服务、内嵌存储和自带的嵌入模型；回答的模型是照稿念的，只为记下它收到了什么。
+真实的服务、嵌入式存储和自带的嵌入模型；回答的模型按脚本回答，只用来记录它收到了什么。
 
-Sixty turns written by hand: the first two are shared, then the branches A and B part, and turn 3 of each
-contradicts the other. Turn 60 asks the same question on both. This is an excerpt of a real run: the real
-service, the embedded store, the bundled embedding; the answering model reads from a script, to note what
-it got.
+Sixty turns written by hand: the first two are shared, then the conversation splits into branches A and B,
+whose third turns contradict each other. Turn 60 asks the same question on both. This is an excerpt from a
+real run with the real service, the embedded store and the bundled embedding; the answering model follows a
+script and only records what it received.
 
 `python -m tests.e2e.conversation.test_two_branches > docs/transcripts/two-branches.md`
 """
