@@ -11,7 +11,7 @@ from typing import Protocol
 
 import structlog
 
-from config.logging import SparingLog
+from config.logging import RateLimitedLog
 from config.settings import StoreSettings
 from core.errors import StoreReadOnlyError, StoreUnavailableError, WenmaiError
 from core.operations.reports import Receipt, ReceiptKind
@@ -61,7 +61,7 @@ class Readiness:
 
     async def keep_trying(self) -> None:
         """Until it has worked once; ends at once when it already has."""
-        sparing = SparingLog(most=1)
+        sparing = RateLimitedLog(most=1)
         while not self._prepared:
             await asyncio.sleep(RETRY_S)
             try:

@@ -26,7 +26,7 @@ from core.text import ITEM as LIST_ITEM
 from core.text import QUESTION_WORD, Block, BlockKind, Line, blocks_of, lines_of, open_fence
 
 FEW_WORDS = 30  # characters
-LONGEST_TITLE = 80
+MAX_TITLE_CHARS = 80
 LONGEST_TEXT_TITLE = 120
 MOST_UNITS = 400  # of one text
 
@@ -163,7 +163,7 @@ def _is_heading(text: str, unit: Unit) -> bool:
     """A line of its own that heads what follows: by its marks, by its number, or since it ends no sentence
     and prose stands below it. More than a few words at the beginning are the title of the whole."""
     line = text[unit.start : unit.end].strip()
-    is_line = "\n" not in line and len(line) <= LONGEST_TITLE and not _ENDED.search(line)
+    is_line = "\n" not in line and len(line) <= MAX_TITLE_CHARS and not _ENDED.search(line)
     if unit.kind in (UnitKind.TABLE, UnitKind.CODE) or not is_line:
         return False
     if _MARKED_HEADING.fullmatch(line) or _is_title(text, line):
@@ -187,7 +187,7 @@ _LABEL = re.compile(r"[：:]\s*\S")
 def _is_above_prose(text: str, unit: Unit) -> bool:
     below = text[unit.end : unit.end + MAX_PASSAGE_CHARS]
     paragraph = below.strip().partition("\n\n")[0]
-    is_prose = len(paragraph) > LONGEST_TITLE or _ENDED.search(paragraph)
+    is_prose = len(paragraph) > MAX_TITLE_CHARS or _ENDED.search(paragraph)
     return below.startswith("\n\n") and bool(is_prose)
 
 
@@ -195,8 +195,8 @@ def _is_title(text: str, part: str) -> bool:
     """A line that is no sentence, right above an article, or above one that its own number begins: 2 above
     2.1."""
     start = text.find(part) + len(part)
-    following = text[start : start + LONGEST_TITLE].lstrip()
-    if "\n" in part or len(part) > LONGEST_TITLE or _ENDED.search(part) or not _ARTICLE.match(following):
+    following = text[start : start + MAX_TITLE_CHARS].lstrip()
+    if "\n" in part or len(part) > MAX_TITLE_CHARS or _ENDED.search(part) or not _ARTICLE.match(following):
         return False
     own, below = _NUMBER.match(part), _NUMBER.match(following)
     return not _ARTICLE.match(part) or bool(own and below and below[1].startswith(f"{own[1]}."))
@@ -218,7 +218,7 @@ def _points(text: str, unit: Unit) -> Iterator[Unit]:
     lines = lines_of(text, unit.start, unit.end)
     starts = [line.start for line in lines if _CODED_POINT.match(text, line.start)] or [unit.end]
     lead = text[unit.start : starts[0]].strip()
-    leads_in = "\n" not in lead and len(lead) <= LONGEST_TITLE and not _STOPPED.search(lead)
+    leads_in = "\n" not in lead and len(lead) <= MAX_TITLE_CHARS and not _STOPPED.search(lead)
     if unit.kind is not UnitKind.TEXT or len(starts) == 1 or not leads_in:
         yield unit
         return
@@ -305,7 +305,7 @@ def _quoted_together(text: str, one: Unit, following: Unit) -> UnitKind | None:
     (a maximum of / 47.8 °C); what forbids takes what to do instead. Parts are embedded without this: those of
     stored chunks have to stay."""
     says = text[one.start : one.end].strip()
-    is_line = "\n" not in says and len(says) <= LONGEST_TITLE
+    is_line = "\n" not in says and len(says) <= MAX_TITLE_CHARS
     if one.kind is UnitKind.ARTICLE and is_line and (says.endswith(COLONS) or not _ENDED.search(says)):
         heads = following.kind is UnitKind.TEXT and not _is_heading(text, following)
         return UnitKind.ARTICLE if heads else None

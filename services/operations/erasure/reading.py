@@ -28,7 +28,7 @@ from core.operations.erasure import (
     own_words,
     uuids_of,
 )
-from core.owners import VISITOR, OwnerPage, StoredOwner
+from core.owners import VISITOR_PREFIX, OwnerPage, StoredOwner
 from services.store.dialect import Condition, Filter, Record, VectorStore
 from services.store.points import (
     any_of,
@@ -320,7 +320,7 @@ class Owners:
         owners = tuple(
             StoredOwner(
                 owner=owner,
-                known=None if owner.startswith(VISITOR) else owner in self._known,
+                known=None if owner.startswith(VISITOR_PREFIX) else owner in self._known,
                 last_turn_at=rfc3339(-minus_us) if minus_us else None,
                 **{kind: numbers.get(owner, 0) for kind, numbers in counts.items()},
             )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core.conversation.turns import Turn
 from core.knowledge import Candidate, Chunk
 from core.operations.erasure import ERASED_ID, LEAST_CHARS, Quotes, own_words, pieces_of
-from core.prompt.fence import NEAR, nearest_text
+from core.prompt.fence import MIN_NEARNESS, nearest_text
 from services.operations.erasure.documents import DocumentTraces, without_turns
 from services.operations.erasure.reading import strings_in, texts_at
 from services.operations.erasure.turns import _texts_of
@@ -151,7 +151,7 @@ def test_a_persona_goes_with_the_document_whose_text_it_is() -> None:
 def test_a_heading_that_came_nearest_goes_out_of_the_prompt_with_its_document() -> None:
     """Discriminates: a prompt that still names the document; one that loses the headings of others."""
     ours, other = (
-        nearest_text([Candidate(Chunk("c", name, f"{name}.md", "text", 0), probability=NEAR)], "en")
+        nearest_text([Candidate(Chunk("c", name, f"{name}.md", "text", 0), probability=MIN_NEARNESS)], "en")
         for name in ("doc", "other")
     )
     line = other.splitlines()[1]
