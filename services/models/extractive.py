@@ -10,7 +10,7 @@ from itertools import chain
 from llama_index.core.base.llms.types import LLMMetadata
 
 from core.citing.passages import AskedFor
-from core.citing.quoting import CLEAR, LONGEST_BEGINNING, Quotables, Quote
+from core.citing.quoting import CLEAR, MAX_BEGINNING_CHARS, Quotables, Quote
 from core.formats import words_of_name
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
@@ -322,7 +322,7 @@ def _behind(
     best = passages[0].relevance
     for at in last[: None if best >= LIKELY else 1]:
         is_cut = readable[at] and best < SURE
-        yield quotables.beginning(at, LONGEST_BEHIND if is_cut else LONGEST_BEGINNING)
+        yield quotables.beginning(at, LONGEST_BEHIND if is_cut else MAX_BEGINNING_CHARS)
 
 
 def _covered(best: Sequence[Quote]) -> float:

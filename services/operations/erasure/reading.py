@@ -15,7 +15,7 @@ from core.knowledge import SHARED_OWNER
 from core.operations.erasure import (
     ERASED_ID,
     FEW,
-    LEAST_CHARS,
+    MIN_QUOTE_CHARS,
     OWNER_FIELDS,
     UUID_TEXT,
     ErasedKind,
@@ -229,7 +229,7 @@ class FullSearch:
         if not self._pieces and not len(self._document):
             return
         for path, text, others in _texts_in(record.payload or {}):
-            if len(text) >= LEAST_CHARS:
+            if len(text) >= MIN_QUOTE_CHARS:
                 self._read_pieces(collection, path, text, elsewhere=own_words or others)
                 self._read_quotes(collection, str(record.id), path, text, elsewhere=own_words or others)
 
