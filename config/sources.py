@@ -41,7 +41,7 @@ REMOVED: Mapping[str, str] = {
     "max_persona_chars": _PERSONA,
     "memory_collection": _COLLECTIONS,
     "memory_model_id": "SUMMARY_MODEL_ID names the model that reads turns for memories, too",
-    "memory_recall_limit": "five memories are told at most, in a twentieth of the room",
+    "memory_recall_limit": "at most five memories are recalled, in a twentieth of the room",
     "memory_share": "memories have a twentieth of the room, and what they leave goes to the other parts",
     "message_layout": "set layout in the model's [llms.<model_id>] table, or USE_CHAT_MODE=false",
     "operations_collection": _COLLECTIONS,

@@ -165,8 +165,8 @@ def last_day(date: str) -> int:
 
 
 def day_asked(asked: str, today: date) -> date:
-    """Return the day from which 去年 and last month are counted: the last day of a month or year in the past,
-    but `today` for one that contains it. `asked` is ISO 8601, "" for today."""
+    """Return the day from which 去年 and last month are counted: the last day of `asked` (ISO 8601, "" for
+    today), or `today` if that period contains it."""
     last = last_day(asked)
     if not last or first_day(asked) <= int(f"{today:%Y%m%d}") <= last:
         return today

@@ -13,7 +13,7 @@ SHARED_OWNER = "shared"  # documents that every owner may search, such as the sa
 MAX_TAGS = 32  # of one document
 MAX_TAG_CHARS = 64
 MAX_EXTERNAL_ID_CHARS = 1_024
-SCORE_DIGITS = 4  # of a citation's score, from which a sent prompt can be shown again
+SCORE_DIGITS = 4  # of a citation's score; a sent prompt is reconstructed from it
 
 
 class DocumentStatus(StrEnum):

@@ -54,7 +54,7 @@ ITEM = re.compile(
     r"|\d{1,3}[、．]|（\d{1,3}）|[（(]?[一二三四五六七八九十]{1,3}[、）)]|[①-⑳])"
 )
 QUESTION_WORD = "(?:Q|问|問|Question|问题)"  # the marker before each question of a list
-_LONGEST_RULE = 10_000  # characters
+_MAX_RULE_CHARS = 10_000  # characters
 
 
 def scrub(text: str) -> str:
@@ -301,7 +301,7 @@ def _table_rule_end(text: str, line: Line) -> int | None:
     if line.end >= len(text) or text.find("|", line.start, line.end) < 0:
         return None
     stop = _line_end(text, line.end + 1, len(text))
-    rule = text[line.end + 1 : min(stop, line.end + 1 + _LONGEST_RULE)]
+    rule = text[line.end + 1 : min(stop, line.end + 1 + _MAX_RULE_CHARS)]
     return stop if "|" in rule and _TABLE_RULE.match(rule) else None
 
 

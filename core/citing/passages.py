@@ -22,7 +22,7 @@ from core.relevance.sparse import CACHED_TEXTS, WeightedTerm, folded, is_cjk, qu
 from core.text import fold_width
 
 MAX_PASSAGE_CHARS = 300
-LONGEST_SEARCHED = 50_000  # characters; far longer than any chunk
+MAX_SEARCHED_CHARS = 50_000  # characters; far longer than any chunk
 
 _CLOSING = "”’\"'」』）)\\]"
 # Possessive, and a full stop only if not preceded by one: no input makes this backtrack.
@@ -240,14 +240,14 @@ _CAUSE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class AskedFor:
+class AnswerKind:
     """The kind of thing the question asks for; what it contains itself (the year it names) is no answer."""
 
     question: str
     sought: re.Pattern[str] | None
 
     @classmethod
-    def of(cls, question: str) -> AskedFor:
+    def of(cls, question: str) -> AnswerKind:
         kinds = (
             (_HOW_OFTEN, _OFTEN), (_HOW_LONG, _LENGTH), (_AT_WHAT_HOUR, _HOUR), (_WHEN, _MOMENT),
             (_HOW_MANY, _NUMBER), (_WHERE, _PLACE), (_WHY, _CAUSE),
@@ -270,11 +270,11 @@ MAX_SENTENCES = 6  # in one passage
 # Relative to the question's words in a text; tuned on questions with verbatim answers.
 COST_OF_SENTENCE = 0.05
 COST_OF_LENGTH = 0.05  # for a passage of maximum length
-OPENING = 0.1  # the beginning of a text states its subject
-ASKED_FOR = 0.35  # a requested number, time or cause
-NAMED = 9.0  # an article that the question names: outweighs all words
-BESIDE = 0.3  # for words that only a neighbouring sentence has
-CLAIMED = 1.5  # for the answer's claim from this source, relative to the question
+OPENING_BONUS = 0.1  # the beginning of a text states its subject
+ANSWER_KIND_BONUS = 0.35  # a requested number, time or cause
+NAMED_PART_BONUS = 9.0  # an article that the question names: outweighs all words
+NEIGHBOUR_SHARE = 0.3  # for words that only a neighbouring sentence has
+CLAIM_WEIGHT = 1.5  # for the answer's claim from this source, relative to the question
 
 
 @lru_cache(maxsize=CACHED_TEXTS)
@@ -306,7 +306,7 @@ class _Worth:
         if not near:
             return 0.0
         inside = reduce(or_, self._held[first : last + 1])
-        return self._factor * (self._sum(inside) + BESIDE * self._sum(near & ~inside))
+        return self._factor * (self._sum(inside) + NEIGHBOUR_SHARE * self._sum(near & ~inside))
 
     def _sum(self, held: int) -> float:
         return sum(self._weights[at] for at in _bits(held))
@@ -323,13 +323,13 @@ class KeyPassages:
 
     def __init__(self, query: Query) -> None:
         self._terms = _terms_of(query)
-        self._asked_for = AskedFor.of(query.question[-MAX_WORDING_CHARS:])
+        self._answer_kind = AnswerKind.of(query.question[-MAX_WORDING_CHARS:])
         self._parts = numbered_parts(query.question, query.last_answer)
         self._texts: list[_Text] = []
         self._weights: list[float] = []
 
     def read(self, text: str) -> None:
-        text = text[:LONGEST_SEARCHED]
+        text = text[:MAX_SEARCHED_CHARS]
         spans = _spans(text)
         self._texts.append(_Text(text, spans, _held(self._terms, text, spans)))
         self._weights = []
@@ -347,7 +347,7 @@ class KeyPassages:
         claimed = question_terms(claim[-MAX_WORDING_CHARS:])[:MAX_TERMS]
         if claimed:
             held = _held(claimed, text.text, text.spans)
-            worths.append(_Worth([term.weight for term in claimed], held, CLAIMED))
+            worths.append(_Worth([term.weight for term in claimed], held, CLAIM_WEIGHT))
         first, last = self._best(text, worths)
         first, last = with_frame(text.text, text.spans, first, last)
         first, last = with_remedy(text.text, text.spans, first, last)
@@ -367,14 +367,14 @@ class KeyPassages:
         """Return the indexes of the first and the last sentence; ties go to the earliest."""
         spans = text.spans
         fits = [not is_answerless(text.text, span) for span in spans]
-        asked_for = [self._asked_for.is_in(text.text[span.start : span.end]) for span in spans]
+        answer_kind = [self._answer_kind.is_in(text.text[span.start : span.end]) for span in spans]
         begun = [any(part.heads.match(text.text, span.start) for part in self._parts) for span in spans]
         best, best_value = (0, 0), -math.inf
         for first, last in _windows(spans, fits, _start(text, fits)):
-            value = ASKED_FOR * any(asked_for[first : last + 1]) + OPENING / (1 + first)
+            value = ANSWER_KIND_BONUS * any(answer_kind[first : last + 1]) + OPENING_BONUS / (1 + first)
             for worth in worths:
                 value += worth.of(first, last)
-            value += NAMED * begun[first]
+            value += NAMED_PART_BONUS * begun[first]
             value -= COST_OF_SENTENCE * (last - first)
             value -= COST_OF_LENGTH * (spans[last].end - spans[first].start) / MAX_PASSAGE_CHARS
             if value > best_value + 1e-9:
@@ -403,8 +403,7 @@ def _held(terms: Sequence[WeightedTerm], text: str, spans: Sequence[Span]) -> li
     """Return a bit mask for each sentence of the terms that it has."""
     lowered, places = terms_in(text)
     bits = {term.text: 1 << at for at, term in enumerate(terms)}
-    # each part reaches up to the next sentence, and is folded if the whole text is: word offsets refer to
-    # that
+    # each part reaches to the next sentence, and is folded if the whole text is: offsets refer to that
     parts = [text[start:end] for start, end in pairwise([0, *(span.start for span in spans[1:]), len(text)])]
     if len(lowered) != len(text):
         parts = [fold_width(part) for part in parts]

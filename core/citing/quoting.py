@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from core.citing.passages import AskedFor, key_spans
+from core.citing.passages import AnswerKind, key_spans
 from core.citing.units import (
     Listing,
     Unit,
@@ -30,7 +30,7 @@ from core.relevance.names import NumberedPart, codes_of_kind, identifiers, numbe
 from core.relevance.query import Query, asks_for_step, wording
 from core.relevance.recency import Version, version_in
 from core.relevance.spans import lies_in_span
-from core.relevance.sparse import A_WORD, WeightedTerm, presence, question_terms
+from core.relevance.sparse import WORD_WEIGHT, WeightedTerm, presence, question_terms
 from core.text import holds_chinese
 
 MAX_ROWS = 5
@@ -41,11 +41,11 @@ MAX_UNIT_CHARS = 600
 MAX_PROSE_CHARS = 750  # of a paragraph; a longer one is cut to less than half of that
 MAX_BEGINNING_CHARS = 1_000
 MAX_CANDIDATES = 1_000  # units and rows of all passages; later table rows are no better
-CLEAR = 0.75  # share of the question's words in the best unit
-HALF = 0.5  # share of its latest words: a unit with less may be next to the one that answers
-CALLED = 0.3  # for a row whose first cell has a code of the question
-ASKED_FOR = 0.35  # for a requested number or time
-OWN = 0.02  # for a row's or unit's own words: its head is shared with others
+CLEAR_COVERAGE = 0.75  # share of the question's words in the best unit
+LOW_LATEST_COVERAGE = 0.5  # share of its latest words: a unit with less may be next to the one that answers
+CODE_BONUS = 0.3  # for a row whose first cell has a code of the question
+ANSWER_KIND_BONUS = 0.35  # for a requested number or time
+OWN_WORDS_BONUS = 0.02  # for a row's or unit's own words: its head is shared with others
 COST_OF_LENGTH = 0.1  # for a unit of MAX_UNIT_CHARS characters
 COST_OF_RANK = 0.1  # per rank of the unit's passage
 MIN_SHARE_IF_CLEAR, MIN_SHARE = 0.6, 0.35  # minimum share of another unit, relative to the best
@@ -139,10 +139,10 @@ class Quotables:
         entries = self._entries(own, query.last_answer)
         if not entries and max(known.held @ known.rare, default=0.0) < MIN_COVERAGE:
             return [self.beginning(0)] if self._passages else []
-        chosen = self._of_those_named(entries or self._chosen(known, AskedFor.of(asked)), names)
-        chosen = self._of_those_meant(known, self._of_those_called(chosen, known.codes))
+        chosen = self._with_named_codes(entries or self._chosen(known, AnswerKind.of(asked)), names)
+        chosen = self._distinguished_rows(known, self._rows_with_codes(chosen, known.codes))
         picks = bool(entries or names or known.codes or (query.meant and asks_for_step(query.question)))
-        whole = set() if entries else self._quoted_whole(known, chosen, None if picks else AskedFor.of(asked))
+        whole = set() if entries else self._in_full(known, chosen, None if picks else AnswerKind.of(asked))
         written: dict[tuple[int, int], Quote] = {}
         for at in chosen:
             passage, unit = self._candidates[at].passage, self._candidates[at].unit
@@ -180,7 +180,7 @@ class Quotables:
         end = next((unit.start for unit in same if unit.kind is UnitKind.ARTICLE), None)
         return len(self._passages[one.passage][1]) if end is None else end
 
-    def _quoted_whole(self, known: _Asked, chosen: Sequence[int], asked_for: AskedFor | None) -> set[int]:
+    def _in_full(self, known: _Asked, chosen: Sequence[int], answer_kind: AnswerKind | None) -> set[int]:
         """Return the short passages with several chosen units or, unless rows are picked by name, one that
         the answer may be next to. Answers of other questions in an FAQ do not count."""
         chosen = [at for at in chosen if self._candidates[at].unit.kind is not UnitKind.PAIR]
@@ -189,17 +189,17 @@ class Quotables:
         beside = {
             self._candidates[at].passage
             for at in chosen
-            if asked_for and self._may_be_beside(known, at, asked_for)
+            if answer_kind and self._may_be_beside(known, at, answer_kind)
         }
         return {at for at in several | beside if len(self._passages[at][1]) <= MAX_UNIT_CHARS}
 
-    def _may_be_beside(self, known: _Asked, at: int, asked_for: AskedFor) -> bool:
+    def _may_be_beside(self, known: _Asked, at: int, answer_kind: AnswerKind) -> bool:
         """True if the passage has the requested number, time or cause and the unit has not; or, in the best
         passage, if the unit has few of the question's words, and no part is known to be nearer."""
         one = self._candidates[at]
-        if not asked_for.is_in(one.says) and asked_for.is_in(self._passages[one.passage][1]):
+        if not answer_kind.is_in(one.says) and answer_kind.is_in(self._passages[one.passage][1]):
             return True
-        return one.passage == 0 and not self._is_part_known and known.covers_latest(at) < HALF
+        return one.passage == 0 and not self._is_part_known and known.covers_latest(at) < LOW_LATEST_COVERAGE
 
     def _counted(self, asked: str, at: int) -> Listing | None:
         """Return the list or table if `asked` is how many of what it lists there are: not how many days one
@@ -210,7 +210,7 @@ class Quotables:
         if counts is None or listing is None:
             return None
         counted = wording("in_all").sub(" ", f"{counts['before']} {counts['rest']}")
-        terms = [term for term in question_terms(counted) if term.weight >= A_WORD]
+        terms = [term for term in question_terms(counted) if term.weight >= WORD_WEIGHT]
         is_listed = terms and all(presence(terms, f"{heading}\n{listing.above}"))
         return listing if is_listed and not listing.is_amount_of(terms, counts["measure"]) else None
 
@@ -281,24 +281,24 @@ class Quotables:
         nearest = next((pair for pair in pairs if part and part in pair), text)
         return Quote(passage, beginning(nearest, longest))
 
-    def _chosen(self, known: _Asked, asked_for: AskedFor) -> list[int]:
+    def _chosen(self, known: _Asked, answer_kind: AnswerKind) -> list[int]:
         cost_of_rank = EARLIER_COST_OF_RANK if known.leans else COST_OF_RANK
         shares, own = known.held @ known.rare, known.own @ known.rare
         values = [
             share
-            + ASKED_FOR * asked_for.is_in(one.says)
+            + ANSWER_KIND_BONUS * answer_kind.is_in(one.says)
             - one.cost(cost_of_rank)
-            + OWN * has * bool(one.unit.rows or one.unit.head)
-            + CALLED * bool(one.codes & known.codes)
+            + OWN_WORDS_BONUS * has * bool(one.unit.rows or one.unit.head)
+            + CODE_BONUS * bool(one.codes & known.codes)
             for one, share, has in zip(self._candidates, shares, own, strict=True)
         ]
         order = sorted(range(len(values)), key=lambda at: -values[at])
         best = shares[order[0]]
-        is_clear = best >= CLEAR and not asked_for.is_missing(self._candidates[order[0]].says)
+        is_clear = best >= CLEAR_COVERAGE and not answer_kind.is_missing(self._candidates[order[0]].says)
         least = best * (MIN_SHARE_IF_CLEAR if is_clear else MIN_SHARE)
         return [at for at in order[:MAX_QUOTES] if shares[at] >= least]
 
-    def _of_those_named(self, chosen: list[int], names: set[str]) -> list[int]:
+    def _with_named_codes(self, chosen: list[int], names: set[str]) -> list[int]:
         if not names:
             return chosen
         each = [self._candidates[at] for at in chosen]
@@ -309,25 +309,25 @@ class Quotables:
         each_own = zip(chosen, own, strict=True)
         return [at for at, codes in each_own if codes & names or not any(map(alike.match, codes))]
 
-    def _of_those_called(self, chosen: list[int], codes: frozenset[str]) -> list[int]:
+    def _rows_with_codes(self, chosen: list[int], codes: frozenset[str]) -> list[int]:
         """Of a table with rows, in any passage, that have a code of the question, keep only those."""
         called = {one.unit.columns for one in self._candidates if one.codes & codes}
         each = ((at, self._candidates[at]) for at in chosen)
         return [at for at, one in each if one.codes & codes or one.unit.columns not in called]
 
-    def _of_those_meant(self, known: _Asked, chosen: list[int]) -> list[int]:
+    def _distinguished_rows(self, known: _Asked, chosen: list[int]) -> list[int]:
         """Of a table, in any passage, drop rows without words that distinguish its rows if another has some.
         Not if the question leans on the previous one: its words cannot tell which row it means."""
         without = set[int]()
         for columns in {self._candidates[at].unit.columns for at in chosen if not known.leans} - {()}:
             rows = [at for at, one in enumerate(self._candidates) if one.unit.columns == columns]
-            amounts = self._telling(known.own, known.weights, rows)
+            amounts = self._distinguishing(known.own, known.weights, rows)
             without |= {at for at in rows if amounts[at] == 0 < amounts[chosen].max()}
         return [at for at in chosen if at not in without]
 
     def others(self, question: str) -> set[int]:
         """Return passages with only rows of a table that has another row for a code of the question."""
-        named = self._of_those_called([*range(len(self._candidates))], short_codes(question))
+        named = self._rows_with_codes([*range(len(self._candidates))], short_codes(question))
         every = {one.passage for one in self._candidates}
         return every - {self._candidates[at].passage for at in named}
 
@@ -355,8 +355,8 @@ class Quotables:
         whole = text[one.unit.start : one.unit.end]
         match one.unit.kind:
             case UnitKind.TABLE:
-                rows = self._of_those_named(self._rows(query, known, at, chosen), names)
-                rows = self._of_those_called(rows, known.codes)
+                rows = self._with_named_codes(self._rows(query, known, at, chosen), names)
+                rows = self._rows_with_codes(rows, known.codes)
                 return self._listed(sorted(rows[:MAX_ROWS]), len(rows))
             case UnitKind.CODE:
                 return beginning(whole, MAX_CODE_CHARS)
@@ -393,7 +393,7 @@ class Quotables:
         a short table is then quoted whole rather than in large part."""
         steps = STEPS if query.meant and asks_for_step(query.question) else 0
         rows = self._rows_of(at)
-        shares, own = (self._telling(each, known.weights, rows) for each in (known.held, known.own))
+        shares, own = (self._distinguishing(each, known.weights, rows) for each in (known.held, known.own))
         if not (steps or shares[at] or any(own[rows])) and _names_column(known, self._candidates[at].unit):
             return rows
         least = 1e-9 if own[at] and not known.leans else 0.0
@@ -406,7 +406,7 @@ class Quotables:
         return rows if known.leans and len(rows) <= MAX_ROWS and len(picked) > len(rows) / 2 else picked
 
     @staticmethod
-    def _telling(held: Matrix, weights: Matrix, rows: Sequence[int]) -> Matrix:
+    def _distinguishing(held: Matrix, weights: Matrix, rows: Sequence[int]) -> Matrix:
         """Return, by candidate, how much it has of the words that some of the rows have and others lack."""
         counts = held[rows].sum(axis=0)
         amounts: Matrix = held @ (weights * ((counts > 0) & (counts < len(rows))))
@@ -414,7 +414,7 @@ class Quotables:
 
 
 def _names_column(known: _Asked, table: Unit) -> bool:
-    words = [term for term in known.terms if term.weight >= A_WORD]
+    words = [term for term in known.terms if term.weight >= WORD_WEIGHT]
     return any(presence(words, " ".join(table.columns)))
 
 

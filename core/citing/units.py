@@ -25,9 +25,9 @@ from core.relevance.tokens import parts_in
 from core.text import ITEM as LIST_ITEM
 from core.text import QUESTION_WORD, Block, BlockKind, Line, blocks_of, lines_of, open_fence
 
-FEW_WORDS = 30  # characters
+SHORT_CHARS = 30  # characters
 MAX_TITLE_CHARS = 80
-LONGEST_TEXT_TITLE = 120
+MAX_TEXT_TITLE_CHARS = 120
 MAX_UNITS = 400  # of one text
 
 
@@ -135,7 +135,7 @@ def _lead_in(text: str, unit: Unit, following: Unit) -> str:
     last = sentences(text[unit.start : unit.end])[-1]
     line = text[unit.start + last.start : unit.start + last.end]
     leads_in = (is_table and adjoins) or not _STOPPED.search(line)
-    return line if leads_in and "\n" not in line and len(line) <= LONGEST_TEXT_TITLE else ""
+    return line if leads_in and "\n" not in line and len(line) <= MAX_TEXT_TITLE_CHARS else ""
 
 
 COLONS = (":", "：")
@@ -174,7 +174,7 @@ def _is_heading(text: str, unit: Unit) -> bool:
         return all(each.lastindex != number.lastindex for each in beside)
     if _LABEL.search(line) or _is_point(line) or not _is_above_prose(text, unit):
         return False
-    return bool(text[: unit.start].strip()) or (len(line) <= FEW_WORDS and not any(map(str.isdigit, line)))
+    return bool(text[: unit.start].strip()) or (len(line) <= SHORT_CHARS and not any(map(str.isdigit, line)))
 
 
 def _is_point(line: str) -> bool:
@@ -206,7 +206,7 @@ def _is_title_of_text(text: str, unit: Unit) -> bool:
     """Whether these are one or two lines, not a sentence, at the beginning with prose below: they name the
     subject, so they match nearly every question. Not a label over its value (Plant manager / Rolf Adler)."""
     title = text[: unit.end].strip()
-    is_short = len(title) <= LONGEST_TEXT_TITLE and title.count("\n") <= 1
+    is_short = len(title) <= MAX_TEXT_TITLE_CHARS and title.count("\n") <= 1
     if unit.kind is not UnitKind.TEXT or text[: unit.start].strip() or not is_short:
         return False
     return not (_ENDED.search(title) or _is_point(title)) and _is_above_prose(text, unit)

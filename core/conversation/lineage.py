@@ -127,7 +127,7 @@ def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
             turns.append(PastTurn(preprocess_question(_FILES.sub("", text)), ""))
         elif turns:
             turns[-1] = replace(turns[-1], answer=with_own_links(without_footer(text)))
-    if spoken and spoken[-1][0] in SYSTEM_ROLES and _BRIEFLY.search(spoken[-1][1]):
+    if spoken and spoken[-1][0] in SYSTEM_ROLES and _SUMMARISE.search(spoken[-1][1]):
         return Conversation("", tuple(turns), preprocess_question(spoken[-1][1]))
     if last != "user":
         raise BadRequestError("messages: the last message must be a user's.")
@@ -201,7 +201,7 @@ def _split_template(text: str) -> _SplitTemplate | None:
 
 
 # Prompts that chat clients send on their own: a title, tags, follow-up questions. Recognised by their form.
-LOOKED_AT = 600  # characters at the beginning or end; the rest is the conversation it is about
+SCANNED_CHARS = 600  # characters at the beginning or end; the rest is the conversation it is about
 
 # Open WebUI's all begin with "### Task:" and end with the chat history; anything else that begins so is a
 # question.
@@ -243,7 +243,7 @@ _ROLES = re.compile(
 )
 
 # NextChat's, to compress a long chat: a system message after the last answer.
-_BRIEFLY = re.compile(
+_SUMMARISE = re.compile(
     r"^\W*(?:summarize the discussion briefly in|简要总结一下(?:对话内容|你和用户的对话)"
     r"|簡要總結一下(?:對話內容|你和(?:使用者|用戶)的對話))",
     re.IGNORECASE,
@@ -254,6 +254,6 @@ def is_housekeeping(system: str, question: str) -> bool:
     """Whether this comes from the client itself, not from a person."""
     if _TASK.match(question):
         return any(mark in question for mark in _HISTORY) or all(mark in question for mark in _COMPLETED)
-    begins = question[:LOOKED_AT]
-    asks = _ORDERS.search(begins) or _BRIEFLY.search(begins) or _NEXT.search(question[-LOOKED_AT:])
-    return bool(asks or _ROLES.search(system[:LOOKED_AT]))
+    begins = question[:SCANNED_CHARS]
+    asks = _ORDERS.search(begins) or _SUMMARISE.search(begins) or _NEXT.search(question[-SCANNED_CHARS:])
+    return bool(asks or _ROLES.search(system[:SCANNED_CHARS]))

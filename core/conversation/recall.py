@@ -21,7 +21,7 @@ WORDS_SHARE = 1.0
 MEANING_SHARE = 0.35
 # The answer to a question is often next to the turn with matching words, so a turn is lifted by the two
 # before and the two after it on the branch. LoCoMo .58 → .62, REALTALK .56 → .57.
-BESIDE = {1: 0.2, 2: 0.1}
+NEIGHBOUR_WEIGHTS = {1: 0.2, 2: 0.1}
 
 # A turn is relevant to the question with probability sigmoid(z + 5 coverage − 3.8), where z is how many
 # widths its better cosine lies above unrelated texts, and coverage is the share of the question's words that
@@ -146,7 +146,7 @@ def _with_neighbours(own: Mapping[str, float], positions: Mapping[str, int]) -> 
         turn_id: score
         + math.fsum(
             share * (at.get(positions[turn_id] - far, 0.0) + at.get(positions[turn_id] + far, 0.0))
-            for far, share in BESIDE.items()
+            for far, share in NEIGHBOUR_WEIGHTS.items()
         )
         for turn_id, score in own.items()
     }

@@ -165,7 +165,7 @@ class CommandName(StrEnum):
 
 
 _NAMES = {f"/{name.value}": name for name in CommandName}
-_LONGEST = max(map(len, _NAMES))
+_MAX_COMMAND_CHARS = max(map(len, _NAMES))
 _SLASHES = ("/", "\uff0f")
 
 
@@ -196,7 +196,7 @@ class Command:
 def parse_command(question: str) -> Command | None:
     """Return the command that the first word names, in any case and width; None for a question."""
     words = question.split(maxsplit=1)
-    if not words or not words[0].startswith(_SLASHES) or len(words[0]) > _LONGEST:
+    if not words or not words[0].startswith(_SLASHES) or len(words[0]) > _MAX_COMMAND_CHARS:
         return None
     name = _NAMES.get(fold_width(words[0]).lower())
     return Command(name, words[1].strip() if len(words) > 1 else "") if name else None

@@ -79,7 +79,7 @@ def _covered(turn_id: str | None, stored: Mapping[str, Summary]) -> Iterator[str
         turn_id = stored[turn_id].previous
 
 
-def speaking_of(turn_ids: Collection[str], stored: Mapping[str, Summary | None]) -> set[str]:
+def summaries_about(turn_ids: Collection[str], stored: Mapping[str, Summary | None]) -> set[str]:
     """Return the turns whose summary was made from one of `turn_ids`, directly or through its predecessors.
 
     A summary that is unreadable, or continues a missing one, may mention anything: it counts, too.
@@ -197,7 +197,7 @@ def extract(previous: str, turns: Sequence[SummarySource], limit: int, count: Co
 def key_line(turn: SummarySource) -> str:
     """Join the first sentence of the question and the most informative one of the answer."""
     asked = _one_line(_first_sentence(turn.question), QUESTION_CHARS)
-    answered = _one_line(_telling_sentence(turn), ANSWER_CHARS)
+    answered = _one_line(_most_informative(turn), ANSWER_CHARS)
     return f"- {asked} → {answered}"
 
 
@@ -219,19 +219,19 @@ def _first_sentence(text: str) -> str:
     return text[spans[0].start : spans[0].end] if spans else ""
 
 
-def _telling_sentence(turn: SummarySource) -> str:
+def _most_informative(turn: SummarySource) -> str:
     text = turn.answer[:SEARCHED_CHARS]
     terms = question_terms(turn.question)
     best, most = "", -1.0
     for span in sentences(text):
         sentence = text[span.start : span.end]
-        value = _telling(sentence, terms)
+        value = _informativeness(sentence, terms)
         if value > most:
             best, most = sentence, value
     return best
 
 
-def _telling(sentence: str, terms: Sequence[WeightedTerm]) -> float:
+def _informativeness(sentence: str, terms: Sequence[WeightedTerm]) -> float:
     """Score how much of the question the sentence has, plus whether it has a figure; lead-ins score 0."""
     if _NO_STATEMENT.match(sentence) or sentence.endswith((":", "：")):
         return 0.0

@@ -370,7 +370,7 @@ def _fingerprint(
 
 _FOOTER = re.compile(r"\n+---\n(?:Sources:|来源：)\n(?:\[\d+\] [^\n]*\n?)+\s*\Z")
 _PARAGRAPHS = re.compile(r"\n\s*\n")
-MOST_QUOTATIONS = 8  # of an answer: how many are tried as the end of its thinking
+MAX_QUOTATIONS = 8  # of an answer: how many are tried as the end of its thinking
 _REASONING = re.compile(r"<think>.*?</think>|<details type=\"reasoning\".*?</details>", re.S)
 
 
@@ -398,7 +398,7 @@ class PastTurn:
         paragraphs = [*_PARAGRAPHS.split(self.answer.strip()), ""]
         quoted = [paragraph.startswith(">") for paragraph in paragraphs]
         ends = [at for at in range(1, len(quoted)) if quoted[at - 1] and not quoted[at]]
-        return [replace(self, answer="\n\n".join(paragraphs[at:])) for at in ends[:MOST_QUOTATIONS]]
+        return [replace(self, answer="\n\n".join(paragraphs[at:])) for at in ends[:MAX_QUOTATIONS]]
 
 
 def normalised(text: str) -> str:

@@ -197,7 +197,7 @@ def assign_ids(
     return ids, duplicates
 
 
-def names_of_turns(turns: Sequence[StoredTurn], ids: Mapping[PointId, str]) -> dict[str, str]:
+def turn_names(turns: Sequence[StoredTurn], ids: Mapping[PointId, str]) -> dict[str, str]:
     """Map what children may call a turn to its id.
 
     An id that a turn will have always means that turn, so a correct parent stays; then come stored turn ids,
@@ -242,7 +242,7 @@ def plan_session(
     ids, duplicates = assign_ids([turn for turn in by_point if turn.point_id not in dropped], taken, dropped)
     ids |= {twin: ids[original] for twin, original in dropped.items()}
     ordered = sorted(remaining, key=lambda turn: _order(turn, times[turn.point_id], ids[turn.point_id]))
-    names = names_of_turns(sorted(ordered, key=lambda turn: turn.point_id in dropped), ids)
+    names = turn_names(sorted(ordered, key=lambda turn: turn.point_id in dropped), ids)
     staying = [turn for turn in ordered if turn.point_id not in dropped]
     finals = _final_turns(staying, times, ids, names, owner)
     known = [time for time in times.values() if time]
@@ -262,7 +262,7 @@ def plan_session(
     )
 
 
-def perhaps_twins(turns: Sequence[StoredTurn], zone: tzinfo) -> list[PointId]:
+def possible_twins(turns: Sequence[StoredTurn], zone: tzinfo) -> list[PointId]:
     """Return points that share their time with another: the only ones whose texts need comparing."""
     times = {turn.point_id: _time_of(turn, zone) for turn in turns}
     count = Counter(times.values())

@@ -145,7 +145,7 @@ def total_hits(searched: Sequence[Searched]) -> int:
 
 UUID_TEXT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UUID_BYTES = re.compile(UUID_TEXT.pattern.encode())
-FEW = 8  # up to so many ids are searched for one by one
+MAX_SEPARATE_SEARCHES = 8  # up to so many ids are searched for one by one
 OWNER_FIELDS = frozenset(("owner", "writer"))
 _ID_ENDINGS = ("id", "ids")
 
@@ -154,14 +154,14 @@ def uuids_of(ids: Collection[str]) -> frozenset[str]:
     return frozenset(each for each in ids if UUID_TEXT.fullmatch(each))
 
 
-def others_of(ids: Collection[str]) -> frozenset[str]:
+def non_uuids_of(ids: Collection[str]) -> frozenset[str]:
     """Return ids other than UUIDs (imported sessions): as possible words, never searched for in texts."""
     return frozenset(each for each in ids if each and not UUID_TEXT.fullmatch(each))
 
 
 def mentioning(values: Collection[bytes]) -> Callable[[bytes], bool]:
     """Return a test whether stored bytes contain one of the values; of many, only UUIDs are found."""
-    if len(values) <= FEW:
+    if len(values) <= MAX_SEPARATE_SEARCHES:
         return lambda body: any(each in body for each in values)
     many = frozenset(values)
     return lambda body: not many.isdisjoint(_UUID_BYTES.findall(body))
@@ -184,7 +184,7 @@ def has_id(value: Any, ids: Collection[str], path: str = "") -> bool:
     return False
 
 
-def is_of(payload: Mapping[str, Any], owner: str) -> bool:
+def is_owned_by(payload: Mapping[str, Any], owner: str) -> bool:
     """Whether a point with this payload belongs to this owner."""
     return bool(owner) and any(payload.get(field) == owner for field in OWNER_FIELDS)
 

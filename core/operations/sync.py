@@ -57,7 +57,7 @@ class SyncReport:
 
 
 def skipped_words(skipped: Sequence[KindCount]) -> str:
-    """ "12 files of kinds that cannot be read: .exe ×10, .mp4 ×2"; "" without any."""
+    """Return, for example, "12 files of kinds that cannot be read: .exe ×10, .mp4 ×2"; "" if none."""
     if not skipped:
         return ""
     total = sum(kind.count for kind in skipped)

@@ -46,12 +46,12 @@ def fit(judged: Sequence[Judged]) -> tuple[float, float]:
     rows = np.array([(logit(each.chance), 1.0) for each in judged])
     labels = np.array([float(each.answers) for each in judged])
     prior, tied = np.array([1.0, 0.0]), np.diag([SLOPE_DEVIATION**-2, SHIFT_DEVIATION**-2])
-    found = prior.copy()
+    params = prior.copy()
     for _ in range(STEPS):
-        chances = logistic(rows @ found)
-        gradient = rows.T @ (chances - labels) + tied @ (found - prior)
+        chances = logistic(rows @ params)
+        gradient = rows.T @ (chances - labels) + tied @ (params - prior)
         curvature = (rows.T * (chances * (1.0 - chances))) @ rows + tied
         step = np.linalg.solve(curvature, gradient)
-        found = found - step / max(1.0, float(np.linalg.norm(step)))  # a longer step overshoots for good
-        found[0] = max(found[0], MIN_SLOPE)
-    return float(found[0]), float(found[1])
+        params = params - step / max(1.0, float(np.linalg.norm(step)))  # a longer step overshoots for good
+        params[0] = max(params[0], MIN_SLOPE)
+    return float(params[0]), float(params[1])

@@ -52,20 +52,20 @@ CLEARLY_ABROAD = 0.5  # deviations by which their tokens are nearer than any in 
 # For a text's tokens, in deviations from the level of random texts; and logits for each deviation that the
 # nearest lacks. An off-topic question has some words here, too, and one of its cosines is the highest.
 NEAR_ENOUGH, NEAR_ENOUGH_ABROAD = 0.4, 0.8
-FAR = 1.5
-UNKNOWN = 0.37  # of a text's distance from sure, in logits: subtracted if no tokens show how near it is
+FAR_LOGIT = 1.5
+UNKNOWN_SHARE = 0.37  # of a text's distance from sure, in logits: subtracted if no tokens show how near it is
 # Logits by which a text with all of the last answer leads one with none of it, for a possible follow-up. From
 # .5 to 3, higher values put more right texts first, but 1 loses some of MTRAG-UN's, 1.5 some that change
 # topic.
-ANSWERED = 0.5
+ANSWER_LOGIT = 0.5
 # Logits by which a text with all words of such a question leads one with none, if there is one with all: "and
 # the printer?" after a question about leave.
-SAID = 1.5
+ALL_WORDS_LOGIT = 1.5
 PART_GAIN = 0.8  # of a score, per deviation by which a part of a text is nearer than the whole
 IDENTIFIER_LOGIT = 3.0
-PIECE = 0.3  # of the best one's probability, for a piece of its section with as many of the words
+PIECE_SHARE = 0.3  # of the best one's probability, for a piece of its section with as many of the words
 # Minimum for the best of few passages with every code of the question: "what is E02?" has no other clue.
-NAMED = 0.2
+MIN_NAMED = 0.2
 FEW_NAMED = 3
 
 
@@ -186,9 +186,9 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
     if query.may_lean:
         answered, joined = features.answered, features.joined()
         chances = _between(chances, _judged(joined, coefficients))
-        chances = _raised(chances, ANSWERED * (answered - answered.max()))
+        chances = _raised(chances, ANSWER_LOGIT * (answered - answered.max()))
         if features.coverage.max() > 0.99:
-            chances = _raised(chances, SAID * (features.coverage - 1.0))
+            chances = _raised(chances, ALL_WORDS_LOGIT * (features.coverage - 1.0))
     chances = np.where(features.asks_itself, np.maximum(chances, SURE), chances)
     chances = _without_attribute(features, _with_leader(features, chances))
     chances = _with_pieces(features.candidates, (joined or features).coverage, chances)
@@ -249,9 +249,9 @@ def probabilities(
 def _by_distance(nearness: Matrix | None, abroad: Matrix, chances: Matrix) -> Matrix:
     """Lower all if not even the nearest text is near enough: the question is about something else."""
     if nearness is None:
-        return _raised(chances, UNKNOWN * np.minimum(0.0, _logits(chances) - logit(SURE)))
+        return _raised(chances, UNKNOWN_SHARE * np.minimum(0.0, _logits(chances) - logit(SURE)))
     enough = NEAR_ENOUGH + (NEAR_ENOUGH_ABROAD - NEAR_ENOUGH) * abroad
-    return _raised(chances, FAR * np.minimum(0.0, (nearness - enough).max()))
+    return _raised(chances, FAR_LOGIT * np.minimum(0.0, (nearness - enough).max()))
 
 
 def _raised(chances: Matrix, logits: Matrix) -> Matrix:
@@ -324,7 +324,7 @@ def _with_pieces(candidates: Sequence[Candidate], coverage: Matrix, chances: Mat
     section = [(each.chunk.document_id, each.chunk.heading) for each in candidates]
     is_piece = np.array([each == section[best] for each in section]) & bool(section[best][1])
     is_piece &= coverage >= max(coverage[best], 1e-9)
-    return np.where(is_piece, np.maximum(chances, PIECE * chances[best]), chances)
+    return np.where(is_piece, np.maximum(chances, PIECE_SHARE * chances[best]), chances)
 
 
 def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matrix) -> Matrix:
@@ -351,7 +351,7 @@ def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matr
         is_the_one = not parts or len(naming) == 1  # every set of rules has a ninth article
         all_names = (*names, *(part.name for part in parts))
         asks_nothing_else = is_the_one and asks_only_of(all_names, query.question, texts[best])
-        judged[best] = max(judged[best], SURE if asks_nothing_else else NAMED)
+        judged[best] = max(judged[best], SURE if asks_nothing_else else MIN_NAMED)
     is_missing = any(not _begins(part.heads, texts) and _begins(part.alike, texts) for part in parts)
     return np.minimum(judged, NOT_SURE) if is_missing else judged
 

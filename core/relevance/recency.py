@@ -22,10 +22,10 @@ from core.dates import MONTH_NAMES, first_day, last_day
 from core.knowledge import Candidate, Chunk
 from core.relevance.features import asks_only_of
 from core.relevance.names import clauses
-from core.relevance.probability import FEW_NAMED, NAMED, NOT_SURE, SURE
+from core.relevance.probability import FEW_NAMED, MIN_NAMED, NOT_SURE, SURE
 from core.relevance.query import MAX_FORM_CHARS, Query, wording
 from core.relevance.spans import lies_in_span, names_moment, without_moments
-from core.relevance.sparse import A_WORD, folded, is_cjk, question_terms, word_stems
+from core.relevance.sparse import WORD_WEIGHT, folded, is_cjk, question_terms, word_stems
 from core.text import fold_width
 
 # Logits that a candidate of another time loses. Chosen, not fitted: half of a wrong part number's
@@ -159,7 +159,7 @@ def _by_spans(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         if any(held):
             chance = max(chance, min(SURE if all(held) else NOT_SURE, _divided(chance, -DATE_LOGIT)))
         elif is_within and not words and sum(within) <= FEW_NAMED:
-            chance = max(chance, NAMED)
+            chance = max(chance, MIN_NAMED)
         judged.append(replace(candidate, probability=chance))
     return judged
 
@@ -229,15 +229,15 @@ _CLAUSE = re.compile(r"[,，;；。]|\.\s|\b(?:if|when|as)\b|如果|要是", re.
 def _of_asker(question: str) -> str:
     """Return the clauses about the asker rather than the subject: I started in September."""
     clauses = _CLAUSE.split(question.rstrip("?？ "))
-    told = [each for each in clauses if wording("of_asker").match(each) and not wording("asks").search(each)]
-    return "\n".join(told) if len(told) < len(clauses) else ""
+    about = [each for each in clauses if wording("of_asker").match(each) and not wording("asks").search(each)]
+    return "\n".join(about) if len(about) < len(clauses) else ""
 
 
 def _words(question: str) -> list[str]:
     """Return its content words, without the period, interrogatives and light verbs."""
     for each in ("asks_what", "light_verbs"):
         question = wording(each).sub(" ", question)
-    return [term.text for term in question_terms(_without_periods(question)) if term.weight >= A_WORD]
+    return [term.text for term in question_terms(_without_periods(question)) if term.weight >= WORD_WEIGHT]
 
 
 def _without_periods(text: str) -> str:
@@ -297,14 +297,14 @@ def _is_of(chunk: Chunk, family: int, numbers: set[int]) -> bool | None:
 def _numbers(text: str, family: int) -> set[int]:
     """Return the period numbers, including all within a range."""
     each = ((offset, match) for offset, period in _PERIODS[family] for match in period.finditer(text))
-    found, end, last = set[int](), 0, 0
+    numbers, end, last = set[int](), 0, 0
     for offset, match in sorted(each, key=lambda one: one[1].start()):
         number = offset + _number(next(filter(None, match.groups())).lower())
         if last and _UP_TO.fullmatch(text, end, match.start()):
-            found.update(_between(last, number, _WEEKDAYS if family == _OF_WEEK else _MONTHS))
-        found.add(number)
+            numbers.update(_between(last, number, _WEEKDAYS if family == _OF_WEEK else _MONTHS))
+        numbers.add(number)
         end, last = match.end(), number
-    return found
+    return numbers
 
 
 def _between(first: int, last: int, around: range) -> Iterable[int]:

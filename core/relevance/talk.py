@@ -76,7 +76,7 @@ def talk_of(text: str) -> Talk | None:
         return None
     if _is_sum(text):
         return Talk.ARITHMETIC
-    spoken = _spoken(text)
+    spoken = _normalised(text)
     if _ASKS.search(text) and wording("objects").fullmatch(spoken):
         return Talk.CERTAIN
     if not spoken:
@@ -108,25 +108,25 @@ def is_about_languages(text: str, before: Sequence[str]) -> bool:
     """Whether it names a language and little else ("and in English?") after a question, small talk skipped,
     that is about languages, too: then it asks about that language, not for a translation."""
     named = _table().language
-    if len(text) > MAX_TALK_CHARS or not wording("bare_language").match(named.sub("@", _spoken(text))):
+    if len(text) > MAX_TALK_CHARS or not wording("bare_language").match(named.sub("@", _normalised(text))):
         return False
-    asked = next((_spoken(each) for each in reversed(before) if talk_of(each) is None), "")
+    asked = next((_normalised(each) for each in reversed(before) if talk_of(each) is None), "")
     return bool(named.search(asked) or wording("languages").search(asked))
 
 
 _APOSTROPHE = re.compile("['’‘´`]")
-_UNSPOKEN = re.compile(r"[\W_]+")
-_LONG_DRAWN = re.compile(r"([^\W\d])\1{2,}")
+_NON_WORD = re.compile(r"[\W_]+")
+_REPEATED_LETTERS = re.compile(r"([^\W\d])\1{2,}")
 _BESIDE_CHINESE = re.compile("(?<=[一-鿿]) +| +(?=[一-鿿])")
 _ASKS = re.compile("[?？]")
 _SMILEY = re.compile("[\U0001f300-\U0001faff\u2600-\u27bf]|[:;]-?[)(DP]")
 
 
-def _spoken(text: str) -> str:
+def _normalised(text: str) -> str:
     """Normalise: lower case without punctuation, no space beside a Chinese character, hellooo as helloo;
     standard Chinese in simplified characters."""
-    plain = _UNSPOKEN.sub(" ", _APOSTROPHE.sub("", folded(standard(text)).lower()))
-    return _BESIDE_CHINESE.sub("", _LONG_DRAWN.sub(r"\1\1", plain)).strip()
+    plain = _NON_WORD.sub(" ", _APOSTROPHE.sub("", folded(standard(text)).lower()))
+    return _BESIDE_CHINESE.sub("", _REPEATED_LETTERS.sub(r"\1\1", plain)).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class Coverage:
 
 
 def coverage(text: str) -> Coverage:
-    spoken = _spoken(text[:MAX_TALK_CHARS])
+    spoken = _normalised(text[:MAX_TALK_CHARS])
     if not spoken:
         return Coverage(0.0, 0.0, 0.0)
     table = _table()
@@ -292,7 +292,7 @@ def _is_sum(text: str) -> bool:
     rest, sums = _SUM.subn(" ", _POWER.sub(" = ", plain))
     if not sums and "=" not in rest:
         return False
-    left = _UNSPOKEN.sub(" ", wording("asks_sum_zh").sub(" ", rest)).split()
+    left = _NON_WORD.sub(" ", wording("asks_sum_zh").sub(" ", rest)).split()
     return all(f" {word} " in f" {_ASKS_EN} " for word in left)
 
 
@@ -351,7 +351,7 @@ class TalkModel:
         scores: npt.NDArray[np.float64] = self.offsets + self.kinds @ np.asarray(vector, dtype=float)
         second, best = np.argsort(scores)[-2:]
         kind = self.names[int(best)]
-        if scores[best] < UNLIKE_ALL or _is_said_otherwise(kind, text):
+        if scores[best] < UNLIKE_ALL or _is_ruled_out(kind, text):
             return None
         if scores[best] - scores[second] >= self.lead:
             return kind
@@ -369,7 +369,7 @@ class TalkModel:
         return None if kind and kind.is_about_conversation and not has_answer else kind
 
 
-def _is_said_otherwise(kind: Talk, text: str) -> bool:
+def _is_ruled_out(kind: Talk, text: str) -> bool:
     """Whether the text rules the kind out: sums have numbers; greetings and the like ask for nothing."""
     if kind is Talk.ARITHMETIC:
         return not wording("number").search(text)

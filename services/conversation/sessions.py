@@ -26,7 +26,7 @@ from core.conversation.sessions import (
 from core.conversation.turns import KnowledgeUse
 from core.dates import MAX_EXPIRE_DAYS
 from core.errors import UnknownSessionError
-from core.relevance.sparse import A_WORD, WeightedTerm, encode_query, presence, question_terms
+from core.relevance.sparse import WORD_WEIGHT, WeightedTerm, encode_query, presence, question_terms
 from core.text import alike, canonical_uuid
 from services.conversation.turns import TurnStore
 from services.store.clock import utc_now_us
@@ -405,7 +405,7 @@ async def find_in_turns(turns: TurnStore, owner: str, text: str) -> dict[str, Tu
     """By session, the newest turn of which question and answer have all words of the text, of MATCHED_TURNS.
     Words are told apart and stemmed as for recall: the beginning of one finds nothing."""
     terms = question_terms(text)
-    terms = tuple(term for term in terms if term.weight >= A_WORD) or terms
+    terms = tuple(term for term in terms if term.weight >= WORD_WEIGHT) or terms
     if not terms:
         return {}
     request = QueryRequest(

@@ -14,7 +14,7 @@ from core.dates import rfc3339
 from core.knowledge import SHARED_OWNER
 from core.operations.erasure import (
     ERASED_ID,
-    FEW,
+    MAX_SEPARATE_SEARCHES,
     MIN_QUOTE_CHARS,
     OWNER_FIELDS,
     UUID_TEXT,
@@ -24,7 +24,7 @@ from core.operations.erasure import (
     Searched,
     Traced,
     is_id_field,
-    others_of,
+    non_uuids_of,
     own_words,
     uuids_of,
 )
@@ -184,7 +184,7 @@ class FullSearch:
         self._reader = reader
         self._traced = traced
         self._mentions = _mentions(uuids_of(traced.ids))
-        self._others = others_of(traced.ids)
+        self._others = non_uuids_of(traced.ids)
         self._pieces = set(traced.texts)
         self._document = document or Quotes()
         self._everything = Everything()
@@ -280,7 +280,7 @@ def _texts_in(payload: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
 
 
 def _mentions(ids: frozenset[str]) -> Callable[[str], bool]:
-    if len(ids) <= FEW:
+    if len(ids) <= MAX_SEPARATE_SEARCHES:
         return lambda text: len(text) >= 36 and any(each in text for each in ids)
     return lambda text: text in ids or (len(text) > 36 and not ids.isdisjoint(UUID_TEXT.findall(text)))
 
