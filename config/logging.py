@@ -101,22 +101,22 @@ class _ServerLog(logging.Handler):
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
-        self._sparing = RateLimitedLog()
+        self._limited_log = RateLimitedLog()
 
     def emit(self, record: logging.LogRecord) -> None:
         message = {"message": record.getMessage().partition("\n")[0]}
         if record.exc_info:
             structlog.get_logger().log(record.levelno, "http_server", **message, exc_info=record.exc_info)
         else:
-            self._sparing(record.levelno, "http_server", message)
+            self._limited_log(record.levelno, "http_server", message)
 
 
 class RateLimitedLog:
-    """Rate-limits lines that could flood the log: of each kind, `most` are logged within `within_s` seconds
+    """Rate-limits lines that could flood the log: of each kind, `limit` are logged within `within_s` seconds
     and the rest are counted; afterwards one line reports their number as `more`. For the event loop only."""
 
-    def __init__(self, most: int = 5, within_s: float = 60.0) -> None:
-        self._most = most
+    def __init__(self, limit: int = 5, within_s: float = 60.0) -> None:
+        self._limit = limit
         self._within_s = within_s
         self._counts: Counter[tuple[object, ...]] = Counter()
 
@@ -129,10 +129,10 @@ class RateLimitedLog:
             asyncio.get_running_loop().call_later(
                 self._within_s, self._sum_up, key, level, event, kind, context=own
             )
-        if self._counts[key] <= self._most:
+        if self._counts[key] <= self._limit:
             structlog.get_logger().log(level, event, **kind, **fields)
 
     def _sum_up(self, key: tuple[object, ...], level: int, event: str, kind: dict[str, Any]) -> None:
-        more = self._counts.pop(key) - self._most
+        more = self._counts.pop(key) - self._limit
         if more > 0:
             structlog.get_logger().log(level, event, **kind, more=more, within_s=self._within_s)

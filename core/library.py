@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 
 from core.conversation.sessions import MAX_NAME_CHARS, MAX_PERSONA_CHARS
 from core.errors import BadRequestError
-from core.text import alike, scrub
+from core.text import fold_case, scrub
 
 MAX_ITEMS = 2_000
 MAX_FILE_BYTES = 1_000_000
@@ -56,13 +56,13 @@ class Library:
 
     def templates(self, words: str, limit: int) -> list[tuple[Batch, LibraryItem]]:
         """Return templates whose titles contain `words`, in any case and width; prefix matches first."""
-        begun = alike(words.strip())
+        begun = fold_case(words.strip())
         matches = [
             (not title.startswith(begun), batch, item)
             for batches in self.modules.values()
             for batch in batches.values()
             for item in batch.items
-            if begun in (title := alike(item.title)) and item.variables
+            if begun in (title := fold_case(item.title)) and item.variables
         ]
         return [(batch, item) for _, batch, item in sorted(matches, key=lambda match: match[0])[:limit]]
 

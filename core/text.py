@@ -158,7 +158,7 @@ def fold_width(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
-def alike(text: str) -> str:
+def fold_case(text: str) -> str:
     """Fold case and width: texts that differ in nothing else become equal."""
     return fold_width(fold_width(text).casefold())
 

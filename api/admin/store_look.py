@@ -61,13 +61,13 @@ class Readiness:
 
     async def keep_trying(self) -> None:
         """Until it has worked once; ends at once when it already has."""
-        sparing = RateLimitedLog(most=1)
+        limited_log = RateLimitedLog(limit=1)
         while not self._prepared:
             await asyncio.sleep(RETRY_S)
             try:
                 await self._attempt()
             except WenmaiError as error:
-                sparing(logging.WARNING, "store_not_ready", {"error": str(error)})
+                limited_log(logging.WARNING, "store_not_ready", {"error": str(error)})
 
     @property
     def prepared(self) -> bool:

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from core.memory.record import MAX_CONTENT_CHARS, Memory, MemoryDraft
 from core.relevance.sparse import question_terms, terms
-from core.text import alike, fold_width, is_mostly_chinese
+from core.text import fold_case, fold_width, is_mostly_chinese
 
 
 class Refusal(StrEnum):
@@ -139,7 +139,7 @@ def statement_of(content: str) -> Statement | None:
 
 def slot_named(attribute: str) -> str:
     """Return the kind that a word stands for, or the word itself if the kind is unknown."""
-    word = " ".join(alike(attribute).split())
+    word = " ".join(fold_case(attribute).split())
     return _SLOT_OF.get(word, word)
 
 
@@ -184,7 +184,7 @@ def _attribute(match: re.Match[str] | None) -> Statement | None:
 
 def _plain(value: str) -> str:
     """Remove what does not distinguish two values."""
-    return re.sub(r"^(?:the|a|an)\s+|[\s。.,，!！'\"“”「」]+", "", alike(value))
+    return re.sub(r"^(?:the|a|an)\s+|[\s。.,，!！'\"“”「」]+", "", fold_case(value))
 
 
 # What is refused.
@@ -333,7 +333,7 @@ def decide(draft: MemoryDraft, neighbours: Sequence[Neighbour]) -> Decision:
 
 def plain_words(content: str) -> str:
     """Normalise case, width and the full stop."""
-    return alike(content).strip("。.!！ ")
+    return fold_case(content).strip("。.!！ ")
 
 
 def is_same(content: str, other: str, z: float | None) -> bool:

@@ -27,7 +27,7 @@ from core.conversation.turns import KnowledgeUse
 from core.dates import MAX_EXPIRE_DAYS
 from core.errors import UnknownSessionError
 from core.relevance.sparse import WORD_WEIGHT, WeightedTerm, encode_query, presence, question_terms
-from core.text import alike, canonical_uuid
+from core.text import canonical_uuid, fold_case
 from services.conversation.turns import TurnStore
 from services.store.clock import utc_now_us
 from services.store.dialect import (
@@ -373,14 +373,14 @@ async def find_titled(
     sessions: SessionStore, owner: str, text: str, limit: int, before_us: int | None
 ) -> TitledPage:
     """Case and width make no difference."""
-    sought = alike(text)
+    sought = fold_case(text)
     session_ids: list[str] = []
     visited: set[str] = set()
     while True:
         page = await sessions.list_newest(owner, AT_ONCE, before_us, TITLE_FIELDS)
         fresh = [title for title in page if title.session_id not in visited]
         for title in fresh:
-            if sought in alike(title.title):
+            if sought in fold_case(title.title):
                 session_ids.append(title.session_id)
             if len(session_ids) == limit:
                 return TitledPage(await sessions.get_many(session_ids, owner), title.updated_us)
