@@ -27,7 +27,7 @@ from api.sessions.foreign import ForeignImporter
 from api.sessions.handler import SessionsHandler
 from api.sessions.shares import SharesHandler
 from api.turn.running import RunningTurns
-from config.logging import SparingLog
+from config.logging import RateLimitedLog
 from config.settings import Settings
 from core.errors import WenmaiError
 from core.formats import FORMATS
@@ -160,14 +160,16 @@ class Container:
     async def keep_mended(self) -> None:
         """What the store left half when it went away is made whole when it is back: answers that could not be
         stored, documents, erasures. Never ends."""
-        sparing = SparingLog(most=1)
+        limited_log = RateLimitedLog(limit=1)
         while True:
             await asyncio.sleep(MEND_EVERY_S)
             for mend in (self.store_kept, self.knowledge.mend_left, self.sessions.erasure.finish_cut):
                 try:
                     await mend()
                 except WenmaiError as error:
-                    sparing(logging.WARNING, "not_mended_yet", {"what": mend.__name__, "error": str(error)})
+                    limited_log(
+                        logging.WARNING, "not_mended_yet", {"what": mend.__name__, "error": str(error)}
+                    )
 
     async def store_kept(self) -> None:
         for turn in await self.conversations.store_kept():

@@ -1,5 +1,5 @@
-"""LlamaIndex and qdrant-client without what nobody asks them for: every kind of index and SQLAlchemy, gRPC
-and every client. Their packages load these when one small module of theirs is imported."""
+"""Import LlamaIndex and qdrant-client without the parts that nobody uses: every kind of index and SQLAlchemy,
+gRPC and every client. Their packages load all of these when any one of their small modules is imported."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 
 _WHOLE = "llama_index.core"
 _LLAMA_INDEX = tuple(f"{_WHOLE}{rest}" for rest in ("", ".indices", ".readers", ".postprocessor"))
-_QDRANT = ("qdrant_client", "qdrant_client.http")  # the latter completes 222 models, each of which can itself
+_QDRANT = ("qdrant_client", "qdrant_client.http")  # the latter builds 222 models, which can build themselves
 _loading = threading.RLock()
 
 
 def defer_packages() -> None:
-    """Before anything imports one of them, later it does nothing: what they import for themselves is then
-    imported when one of their own names is asked for."""
+    """Must run before anything imports one of these packages; later it does nothing. Each package then runs
+    its own imports only when one of its names is first accessed."""
     for names in (_LLAMA_INDEX, _QDRANT):
         for name in () if names[0] in sys.modules else names:
             _defer(name)
 
 
 def import_foreign(name: str) -> ModuleType:
-    """A module of other people, which may be made of any part. Raises ImportError."""
+    """Import a third-party module, which may use any part of these packages. Raises ImportError."""
     try:
         return import_module(name)
     except ImportError:  # some parts can only be imported in LlamaIndex's own order
@@ -54,7 +54,7 @@ def _defer(name: str) -> None:
         raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
 
     vars(module)["__getattr__"] = load
-    vars(module)["global_handler"] = None  # whoever makes a model asks for it; None is what the package says
+    vars(module)["global_handler"] = None  # read when a model is built; None is the package's default
     sys.modules[name] = module
     parent, _, last = name.rpartition(".")
     if parent:

@@ -1,4 +1,4 @@
-"""Logs: structlog events on standard error, as JSON lines or as lines to read."""
+"""Logs: structlog events on standard error, as JSON lines or as readable text."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _INNERMOST_FRAMES = 12
 
 
 def configure_logging(level: str, mask: Mask | None = None, form: str = "auto") -> None:
-    """`form` as in LOG_FORMAT. Never the text of a question, an answer, a document or a secret: events carry
-    ids and counts only, and what `mask` knows, or what looks like a key, is taken out of their values."""
+    """`form` as in LOG_FORMAT. Logs never hold the text of a question, an answer, a document or a secret,
+    only ids and counts; `mask` removes the secrets it knows, and what looks like a key, from all values."""
     terminal = sys.stderr.isatty()
     as_text = form == "text" or (form == "auto" and terminal)
     rendering: list[structlog.typing.Processor] = [structlog.processors.JSONRenderer()]
@@ -41,15 +41,15 @@ def configure_logging(level: str, mask: Mask | None = None, form: str = "auto") 
             *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(_Unfailing(sys.stderr)),  # type: ignore[arg-type]
+        logger_factory=structlog.PrintLoggerFactory(_LossyStream(sys.stderr)),  # type: ignore[arg-type]
         cache_logger_on_first_use=True,
     )
     server = logging.getLogger("uvicorn.error")
     server.handlers, server.propagate = [_ServerLog(level=logging.WARNING)], False
 
 
-class _Unfailing:
-    """A log whose disk is full or whose reader has gone stops nothing else: its lines are lost."""
+class _LossyStream:
+    """Swallows write errors: with a full disk or a lost reader, lines are lost and nothing else stops."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -64,7 +64,7 @@ class _Unfailing:
 
 
 def _masked(mask: Mask, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """What every line has goes first."""
+    """Mask the values, and put the fields that every line has first."""
     event = {**dict.fromkeys(_FIRST_FIELDS), **event}
     return {name: mask(value) if isinstance(value, str) else value for name, value in event.items()}
 
@@ -76,7 +76,7 @@ def _lines_of_exception(logger: WrappedLogger, method: str, event: EventDict) ->
 
 
 def without_messages(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """An exception as its types and places: its message may quote a question, a prompt or a key."""
+    """Reduce an exception to its types and locations: its message may quote a question, a prompt or a key."""
     exc_info = event.pop("exc_info", None)
     if exc_info is True:
         exc_info = sys.exception()
@@ -86,7 +86,7 @@ def without_messages(logger: WrappedLogger, method: str, event: EventDict) -> Ev
 
 
 def described(error: BaseException | None) -> list[str]:
-    """Type and innermost places of the error, then of what caused it."""
+    """Return the type and innermost frames of the error, then those of its causes."""
     lines: list[str] = []
     while error is not None:
         frames = traceback.extract_tb(error.__traceback__)[-_INNERMOST_FRAMES:]
@@ -97,42 +97,42 @@ def described(error: BaseException | None) -> list[str]:
 
 
 class _ServerLog(logging.Handler):
-    """What uvicorn has to say, in our form: of what it refuses itself, such as invalid HTTP, not each."""
+    """Logs uvicorn's records in our format, rate-limited: clients can cause floods, as by invalid HTTP."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
-        self._sparing = SparingLog()
+        self._limited_log = RateLimitedLog()
 
     def emit(self, record: logging.LogRecord) -> None:
         message = {"message": record.getMessage().partition("\n")[0]}
         if record.exc_info:
             structlog.get_logger().log(record.levelno, "http_server", **message, exc_info=record.exc_info)
         else:
-            self._sparing(record.levelno, "http_server", message)
+            self._limited_log(record.levelno, "http_server", message)
 
 
-class SparingLog:
-    """For lines of which a flood may come: of one kind `most` are logged in `within_s` seconds, the others
-    counted; when the time is over, one line has their number as `more`. For the event loop only."""
+class RateLimitedLog:
+    """Rate-limits lines that could flood the log: of each kind, `limit` are logged within `within_s` seconds
+    and the rest are counted; afterwards one line reports their number as `more`. For the event loop only."""
 
-    def __init__(self, most: int = 5, within_s: float = 60.0) -> None:
-        self._most = most
+    def __init__(self, limit: int = 5, within_s: float = 60.0) -> None:
+        self._limit = limit
         self._within_s = within_s
         self._counts: Counter[tuple[object, ...]] = Counter()
 
     def __call__(self, level: int, event: str, kind: dict[str, Any], **fields: object) -> None:
-        """Lines are of one kind when level, event and the fields of `kind` are the same."""
+        """Two lines are of the same kind if level, event and the fields of `kind` are equal."""
         key = (level, event, *kind.values())
         self._counts[key] += 1
         if self._counts[key] == 1:
-            own = contextvars.Context()  # the sum is of many requests: it carries the id of none
+            own = contextvars.Context()  # the total covers many requests, so it carries the id of none
             asyncio.get_running_loop().call_later(
                 self._within_s, self._sum_up, key, level, event, kind, context=own
             )
-        if self._counts[key] <= self._most:
+        if self._counts[key] <= self._limit:
             structlog.get_logger().log(level, event, **kind, **fields)
 
     def _sum_up(self, key: tuple[object, ...], level: int, event: str, kind: dict[str, Any]) -> None:
-        more = self._counts.pop(key) - self._most
+        more = self._counts.pop(key) - self._limit
         if more > 0:
             structlog.get_logger().log(level, event, **kind, more=more, within_s=self._within_s)

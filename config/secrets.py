@@ -1,4 +1,4 @@
-"""What is secret in a configuration, by name, by value and by look; and texts without it."""
+"""Recognise secrets in a configuration, by name, by value and by shape, and mask them in texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, SecretStr
 HIDDEN = "***"
 _NAME = re.compile(r"ap[iy]_?k|key|secret|token(?!s|iz|_timeout)|passw|pwd|credential|^auth|headers?$", re.I)
 _KEY = r"\b(?:sk|pk|rk|gsk|hf|xai|nvapi)[-_][\w*.…-]{5,}[\w*]"
-_LOOKS = re.compile(
+_SECRET_SHAPES = re.compile(
     rf"{_KEY}|\bAIza[\w-]{{20,}}|(?<=://)[^/\s]+@|\b(?:Bearer|Basic)\s+[^\s\"',;]+"
     r"|(?i:\b(?:api[-_ ]?key|access[-_]?token|secret|password)[\"']?\s*[=:]\s*)[\"']?[^\s\"'&,;]+"
 )
@@ -22,8 +22,8 @@ _NAME_VARIABLES = (
     "api_key_env",
     "env",
     "headers",
-)  # fields of tables; headers of a model are among its options
-_LONG = 8  # a shorter secret is taken for one only where it stands alone
+)  # fields of tables; a model's headers are among its options
+_MIN_UNANCHORED_CHARS = 8  # a shorter secret is only masked where it stands alone
 
 
 def is_secret_name(name: str) -> bool:
@@ -36,7 +36,7 @@ def looks_like_key(value: str) -> bool:
 
 
 class Mask:
-    """Takes secrets out of texts: those it is given, and what looks like one (sk-…, Bearer …, user@host)."""
+    """Masks secrets in texts: the given ones, and whatever looks like one (sk-…, Bearer …, user@host)."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         written = {form for secret in secrets for form in (secret, quote(secret, safe=""))}
@@ -46,16 +46,16 @@ class Mask:
     def __call__(self, text: str) -> str:
         if self._known is not None:
             text = self._known.sub(HIDDEN, text)
-        return _LOOKS.sub(HIDDEN, text)
+        return _SECRET_SHAPES.sub(HIDDEN, text)
 
 
 def _pattern(secret: str) -> str:
-    return re.escape(secret) if len(secret) >= _LONG else rf"(?<!\w){re.escape(secret)}(?!\w)"
+    return re.escape(secret) if len(secret) >= _MIN_UNANCHORED_CHARS else rf"(?<!\w){re.escape(secret)}(?!\w)"
 
 
 def mask_of(settings: BaseModel) -> Mask:
-    """Of every secret that is configured, and of every key in the environment: a model that is added while
-    the server runs may name any of them."""
+    """Build a mask for every configured secret and every key in the environment: a model that is added while
+    the server runs may refer to any of them."""
     keys = [value for name, value in os.environ.items() if name.endswith(("_API_KEY", "WENMAI_KEY"))]
     return Mask([secret.strip() for secret in (*_secrets(settings), *keys)])
 
@@ -67,7 +67,7 @@ def _secrets(value: Any, *, named: bool = False) -> Iterator[str]:
         case BaseModel():
             for name in type(value).model_fields:
                 field = getattr(value, name)
-                yield from _of_variables(name, field) if name in _NAME_VARIABLES else _secrets(field)
+                yield from _from_variables(name, field) if name in _NAME_VARIABLES else _secrets(field)
         case Mapping():
             for name, each in value.items():
                 yield from _secrets(each, named=named or is_secret_name(str(name)))
@@ -78,8 +78,8 @@ def _secrets(value: Any, *, named: bool = False) -> Iterator[str]:
                 yield from _secrets(each, named=named)
 
 
-def _of_variables(name: str, field: Any) -> Iterator[str]:
-    """What the variables hold that a table names. A program gets others, too, such as HOME."""
+def _from_variables(name: str, field: Any) -> Iterator[str]:
+    """Yield the values of the variables that a table names. A program's may be harmless, such as HOME."""
     variables = (
         field.values() if isinstance(field, Mapping) else field if isinstance(field, tuple) else [field]
     )
@@ -88,7 +88,7 @@ def _of_variables(name: str, field: Any) -> Iterator[str]:
 
 
 def _login(url: str) -> list[str]:
-    """What stands before the host of an address."""
+    """Return the password, or else the user name, that precedes the host in a URL."""
     try:
         user, _, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
     except ValueError:

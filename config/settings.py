@@ -1,7 +1,7 @@
-"""Settings: typed, bounded, frozen sections, read from the environment over one optional wenmai.toml.
+"""Settings: typed, bounded, frozen sections, read from the environment and one optional wenmai.toml.
 
-Every setting has one name, the same in both places: `MAX_RECENT_TURNS=5` in the environment,
-`max_recent_turns = 5` in the file. A section is only how the code hands a service its share.
+Every setting has one name in both places: `MAX_RECENT_TURNS=5` in the environment, `max_recent_turns = 5` in
+the file; the environment wins. Sections only group the settings that one service receives.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from config.tables import (
 
 
 def _origin(value: str) -> str:
-    """As browsers send it, and programs that are one: app://obsidian.md. Raises ValueError for what is none:
-    with a path, or for every site."""
+    """Check that this is an origin as browsers send it, or apps built like one: app://obsidian.md. Raises
+    ValueError for anything else: an address with a path, or a wildcard."""
     parts = urlsplit(value.lower())
     origin = f"{parts.scheme}://{parts.netloc}"
     if parts.scheme in ("", "file") or not parts.hostname or "*" in value or origin != value.lower():
@@ -45,7 +45,7 @@ def _origin(value: str) -> str:
     return origin
 
 
-EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound, only translated
+LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound, only translated
 
 
 class ServerSettings(Section):
@@ -73,12 +73,12 @@ class ServerSettings(Section):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Of all who may ask, administrators too."""
+        """Keys of everyone who may ask, administrators included."""
         return tuple(key.get_secret_value() for key in (*self.api_keys, *self.admin_api_keys))
 
     def address(self, port: int) -> str:
-        """Where this machine reaches it, which is bound to `host`."""
-        host = EVERY_ADDRESS.get(self.host, self.host)
+        """Return the URL at which this machine reaches a server that is bound to `host`."""
+        host = LOOPBACK_OF.get(self.host, self.host)
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -91,8 +91,8 @@ EMBEDDED_FOLDER = "store"
 class StoreSettings(Section):
     """The vector store: embedded in `data_dir` unless `qdrant_url` names a server.
 
-    With a `collection_suffix` every collection's name ends in `_` and the suffix, as in `knowledge_b`; that
-    of the turns only where `conversation_collection` names none.
+    With a `collection_suffix` every collection's name ends in `_` and the suffix, as in `knowledge_b`; the
+    turns' collection only if `conversation_collection` is not set.
     """
 
     data_dir: Path = Path("data")
@@ -151,7 +151,7 @@ class StoreSettings(Section):
 
     @property
     def confirming_replicas(self) -> int:
-        """How many confirm a write: half of them, so that one may be missing, and of three a majority."""
+        """How many replicas confirm a write: half, so that one of two may be down; a majority of three."""
         return (self.replication_factor + 1) // 2
 
     @property
@@ -161,20 +161,20 @@ class StoreSettings(Section):
 
     @property
     def backups(self) -> Path:
-        """Where backups are written and looked for."""
+        """Where backups are written and searched for."""
         return self.backup_dir or self.data_dir / "backups"
 
     @property
     def library(self) -> Path:
-        """Where personas and prompt templates are read from, and uploaded ones are written."""
+        """Where personas and prompt templates are read from, and uploads are written to."""
         return self.library_dir or self.data_dir / "library"
 
 
-SHORTEST_COMPRESSED = 200  # tokens; a summary of less is hardly shorter
+MIN_COMPRESSED_TOKENS = 200  # tokens; a summary of a shorter text would hardly be shorter
 
 
 class ConversationSettings(Section):
-    """What of a conversation is remembered, for how long, and how it goes into prompts."""
+    """What is remembered of a conversation, for how long, and how it enters prompts."""
 
     max_recent_turns: int = Field(5, ge=0, le=100)
     max_relevant_turns: int = Field(2, ge=0, le=50)
@@ -206,13 +206,13 @@ class ConversationSettings(Section):
     @field_validator("compress_after_tokens")
     @classmethod
     def _worth_a_summary(cls, tokens: int) -> int:
-        if 0 < tokens < SHORTEST_COMPRESSED:
-            raise ValueError(f"must be 0 (no summaries) or at least {SHORTEST_COMPRESSED}")
+        if 0 < tokens < MIN_COMPRESSED_TOKENS:
+            raise ValueError(f"must be 0 (no summaries) or at least {MIN_COMPRESSED_TOKENS}")
         return tokens
 
 
 class KnowledgeSettings(Section):
-    """Sizes are tokens of the embedding model."""
+    """Sizes are in tokens of the embedding model."""
 
     load_sample: bool = True
     chunk_tokens: int = Field(192, ge=32, le=4_096)
@@ -232,13 +232,13 @@ class KnowledgeSettings(Section):
 
 
 def overlap(one: Path, other: Path) -> bool:
-    """Whether one folder is the other, or lies in it; links are followed."""
+    """Whether one folder is the other or lies inside it; links are followed."""
     first, second = Path(os.path.realpath(one)), Path(os.path.realpath(other))
     return first.is_relative_to(second) or second.is_relative_to(first)
 
 
 class RetrievalSettings(Section):
-    """Whether the documents are searched; how candidates are found, fused, judged and cut."""
+    """Whether documents are searched; how candidates are retrieved, fused, judged and cut."""
 
     knowledge: Literal["auto", "always", "never"] = "auto"
     reranker_input_top_n: int = Field(20, ge=1, le=200)
@@ -280,22 +280,22 @@ class ModelSettings(Section):
 
     @property
     def openai_embedding(self) -> str:
-        """The model's name at the embedding endpoint, where EMBEDDING is `openai` or `openai:NAME`."""
+        """The model's name at the embedding endpoint if EMBEDDING is `openai` or `openai:NAME`."""
         kind, _, name = self.embedding.partition(":")
         return name if kind == "openai" and name else OPENAI_EMBEDDING
 
     @property
     def is_llm_model_unused(self) -> bool:
-        """LLM_MODEL names the model of OPENAI_…: alone, or beside [llms.default], it changes nothing."""
+        """LLM_MODEL goes with OPENAI_…: without these, or with [llms.default], it has no effect."""
         has_endpoint = self.openai_base_url or self.openai_api_key
         return self.llm_model is not None and (not has_endpoint or "default" in self.llms)
 
 
-SEARCH_TOOL = "search_knowledge"  # our own (core.tools), which needs no table
+SEARCH_TOOL = "search_knowledge"  # built in (core.tools), needs no table
 
 
 class ToolsSettings(Section):
-    """What models may call, and for how long they and people are waited for."""
+    """Which tools models may call, and how long to wait for tools and for people."""
 
     tools: dict[str, ToolSettings] = Field(default_factory=dict)
     max_tool_steps: int = Field(6, ge=1, le=50)
@@ -346,7 +346,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Explicit values, then the environment, then the file."""
+        """Explicit values take precedence over the environment, and the environment over the file."""
         environment = FlatSource(settings_cls, os.environ, unknown="ignored")
         file = FlatSource(settings_cls, read_toml(os.environ), unknown="refused")
         return init_settings, environment, file
@@ -356,9 +356,9 @@ _FITTED_ON = (("models", "embedding"), ("knowledge", "chunk_tokens"), ("retrieva
 
 
 def not_as_fitted(settings: Settings) -> list[str]:
-    """The settings with another value than the calibrated reranker was fitted on, each with both values.
+    """Return the settings that differ from those the calibrated reranker was fitted on, with both values.
 
-    Empty with another reranker: what its scores mean is its own affair.
+    Empty with another reranker: how its scores are to be read is not ours to judge.
     """
     if settings.models.reranker != "calibrated":
         return []
@@ -372,9 +372,9 @@ def not_as_fitted(settings: Settings) -> list[str]:
 
 
 def load_settings(**sections: Any) -> Settings:
-    """Read the settings; raises ConfigurationError with one line that names key, value and allowed range."""
+    """Read the settings. Raises ConfigurationError with one line that names key, value and allowed range."""
     try:
         return Settings(**sections)
     except ValidationError as error:
         refusal = refusal_of(error, Settings)
-    raise ConfigurationError(refusal)  # out here: what pydantic raised holds the values, and is not chained
+    raise ConfigurationError(refusal)  # raised out here, unchained: pydantic's error holds the values

@@ -1,5 +1,5 @@
-"""Where settings come from: flat names (environment, TOML) are laid into their sections; and the names that
-earlier versions had, with what to do instead."""
+"""Where settings come from: flat names (environment, TOML) are sorted into their sections; and the settings
+that earlier versions had, with their replacements."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REMOVED: Mapping[str, str] = {
     "max_persona_chars": _PERSONA,
     "memory_collection": _COLLECTIONS,
     "memory_model_id": "SUMMARY_MODEL_ID names the model that reads turns for memories, too",
-    "memory_recall_limit": "five memories are told at most, in a twentieth of the room",
+    "memory_recall_limit": "at most five memories are recalled, in a twentieth of the room",
     "memory_share": "memories have a twentieth of the room, and what they leave goes to the other parts",
     "message_layout": "set layout in the model's [llms.<model_id>] table, or USE_CHAT_MODE=false",
     "operations_collection": _COLLECTIONS,
@@ -59,31 +59,31 @@ REMOVED: Mapping[str, str] = {
     "sync_at_start": "followed folders are looked at at every start, unless SYNC_CRON is empty",
     "write_consistency_factor": "half of REPLICATION_FACTOR, rounded up, confirm a write",
 }
-"""Name, as in wenmai.toml → what replaces it."""
+"""Name, as in wenmai.toml → its replacement."""
 
 _NAMES_STORED_DATA = frozenset(name for name, instead in REMOVED.items() if instead == _COLLECTIONS)
 
 
-def removal_of(name: str) -> str:
-    """One line for a name of REMOVED."""
+def removal_message(name: str) -> str:
+    """Return a one-line message for a name in REMOVED."""
     return f"{name.upper()} is no longer a setting: {REMOVED[name]}."
 
 
 def must_be_refused(name: str) -> bool:
-    """Whether going on without it would start with an empty store in place of the one it names."""
+    """Whether ignoring this name would start with an empty store instead of the one it names."""
     return name in _NAMES_STORED_DATA
 
 
 def unread(environment: Mapping[str, str]) -> list[str]:
-    """One line for each setting that the environment has and nothing reads: removed ones, and tables."""
+    """Return one line for each setting in the environment that is not read: removed ones, and tables."""
     names = sorted({key.lower() for key in environment})
     tables = f"{{}} is not read: its tables are written in {DEFAULT_CONFIG_FILE}."
-    removed = [removal_of(name) for name in names if name in REMOVED]
+    removed = [removal_message(name) for name in names if name in REMOVED]
     return removed + [tables.format(name.upper()) for name in names if name in TABLES]
 
 
 TABLES = ("llms", "sources", "tools")
-"""Settings that are written in the file only."""
+"""Settings that only the file can hold."""
 
 
 CONFIG_FILE_VARIABLE = "WENMAI_CONFIG"
@@ -91,7 +91,7 @@ DEFAULT_CONFIG_FILE = "wenmai.toml"
 
 
 class ConfigurationError(ValueError):
-    """The configuration is refused; the message is one plain line. `wenmai serve` exits with 2."""
+    """The configuration is invalid; the message is one plain line. `wenmai serve` exits with 2."""
 
 
 def section_of(settings_cls: type[BaseSettings]) -> dict[str, str]:
@@ -104,7 +104,7 @@ def section_of(settings_cls: type[BaseSettings]) -> dict[str, str]:
 
 
 class FlatSource(PydanticBaseSettingsSource):
-    """A mapping of flat names (any case) to values, laid into sections."""
+    """Sorts a mapping of flat names (in any case) into sections."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class FlatSource(PydanticBaseSettingsSource):
                     continue
                 laid.setdefault(sections[name], {})[name] = value
             elif name in REMOVED and (self._unknown == "refused" or must_be_refused(name)):
-                raise ConfigurationError(removal_of(name))
+                raise ConfigurationError(removal_message(name))
             elif self._unknown == "refused":
                 hint = did_you_mean(name, sections)
                 if isinstance(value, dict) and not hint:
@@ -142,18 +142,18 @@ class FlatSource(PydanticBaseSettingsSource):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A sentence with a blank before it; "" when nothing is near."""
+    """Return a sentence with a leading space, or "" if no known name is similar."""
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.7)
     return f" Did you mean {near[0]}?" if near else ""
 
 
 def read_toml(environment: Mapping[str, str]) -> dict[str, Any]:
-    """The file named by WENMAI_CONFIG, else ./wenmai.toml when there is one, else nothing."""
+    """Read the file named by WENMAI_CONFIG, or else ./wenmai.toml if it exists; otherwise return {}."""
     named = environment.get(CONFIG_FILE_VARIABLE)
     path = Path(named or DEFAULT_CONFIG_FILE)
     if not (named or os.path.lexists(path)):
         return {}
-    if not os.path.isfile(path):  # Path.is_file() raises where it may not look
+    if not os.path.isfile(path):  # Path.is_file() raises without permission
         called = (
             f"{CONFIG_FILE_VARIABLE} names {named!r}, which" if named else f"{path} in the current folder"
         )
@@ -164,10 +164,10 @@ def read_toml(environment: Mapping[str, str]) -> dict[str, Any]:
         refusal = f"{path.name} is not valid TOML: {error}"
     except OSError as error:
         refusal = f"{path} cannot be read ({error.strerror}): let the server's user read it."
-    raise ConfigurationError(refusal)  # not chained: the error of the decoder holds the whole file
+    raise ConfigurationError(refusal)  # not chained: the decoder's error holds the whole file
 
 
-SHOWN_CHARS = 16  # no key is as short
+SHOWN_CHARS = 16  # every key is longer
 _KINDS = {
     "integer": "an integer",
     "number": "a finite number",
@@ -178,11 +178,11 @@ _KINDS = {
 
 
 def refusal_of(error: ValidationError, settings_cls: type[BaseSettings]) -> str:
-    """One line that names key, value and allowed range; the value only where it can be no secret."""
+    """Return one line that names key, value and allowed range; the value only if it cannot be a secret."""
     errors = error.errors(include_url=False)
-    # a slip of the pen is named before the field that is missing by it
+    # report a misspelt field before the field that is missing because of it
     first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
-    loc = [part for part in first["loc"][1:] if isinstance(part, str)]  # without the place in a list
+    loc = [part for part in first["loc"][1:] if isinstance(part, str)]  # without list indexes
     name = ".".join(loc).upper()
     reason = Mask()(first["msg"].removeprefix("Value error, "))
     if not name:
@@ -201,7 +201,7 @@ def refusal_of(error: ValidationError, settings_cls: type[BaseSettings]) -> str:
 
 
 def _model_at(kind: Any, loc: Sequence[str]) -> type[BaseModel] | None:
-    """Of a section, or of a table below it; None for the name of a table."""
+    """Return the model of a section or of a table below it; None if `loc` ends at a table's name."""
     for part in loc:
         fields = getattr(kind, "model_fields", None)
         kind = fields[part].annotation if fields else get_args(kind)[-1]
@@ -209,7 +209,7 @@ def _model_at(kind: Any, loc: Sequence[str]) -> type[BaseModel] | None:
 
 
 def _allowed(table: type[BaseModel] | None, name: str) -> str:
-    """What the field takes, in words, from its JSON schema; a pattern only by its description."""
+    """Describe the values that the field accepts, from its JSON schema; a pattern only by its description."""
     if table is None:
         return "a table, with a line for each of its fields"
     schema = table.model_json_schema()["properties"][name]
@@ -225,7 +225,7 @@ def _allowed(table: type[BaseModel] | None, name: str) -> str:
 
 
 def _shown(name: str, error: ErrorDetails) -> str:
-    """A table, the value of a name that is unknown or of a secret, or a long text: nothing of it."""
+    """Return " = value", or "" for a table, a long text, an unknown name, or a possible secret."""
     value = error["input"]
     if is_secret_name(name) or error["type"] == "extra_forbidden" or not isinstance(value, str | int | float):
         return ""

@@ -1,5 +1,5 @@
-"""What a setting's value must look like; and the tables of wenmai.toml: `[sources.<name>]`,
-`[llms.<model_id>]` and `[tools.<name>]`."""
+"""Validated types for settings, and the tables of wenmai.toml: `[sources.<name>]`, `[llms.<model_id>]` and
+`[tools.<name>]`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MODEL_URL = "http://127.0.0.1:11434/v1 or https://api.deepseek.com/v1"
 
 
 def is_address(text: str) -> bool:
-    """Of a server that speaks HTTP."""
+    """Whether this is the URL of an HTTP server."""
     try:
         parts = urlsplit(text)
         return bool(
@@ -53,14 +53,14 @@ def _checked_secret(value: SecretStr | None) -> SecretStr | None:
 
 
 def _checked_keys(keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-    """An empty one would be the key of whoever sends none."""
+    """Reject empty keys: one would match every caller that sends none."""
     for place, key in enumerate(keys, 1):
         check_key(key.get_secret_value(), f"key {place}")
     return keys
 
 
 def check_key(key: str, name: str) -> None:
-    """Raises ValueError."""
+    """Raises ValueError for a key that cannot be sent in a header."""
     if not re.fullmatch("[!-~]+", key):
         raise ValueError(
             f"{name} must be of printable ASCII characters, without spaces: it is sent in a header"
@@ -68,7 +68,7 @@ def check_key(key: str, name: str) -> None:
 
 
 def _listed(value: object) -> object:
-    """In the environment a list is written with commas."""
+    """Split a comma-separated list, as lists are written in the environment."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
@@ -92,16 +92,16 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_truth_for_a_number(cls, value: object, info: ValidationInfo) -> object:
-        """Pydantic takes true for 1: a day, a turn, a second."""
+    def _reject_bool_for_number(cls, value: object, info: ValidationInfo) -> object:
+        """Reject true for a number: Pydantic reads it as 1 (a day, a turn, a second)."""
         if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation is not bool:
             raise PydanticCustomError("truth", "true and false are no value of it")
         return value
 
     @field_validator("*")
     @classmethod
-    def _no_key(cls, value: Any) -> Any:
-        """What is no secret is shown in many places."""
+    def _reject_key(cls, value: Any) -> Any:
+        """Reject what looks like a key: fields that are not secret are shown in many places."""
         if isinstance(value, str | Path) and looks_like_key(str(value)):
             raise ValueError("this is a key, which has a setting of its own: api_key or …_API_KEY")
         return value
@@ -112,10 +112,10 @@ MAX_TAG_CHARS = 64
 
 
 class SourceSettings(Section):
-    """One `[sources.<name>]` table: a folder whose files are followed, added, changed and removed.
+    """One `[sources.<name>]` table: a folder whose files are followed as they are added, changed and removed.
 
-    `include` and `exclude` are patterns of paths below the folder, as in .gitignore; hidden files and links
-    are left out. Without an `owner` its documents are everybody's.
+    `include` and `exclude` are path patterns relative to the folder, as in .gitignore; hidden files and links
+    are skipped. Without an `owner` its documents are shared by everyone.
     """
 
     folder: Path
@@ -127,7 +127,7 @@ class SourceSettings(Section):
     @field_validator("folder", mode="before")
     @classmethod
     def _whole_path(cls, folder: object) -> object:
-        """A relative one would mean another folder for a command that is started elsewhere."""
+        """Require an absolute path: a relative one depends on where a command is started."""
         whole = Path(folder).expanduser() if isinstance(folder, str) and folder else folder
         if not isinstance(whole, Path) or not whole.is_absolute():
             raise ValueError("folder must be a whole path, such as /srv/handbook or ~/handbook")
@@ -148,11 +148,11 @@ class SourceSettings(Section):
         return patterns
 
 
-HTTP_PROVIDERS = ("openai", "anthropic")  # the others load files and classes of this machine
+HTTP_PROVIDERS = ("openai", "anthropic")  # the others load local files and classes
 
 
 class LLMSettings(Section):
-    """One `[llms.<model_id>]` table. `api_key_env` names an environment variable that holds the key."""
+    """One `[llms.<model_id>]` table. `api_key_env` names the environment variable that holds the key."""
 
     provider: str = Field(
         pattern=r"^(openai|anthropic|gguf|extractive|llama_index:[\w.]+:\w+)$",
@@ -178,7 +178,7 @@ class LLMSettings(Section):
 
     @model_validator(mode="after")
     def _sends_no_key_in_the_body(self) -> Self:
-        """There it would be stored with every prompt."""
+        """A key in the request body would be stored with every prompt."""
         sent = (*self.options, *(self.thinking_on or ()), *(self.thinking_off or ()))
         secret = next((name for name in sent if is_secret_name(name)), None)
         if secret is not None and self.provider in (*HTTP_PROVIDERS, "gguf"):
@@ -216,10 +216,10 @@ VariableName = Annotated[
 
 
 class ToolSettings(Section):
-    """One `[tools.<name>]` table: an MCP server, started as a program or reached at an address.
+    """One `[tools.<name>]` table: an MCP server, either started as a program or reached at a URL.
 
-    `env` names variables of the environment that the program gets; `headers` are HTTP headers, each with the
-    variable that holds its value. `confirm`: before which of its tools a person is asked.
+    `env` names the environment variables passed to the program; `headers` maps HTTP headers to the variables
+    that hold their values. `confirm` says which tools need a person's approval before they run.
     """
 
     command: tuple[str, ...] = Field((), repr=False)

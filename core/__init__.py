@@ -1,1 +1,1 @@
-"""The domain without frameworks: errors, texts, moments, knowledge and limits that every room shares."""
+"""The domain without frameworks: errors, texts, dates, knowledge and limits that all packages share."""

@@ -1,8 +1,7 @@
-"""Times written as text, as UTC microseconds; dates as people write them, Chinese and English, as ISO 8601: a
-day, a month or a year.
+"""Parse written times into UTC microseconds, and dates as people write them, in Chinese and English, into ISO
+8601: a day, a month or a year.
 
-Of a question, those that it names (2018年, 去年, in March 2021, last year): only what is surely a date
-counts.
+In a question, only what is certainly a date counts (2018年, 去年, in March 2021, last year).
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from functools import lru_cache
 from core.text import fold_width
 
 LATEST_ZONE = timezone(timedelta(hours=-12))
-"""A local time read in this zone is the latest instant that it can mean anywhere."""
+"""Interpreted in this zone, a local time is the latest instant that it can mean anywhere."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 END_US = 253_402_300_800_000_000  # the year 10000, where datetime ends
 _DAY_US = 86_400_000_000
 MAX_EXPIRE_DAYS = 36_500
-READ_QUESTIONS = 512  # those of running conversations: each is looked at again in every later turn
+CACHED_QUESTIONS = 512  # those of running conversations: each is read again in every later turn
 _ZULU = re.compile(r"\s*(?:z|utc|gmt)$", re.IGNORECASE)
 
 
@@ -32,15 +31,15 @@ def today(zone: tzinfo) -> date:
 
 
 def is_moment(created_us: int) -> bool:
-    """After 1970, which stands for "not known", and before the year 10000."""
+    """Whether the time is after 1970, which stands for "unknown", and before the year 10000."""
     return 0 < created_us < END_US
 
 
 def parse_time(text: str, zone: tzinfo) -> int | None:
-    """ISO 8601 or RFC 3339 as UTC microseconds; `zone` is for times that name none. None: not readable.
+    """Parse ISO 8601 or RFC 3339 into UTC microseconds; `zone` is for times that name none. None: unreadable.
 
-    Of the two instants that a local time has when clocks are set back, the later one, so that nothing
-    expires early; the same for the hour that is skipped when they are set forward.
+    Of the two instants that a local time has when clocks are set back, take the later, so that nothing
+    expires early; likewise for the hour that is skipped when they are set forward.
     """
     try:
         moment = _read(text)
@@ -55,15 +54,15 @@ def parse_time(text: str, zone: tzinfo) -> int | None:
 
 
 def moment_at(us: int) -> datetime:
-    """UTC microseconds as a time in UTC, which any zone can show: one of a damaged record is the nearest."""
+    """Convert UTC microseconds to a UTC datetime, clamped (damaged records) so that any zone can show it."""
     return _EPOCH + timedelta(microseconds=min(max(us, _DAY_US), END_US - _DAY_US))
 
 
 def rfc3339(created_us: int) -> str:
-    """UTC microseconds as RFC 3339 with microseconds and Z, which sorts as text in time order.
+    """Format UTC microseconds as RFC 3339 with microseconds and Z, which sorts as text in time order.
 
-    A time that cannot be one, as a damaged record may hold, is shown as the nearest that can: the beginning
-    of 1970, or the end of the year 9999.
+    An impossible time, as a damaged record may hold, becomes the nearest possible: the beginning of 1970, or
+    the end of the year 9999.
     """
     created_us = min(max(created_us, 0), END_US - 1)
     moment = datetime.fromtimestamp(created_us // 1_000_000, UTC).replace(microsecond=created_us % 1_000_000)
@@ -71,7 +70,7 @@ def rfc3339(created_us: int) -> str:
 
 
 def names_zone(text: str) -> bool | None:
-    """Whether a written time says in which zone it is; None when it is no time."""
+    """Whether a written time names its zone; None if it is not a time."""
     try:
         return _read(text).tzinfo is not None
     except ValueError:
@@ -91,20 +90,20 @@ MONTH_NAMES = (
 _MONTH = rf"(?P<name>(?:{'|'.join(MONTH_NAMES)}))\b\.?"
 _DAY = r"(?P<day>\d{1,2})"
 _YEAR = r"(?P<year>[12]\d{3})"
-_NO_DIGIT = r"(?!\d)"
-# a number that goes on to the left, or an identifier, is no date
+_NO_DIGIT_AFTER = r"(?!\d)"
+# part of a longer number or of an identifier is not a date
 _BEGINS = r"(?<![\dA-Za-z_])(?<![\dA-Za-z][-/.#])"
 _GAP = r"\s{0,3}"
-# 1990年代 is ten years, and 2000年前, 2000年来, 2000年的历史 are two thousand
-_NO_SPAN = r"(?![代龄齡])(?!(?<=00年)(?:[前来來间間多]|之久|的?(?:历史|歷史|文明)))"
+# 1990年代 is a decade, and 2000年前, 2000年来, 2000年的历史 are two thousand years
+_NOT_A_SPAN = r"(?![代龄齡])(?!(?<=00年)(?:[前来來间間多]|之久|的?(?:历史|歷史|文明)))"
 _FORMS = (
-    rf"{_YEAR}{_GAP}年{_NO_SPAN}(?:度|的(?={_GAP}\d{{1,2}}{_GAP}月))?{_GAP}(?:(?P<month>\d{{1,2}}){_GAP}月(?:{_GAP}{_DAY}{_GAP}[日号號])?)?",
-    rf"{_YEAR}{_GAP}(?P<mark>[-/.]){_GAP}(?P<month>\d{{1,2}}){_GAP}(?P=mark){_GAP}{_DAY}{_NO_DIGIT}(?!(?P=mark)\d)",
+    rf"{_YEAR}{_GAP}年{_NOT_A_SPAN}(?:度|的(?={_GAP}\d{{1,2}}{_GAP}月))?{_GAP}(?:(?P<month>\d{{1,2}}){_GAP}月(?:{_GAP}{_DAY}{_GAP}[日号號])?)?",
+    rf"{_YEAR}{_GAP}(?P<mark>[-/.]){_GAP}(?P<month>\d{{1,2}}){_GAP}(?P=mark){_GAP}{_DAY}{_NO_DIGIT_AFTER}(?!(?P=mark)\d)",
     rf"{_YEAR}[-/](?P<month>0[1-9]|1[0-2])(?![-/.]?\d)",
-    rf"{_DAY}(?:st|nd|rd|th)?(?: of)?[\s-]{{1,3}}{_MONTH},?[\s-]{{1,3}}{_YEAR}{_NO_DIGIT}",
-    rf"{_MONTH}\s{{1,3}}{_DAY}(?:st|nd|rd|th)?,?\s{{1,3}}{_YEAR}{_NO_DIGIT}",
+    rf"{_DAY}(?:st|nd|rd|th)?(?: of)?[\s-]{{1,3}}{_MONTH},?[\s-]{{1,3}}{_YEAR}{_NO_DIGIT_AFTER}",
+    rf"{_MONTH}\s{{1,3}}{_DAY}(?:st|nd|rd|th)?,?\s{{1,3}}{_YEAR}{_NO_DIGIT_AFTER}",
     rf"{_MONTH},?(?: of)?\s{{1,3}}{_YEAR}(?![\d:])",
-    rf"{_DAY}(?P<mark>[-/.])(?P<month>\d{{1,2}})(?P=mark){_YEAR}{_NO_DIGIT}",
+    rf"{_DAY}(?P<mark>[-/.])(?P<month>\d{{1,2}})(?P=mark){_YEAR}{_NO_DIGIT_AFTER}",
 )
 _WRITTEN = [re.compile(_BEGINS + form, re.IGNORECASE) for form in _FORMS]
 _ISO = re.compile(r"([12]\d{3})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
@@ -119,7 +118,7 @@ _DIGITS = {ord(char): str(max(0, at - 1)) for at, char in enumerate(_NUMERALS)} 
 
 @dataclass(frozen=True, slots=True)
 class WrittenDate:
-    """`iso` is what `text[start:end]` names. `sure` is False for forms that versions have, too: 2021.3.2."""
+    """`iso` is the date in `text[start:end]`. `sure` is False for forms that versions share: 2021.3.2."""
 
     start: int
     end: int
@@ -128,7 +127,7 @@ class WrittenDate:
 
 
 def iso(year: int, month: int | None = None, day: int | None = None) -> str:
-    """As "2021", "2021-03" or "2021-03-05"; "" when there is no such day."""
+    """Format as "2021", "2021-03" or "2021-03-05"; "" if there is no such day."""
     if not EARLIEST_YEAR <= year <= LATEST_YEAR:
         return ""
     if month is None:
@@ -141,13 +140,13 @@ def iso(year: int, month: int | None = None, day: int | None = None) -> str:
 
 
 def is_iso_date(text: str) -> bool:
-    """YYYY, YYYY-MM or YYYY-MM-DD, of the years 1000 to 2999, and a day that there is."""
+    """Whether this is YYYY, YYYY-MM or YYYY-MM-DD, in the years 1000 to 2999, and a day that exists."""
     match = _ISO.fullmatch(text)
     return match is not None and bool(iso(*(int(part) for part in match.groups() if part)))
 
 
 def first_day(date: str) -> int:
-    """The first day of a day, a month or a year in ISO as a number: "2026-03" → 20260301; "" → 0."""
+    """Return the first day of an ISO day, month or year as a number: "2026-03" → 20260301; "" → 0."""
     match = _ISO.fullmatch(date)
     if match is None:
         return 0
@@ -156,7 +155,7 @@ def first_day(date: str) -> int:
 
 
 def last_day(date: str) -> int:
-    """The last day of it as a number: "2026-02" → 20260228; "" → 0."""
+    """Return the last day of it as a number: "2026-02" → 20260228; "" → 0."""
     match = _ISO.fullmatch(date)
     if match is None:
         return 0
@@ -166,8 +165,8 @@ def last_day(date: str) -> int:
 
 
 def day_asked(asked: str, today: date) -> date:
-    """The day from which 去年 and last month are counted: of a month or a year the last, but none to come
-    that begins before today. `asked` is ISO 8601, "" for today."""
+    """Return the day from which 去年 and last month are counted: the last day of `asked` (ISO 8601, "" for
+    today), or `today` if that period contains it."""
     last = last_day(asked)
     if not last or first_day(asked) <= int(f"{today:%Y%m%d}") <= last:
         return today
@@ -175,15 +174,15 @@ def day_asked(asked: str, today: date) -> date:
 
 
 def in_digits(text: str) -> str:
-    """Years, months, days and hours in Chinese numerals, written with digits: 二〇一八年三月 → 2018年3月."""
+    """Replace Chinese numerals of years, months, days and hours with digits: 二〇一八年三月 → 2018年3月."""
     text = _YEAR_IN_WORDS.sub(lambda match: match.group().translate(_DIGITS), text)
     return _IN_WORDS.sub(lambda match: str(_small_number(match.group())), text)
 
 
 def written_dates(text: str) -> Iterator[WrittenDate]:
-    """Every date that names its year, in the order of the text; overlapping readings count once.
+    """Yield every date that names its year, in text order; of overlapping readings only one.
 
-    Digits only (see `in_digits`). Of 03/04/2021 only the year is known. A bare year is none.
+    Digits only (see `in_digits`). 03/04/2021 gives only the year. A bare year is not a date.
     """
     matches = [match for form in _WRITTEN for match in form.finditer(text)]
     at = 0
@@ -196,7 +195,7 @@ def written_dates(text: str) -> Iterator[WrittenDate]:
 
 
 def leading_date(text: str) -> str:
-    """The date that the text begins with; "" when it has none, or no such day exists."""
+    """Return the date at the beginning of the text; "" if there is none, or no such day exists."""
     for form in _WRITTEN:
         if match := form.match(text):
             return _iso_of(match)
@@ -211,9 +210,9 @@ def _iso_of(match: re.Match[str]) -> str:
     month = int(parts["month"]) if parts.get("month") else None
     if month is None or day is None or match.start("day") > match.start("month"):
         return iso(year, month, day)
-    if parts["mark"] == "." and month <= 12:  # with dots the day comes first everywhere
+    if parts["mark"] == "." and month <= 12:  # with dots, the day always comes first
         return iso(year, month, day)
-    if month == day or max(month, day) > 12:  # day and month in either order: clear only then
+    if month == day or max(month, day) > 12:  # the order of day and month is clear only then
         return iso(year, min(month, day), max(month, day))
     return iso(year) if min(month, day) > 0 else ""
 
@@ -230,14 +229,14 @@ def _is_sure(match: re.Match[str]) -> bool:
 
 
 def _small_number(words: str) -> int:
-    """1 to 39 from 一 … 三十九."""
+    """Convert 一 … 三十九 into 1 to 39."""
     tens, ten, ones = words.rpartition("十")
     return (_NUMERALS.find(tens or "一") - 1) * 10 * bool(ten) + max(0, _NUMERALS.find(ones or "零") - 1)
 
 
 MAX_CHARS = 2_000
-_MAY_NAME_ONE = re.compile(r"\d|[年月天]|year|month|yesterday|tomorrow", re.IGNORECASE)  # all forms need one
-MAX_SPAN_YEARS = 10  # of a range of years, each is named; of a longer one its ends
+_MAY_HOLD_DATE = re.compile(r"\d|[年月天]|year|month|yesterday|tomorrow", re.IGNORECASE)  # all forms need one
+MAX_SPAN_YEARS = 10  # a range up to this long gives every year, a longer one its ends
 EARLIEST_BARE_YEAR = 1900  # a number without 年 that may be a year
 YEARS_AHEAD = 20
 
@@ -248,7 +247,7 @@ _COUNTED = (
     r"|years?|times|steps?|rows?|records?|items?|units?|copies|cases|countries|cities|pages?|points?|requests?"
     r"|calls?|[kmg]?b\b|px|pixels?|calories|volts?|watts?|or (?:more|less|fewer)|and (?:more|above)"
 )
-_NO_NUMBER = (
+_NOT_A_QUANTITY = (
     r"(?!\s?(?:to|and|or|[-–])\s?(?!(?:19|20)\d\d\b)\d)(?![\w.,:%/-]*\d)(?!\s?[%$€£¥元°])"
     rf"(?!\s(?:{_COUNTED}))"
 )
@@ -274,7 +273,7 @@ _BEFORE_WORDS_ZH = (
 _BARE_YEARS = [
     re.compile(form, re.IGNORECASE)
     for form in (
-        rf"\b(?:{_AFTER_WORDS})\s{_YYYY}(?!\d){_NO_NUMBER}",
+        rf"\b(?:{_AFTER_WORDS})\s{_YYYY}(?!\d){_NOT_A_QUANTITY}",
         rf"\b(?:by|for|of)\s{_YYYY}(?=\s*(?:[?.!,;:)]|$))",
         rf"\b(?:FY|fiscal(?: year)?|financial year|academic year|Q[1-4]|H[12]|CY)[\s-]?{_YYYY}(?![\w.])",
         rf"(?<![\w.#-]){_YYYY}\s(?=(?:{_BEFORE_WORDS}))",
@@ -282,7 +281,7 @@ _BARE_YEARS = [
         r"\bFY\s?'?(\d\d)(?![\w.%])",
     )
 ]
-_SMALL_MAY = re.compile(r"(?:^|[^\w])may\s")
+_LOWERCASE_MAY = re.compile(r"(?:^|[^\w])may\s")
 _AFTER_PREPOSITION = re.compile(
     r"\b(?:in|of|since|until|till|by|before|after|from|during|to|and|for)\s$", re.I
 )
@@ -315,15 +314,15 @@ _DAY_WORDS = (
 )
 
 
-@lru_cache(maxsize=READ_QUESTIONS)
+@lru_cache(maxsize=CACHED_QUESTIONS)
 def dates_in(question: str, today: date) -> tuple[str, ...]:
-    """ISO 8601 days, months and years, each once: those named outright first, in the order of the question,
-    then those that `today` makes clear (去年, last month).
+    """Return ISO 8601 days, months and years without duplicates: explicit dates first, in the order of the
+    question, then those relative to `today` (去年, last month).
 
-    今天, today and now name nothing: they are said of anything. Nor does a month without its year.
+    今天, today and now are ignored, since they go with anything; so is a month without its year.
     """
     folded = fold_width(question[:MAX_CHARS])
-    if not _MAY_NAME_ONE.search(folded):
+    if not _MAY_HOLD_DATE.search(folded):
         return ()
     text = in_digits(folded)
     named = sorted(_written(text, today))
@@ -333,7 +332,7 @@ def dates_in(question: str, today: date) -> tuple[str, ...]:
 
 
 def _written(text: str, today: date) -> Iterator[tuple[int, str]]:
-    """Where each stands in the text, and the date; a stretch that was read once is not read again."""
+    """Yield the index and ISO form of each date; a stretch that one form matched is not read again."""
     latest = today.year + YEARS_AHEAD
     taken: list[tuple[int, int]] = []
     for start, end, dates in _readings(text):
@@ -344,7 +343,7 @@ def _written(text: str, today: date) -> Iterator[tuple[int, str]]:
 
 
 def _readings(text: str) -> Iterator[tuple[int, int, list[str]]]:
-    """Start, end and dates; the most particular forms first."""
+    """Yield start, end and dates; the most specific forms first."""
     yield from _spans(text)
     for written in written_dates(text):
         if written.sure and not _is_modal(text, written):
@@ -359,7 +358,7 @@ def _readings(text: str) -> Iterator[tuple[int, int, list[str]]]:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, list[str]]]:
-    """2019-2021, and 2021/22."""
+    """Yield ranges of years: 2019-2021, and 2021/22."""
     for match in (match for form in _RANGES for match in form.finditer(text)):
         first, last = int(match.group(1)), int(match.group(2))
         if EARLIEST_BARE_YEAR <= first < last:
@@ -376,8 +375,8 @@ def _years(first: int, last: int) -> list[str]:
 
 
 def _is_modal(text: str, date: WrittenDate) -> bool:
-    """How many people may 2000 flyers reach?"""
-    is_may = _SMALL_MAY.match(text[max(0, date.start - 1) : date.end])
+    """Whether this "may" is the verb: How many people may 2000 flyers reach?"""
+    is_may = _LOWERCASE_MAY.match(text[max(0, date.start - 1) : date.end])
     return is_may is not None and not _AFTER_PREPOSITION.search(text[: date.start])
 
 

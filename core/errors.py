@@ -1,5 +1,5 @@
-"""Domain errors. Each knows its wire `code` and whether trying again can help; and where an
-error comes from, in words that are safe to log.
+"""Domain errors, each with its wire `code` and whether a retry can help; and `where` an error comes from, in
+a form that is safe to log.
 
 WenmaiError
 ├── BadRequestError                  malformed or out of range; the message names the field
@@ -55,12 +55,12 @@ import traceback
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-PASSING = frozenset({408, 425, 429, 500, 502, 503, 504, 529})  # refusals that a moment may mend
+TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 529})  # refusals that a retry may cure
 
 
 class WenmaiError(Exception):
-    """Base of all domain errors. `str(error)` is one plain sentence for a person; `retry_after_s` is when the
-    same request may succeed, None where nobody knows."""
+    """Base of all domain errors. `str(error)` is one plain sentence for a person; `retry_after_s` says when
+    the same request may succeed, None if unknown."""
 
     code = "internal"
     retryable = False
@@ -72,7 +72,7 @@ class BadRequestError(WenmaiError):
 
 
 class MalformedRequestError(BadRequestError):
-    """Not even readable: broken JSON, a wrong encoding, a duplicate key."""
+    """Cannot even be parsed: broken JSON, a wrong encoding, a duplicate key."""
 
     code = "invalid_json"
 
@@ -118,8 +118,8 @@ class UnreadableDocumentError(BadRequestError):
 
 
 class ImageRefusedError(BadRequestError):
-    """An image of a question is not taken; `fault` is one of core.images.ImageFault, `number` which it is,
-    from 1, or 0."""
+    """An image of a question is not accepted; `fault` is one of core.images.ImageFault, `number` the image's
+    position, from 1, or 0."""
 
     code = "image_refused"
 
@@ -130,7 +130,7 @@ class ImageRefusedError(BadRequestError):
 
 
 class MemoryRefusedError(BadRequestError):
-    """The write gate refuses; `reason` is one of core.memory.gate.Refusal."""
+    """The write gate refused; `reason` is one of core.memory.gate.Refusal."""
 
     code = "memory_refused"
 
@@ -208,7 +208,7 @@ class TooManyUploadsError(WenmaiError):
 
 
 class ShuttingDownError(WenmaiError):
-    """The server finishes what it is writing and takes nothing new."""
+    """The server finishes what it is writing and accepts nothing new."""
 
     code = "shutting_down"
     retryable = True
@@ -223,7 +223,7 @@ class ForbiddenError(WenmaiError):
 
 
 class Cause(StrEnum):
-    """Why a model gave no answer; what to do about it depends on it. `SPARED`, `BUSY`: it was not asked."""
+    """Why a model gave no answer, which decides what to do. `SPARED` and `BUSY`: it was never asked."""
 
     REFUSED = "refused"
     UNREACHABLE = "unreachable"
@@ -241,8 +241,8 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelFailure:
-    """`place` is its server's scheme, host and port; `status` an HTTP status, 0 for none; `reason` its own
-    words, which may hold a key: they are masked before anybody sees them."""
+    """`place` is the server's scheme, host and port; `status` the HTTP status, 0 for none; `reason` the
+    server's own words, which may hold a key: they are masked before anybody sees them."""
 
     cause: Cause
     place: str = ""
@@ -251,8 +251,8 @@ class ModelFailure:
 
 
 class UnavailableError(WenmaiError):
-    """`failure` is set where a model is what does not answer; `retry_after_s` is how long its server asked to
-    be left alone."""
+    """`failure` is set if a model is what does not answer; `retry_after_s` is how long its server asked to be
+    left alone."""
 
     code = "unavailable"
     retryable = True
@@ -270,14 +270,14 @@ class StoreUnavailableError(UnavailableError):
 
 
 class DiskFullError(StoreUnavailableError):
-    """What is stored is safe and can be read; nothing more is written until there is room again."""
+    """Stored data is safe and readable; nothing more is written until there is space again."""
 
     code = "disk_full"
 
 
 class StoreReadOnlyError(StoreUnavailableError):
-    """A part of what was stored is lost. All the rest can be read, and nothing is written until somebody has
-    put a backup back or accepted the loss."""
+    """Part of the stored data is lost. The rest is readable, and nothing is written until somebody has
+    restored a backup or accepted the loss."""
 
     code = "store_read_only"
     retryable = False
@@ -298,7 +298,7 @@ class EmbeddingUnavailableError(UnavailableError):
 class LLMUnavailableError(UnavailableError):
     """`transient`: the same request may succeed in a moment.
 
-    `busy`: it waited for its turn among our own questions, which says nothing of the model's health.
+    `busy`: it waited in our own queue, which says nothing about the model's health.
     """
 
     code = "llm_unavailable"
@@ -320,7 +320,7 @@ class LLMUnavailableError(UnavailableError):
 class LLMRefusedError(LLMUnavailableError):
     """The model's server refused the request itself.
 
-    `status` is its HTTP status; `about_form` is False when it named another cause than the messages' form.
+    `status` is the HTTP status; `about_form` is False if it named a cause other than the messages' form.
     """
 
     def __init__(
@@ -334,7 +334,9 @@ class LLMRefusedError(LLMUnavailableError):
         retry_after_s: float | None = None,
     ) -> None:
         failure = ModelFailure(Cause.REFUSED, place, status, reason)
-        super().__init__(message, failure, transient=status in PASSING, retry_after_s=retry_after_s)
+        super().__init__(
+            message, failure, transient=status in TRANSIENT_STATUSES, retry_after_s=retry_after_s
+        )
         self.retryable = self.transient
         self.status = status
         self.about_form = about_form
@@ -360,9 +362,9 @@ LOGGED_FRAMES = 5
 
 
 def where(error: BaseException) -> list[str]:
-    """The error's innermost frames, at most five, as "module:line in function", innermost last.
+    """Return the innermost frames of the error, at most five, as "module:line in function", innermost last.
 
-    Neither the message nor a source line nor a value: those may hold the question, the prompt or a key.
+    Without message, source lines or values: those may hold the question, the prompt or a key.
     """
     frames = list(traceback.walk_tb(error.__traceback__))[-LOGGED_FRAMES:]
     return [

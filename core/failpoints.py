@@ -1,6 +1,6 @@
-"""Places where a test may end the process: `WENMAI_FAILPOINT=name` or `name:3` (the third time it is passed).
+"""Places where a test may kill the process: `WENMAI_FAILPOINT=name`, or `name:3` for the third pass.
 
-Unset, which is always so outside the fault tests, a failpoint is one comparison.
+Unset, as it always is outside the fault tests, a failpoint costs one comparison.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _left = int(_count or 1)
 
 
 def failpoint(name: str) -> None:
-    """Kill the process with SIGKILL, as a power cut would, when this place is the one that is armed."""
+    """Kill the process with SIGKILL, as a power cut would, if this failpoint is armed."""
     global _left
     if name != _name:
         return

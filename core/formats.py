@@ -1,4 +1,4 @@
-"""Which kinds of document can be read, by the ending of their name; and what the rest of the name says."""
+"""Supported document formats, by file extension; and what the rest of a file's name tells us."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ FORMATS = {
     ".eml": DocumentFormat.EMAIL,
     **dict.fromkeys(_LANGUAGES, DocumentFormat.CODE),
 }
-# What people have and we cannot read: the format that their own program can save it as.
+# Formats that people have and we cannot read → the format that the original program can save them as.
 SAVE_AS = {
     **dict.fromkeys((".doc", ".docm", ".dot", ".dotx", ".wps", ".rtf", ".odt", ".pages"), "DOCX"),
     **dict.fromkeys((".xls", ".xlsb", ".xlt", ".xltx", ".et", ".ods", ".numbers"), "XLSX"),
@@ -77,9 +77,9 @@ PACKED = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".bz2", ".xz")
 
 
 def format_of(file_name: str) -> DocumentFormat | None:
-    """The format that the name promises; None when it has no ending and promises nothing.
+    """Return the format that the extension stands for; None without an extension.
 
-    Raises UnsupportedMediaError saying what to do with the file, or naming the supported kinds.
+    Raises UnsupportedMediaError saying what to do with the file, or naming the supported formats.
     """
     ending = PurePath(file_name).suffix.lower()
     if not ending:
@@ -105,7 +105,7 @@ def format_of(file_name: str) -> DocumentFormat | None:
 
 
 def save_as(file_name: str) -> str | None:
-    """The format that its own program can save it as; None for what is read, and for what never can be."""
+    """Return the format to save the file as; None if it can be read, or if no format helps."""
     return SAVE_AS.get(PurePath(file_name).suffix.lower())
 
 
@@ -114,17 +114,17 @@ def is_supported(file_name: str) -> bool:
 
 
 def language_of(file_name: str) -> str:
-    """The language that a source file's ending stands for, as a Markdown fence names it; "" when unknown."""
+    """Return the language of a source file, by extension, as a Markdown fence names it; "" if unknown."""
     return _LANGUAGES.get(PurePath(file_name).suffix.lower(), "")
 
 
 def supported_files(folder: Path) -> list[Path]:
-    """Every file under the folder that can be read, sorted by path; hidden ones and links are left out."""
+    """List all readable files under the folder, sorted by path; hidden files and links are skipped."""
     return [path for path in visible_files(folder) if is_supported(path.name)]
 
 
 def visible_files(folder: Path) -> list[Path]:
-    """Of every kind, likewise."""
+    """The same for files of every kind."""
     return sorted(
         path
         for path in folder.rglob("*")
@@ -134,9 +134,9 @@ def visible_files(folder: Path) -> list[Path]:
     )
 
 
-# What programs and people call a file that they give no name; months, of names that are dates.
-_BETWEEN_WORDS = re.compile(r"[\s_\-–—.,;+~&@#()\[\]{}（）【】《》「」、，·]+")
-_SAYS_NOTHING = re.compile(
+# Default names that programs and people give to files; month names, since names may be dates.
+_SEPARATORS = re.compile(r"[\s_\-–—.,;+~&@#()\[\]{}（）【】《》「」、，·]+")
+_UNINFORMATIVE = re.compile(
     "scan(?:s|ned|ner)?|imgs?|images?|pic(?:ture)?s?|photos?|screenshots?|screen|shot|camera|video|audio|recording"
     "|doc(?:ument)?s?|files?|untitled|unnamed|unknown|noname|copy|new|downloads?|attachments?|uploads?"
     "|te?mp|temporary|tests?|text|notes?|final|draft|version|pages?|part|export|output|data|print|printout"
@@ -146,28 +146,28 @@ _SAYS_NOTHING = re.compile(
     "|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?",
     re.IGNORECASE,
 )
-_SAYS_NOTHING_ZH = re.compile(
+_UNINFORMATIVE_ZH = re.compile(
     "新建|新增|文本|文字|文档|文檔|文件|档案|檔案|扫描件?|掃描|无标题|無標題|未命名|未标题|无名|副本|复件|拷贝|截图|截圖|截屏"
     "|屏幕|图片|圖片|图像|照片|相片|微信|最终|最終|定稿|草稿|终稿|初稿|修改|修订|版本?|附件|下载|下載|导出|导入|演示文稿|工作簿"
     "|工作表|表格|资料|打印|页面|[年月日号第页份个的一二三四五六七八九十]"
 )
 _IDENTIFIER = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|[0-9a-f]{16,}", re.IGNORECASE)
-_VOWEL = re.compile(r"[aeiouy]|[^\x00-\x7f]", re.IGNORECASE)  # a word has one; DSC and PXL do not
+_VOWEL = re.compile(r"[aeiouy]|[^\x00-\x7f]", re.IGNORECASE)  # every word has one; DSC and PXL do not
 _IDEOGRAPH = re.compile("[\u3400-\u9fff\u3040-\u30ff\uac00-\ud7af]")
-_LEAST_LETTERS, _LEAST_IDEOGRAPHS = 3, 2
+_MIN_LETTERS, _MIN_IDEOGRAPHS = 3, 2
 
 
 def words_of_name(stem: str) -> str:
-    """A file's name without its ending as the words of a title; "" where it says nothing of what is in it:
-    scan0001, 新建文档 (2), Untitled, a date, a hash."""
-    words = [word for word in _BETWEEN_WORDS.split(stem) if word]
-    speaking = [word for word in _BETWEEN_WORDS.split(_IDENTIFIER.sub(" ", stem)) if _speaks(word)]
-    return " ".join(words) if speaking else ""
+    """Turn a file's name without its extension into the words of a title; "" if it says nothing about the
+    content: scan0001, 新建文档 (2), Untitled, a date, a hash."""
+    words = [word for word in _SEPARATORS.split(stem) if word]
+    informative = [word for word in _SEPARATORS.split(_IDENTIFIER.sub(" ", stem)) if _informs(word)]
+    return " ".join(words) if informative else ""
 
 
-def _speaks(word: str) -> bool:
-    ideographs = _IDEOGRAPH.findall(_SAYS_NOTHING_ZH.sub("", word))
+def _informs(word: str) -> bool:
+    ideographs = _IDEOGRAPH.findall(_UNINFORMATIVE_ZH.sub("", word))
     if ideographs:
-        return len(ideographs) >= _LEAST_IDEOGRAPHS
-    named = word.isalpha() and len(word) >= _LEAST_LETTERS and not _IDEOGRAPH.search(word)
-    return named and _VOWEL.search(word) is not None and not _SAYS_NOTHING.fullmatch(word)
+        return len(ideographs) >= _MIN_IDEOGRAPHS
+    named = word.isalpha() and len(word) >= _MIN_LETTERS and not _IDEOGRAPH.search(word)
+    return named and _VOWEL.search(word) is not None and not _UNINFORMATIVE.fullmatch(word)

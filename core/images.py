@@ -1,5 +1,4 @@
-"""Images of a question: how they are sent, what is kept of one, what it takes of the prompt, and why one is
-refused."""
+"""Images of a question: how they are sent and stored, how many tokens they take, and why one is refused."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ from core.text import Language, counted
 
 MAX_IMAGES = 6  # of one question
 MAX_IMAGE_BYTES = 10_000_000  # as sent
-MAX_IMAGE_PIXELS = 50_000_000  # what telephones take; a bomb has more
-KEPT_SIDE = 1_568  # pixels: Claude scales down what is larger, and others see no more for a question
+MAX_IMAGE_PIXELS = 50_000_000  # phone photos have no more; a decompression bomb does
+MAX_STORED_SIDE = 1_568  # pixels: Claude downscales larger images, others gain nothing from them
 ENDINGS = {"image/png": "png", "image/jpeg": "jpg"}
-"""How images are kept."""
+"""Media types in which images are stored → file extension."""
 SIGNATURES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
 SENT_TYPES = frozenset((*ENDINGS, "image/gif", "image/webp"))
 ONLY_IMAGE: dict[Language, str] = {"zh": "[图片]", "en": "[image]"}
-"""The question that an image without words is."""
+"""Stands for the question if an image comes without text."""
 _DATA_URL = re.compile(r"data:([a-z]+/[a-z0-9.+-]+);base64,", re.I)
 
 
@@ -47,7 +46,7 @@ class ImageFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SentImage:
-    """As a request has it: a data URL, or one that is kept, the `number`th (from 1) of a turn."""
+    """An image in a request: a data URL, or the `number`th (from 1) stored image of a turn."""
 
     url: str = field(default="", repr=False)
     turn_id: str = ""
@@ -56,8 +55,8 @@ class SentImage:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What a stored turn says of one. `sent_sha256` is that of the bytes as they came, which another request
-    may send again; the file beside the turn has other ones."""
+    """What a stored turn records of an image. `sent_sha256` is the hash of the bytes as received, which a
+    repeated request may send again; the file stored beside the turn holds other bytes."""
 
     media_type: str
     width: int
@@ -68,7 +67,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ImageData:
-    """An image with its bytes, as it is kept and sent to a model."""
+    """An image with its bytes, as stored and sent to a model."""
 
     image: Image
     content: bytes = field(repr=False)
@@ -79,7 +78,7 @@ class ImageData:
 
 
 def decode(sent: SentImage) -> tuple[str, bytes]:
-    """Media type and bytes of a data URL. Slow for a large one. Raises ImageRefusedError."""
+    """Return the media type and the bytes of a data URL. Slow for a large one. Raises ImageRefusedError."""
     if re.match(r"https?:", sent.url, re.I):
         raise ImageRefusedError(ImageFault.FETCHED)
     match = _DATA_URL.match(sent.url)
@@ -113,11 +112,11 @@ _CLAUDE_PIXELS = 750
 
 
 def image_tokens(image: Image, *, anthropic: bool) -> int:
-    """What it takes of a window, estimated from its size.
+    """Estimate the tokens that an image takes of the window, from its size.
 
-    Claude: a token for 750 pixels. OpenAI's form is spoken by many: the more of OpenAI's own count (85, and
-    170 for each tile of 512 pixels once the shorter side is 768) and that of Qwen-VL and its like (a token
-    for each patch of 28 × 28 pixels).
+    Claude: one token per 750 pixels. Many providers speak OpenAI's format: the larger of OpenAI's own count
+    (85, plus 170 for each tile of 512 pixels after the shorter side is scaled to 768) and that of Qwen-VL and
+    similar models (one token per patch of 28 × 28 pixels).
     """
     width, height = image.width, image.height
     if anthropic:
@@ -129,7 +128,7 @@ def image_tokens(image: Image, *, anthropic: bool) -> int:
 
 
 def images_note(images: Sequence[Image], language: Language) -> str:
-    """What stands in the history for the images of an earlier question, which are not sent again."""
+    """Return the note that replaces the images of an earlier question in the history."""
     number = len(images)
     if language == "zh":
         return f"（这个问题附有 {number} 张图片，这里不再重发。）"

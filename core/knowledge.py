@@ -1,5 +1,5 @@
-"""Documents and how they are handed in, their chunks, candidates and citations; and what a question is
-limited to: which documents match, and how the limits are worded for people."""
+"""Documents and uploads, their chunks, candidates and citations; and filters: which documents a question is
+limited to, and how that is worded for people."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from enum import StrEnum
 from core.dates import first_day, last_day
 from core.text import Language
 
-SHARED_OWNER = "shared"  # of documents that every owner may search, such as the sample knowledge base
+SHARED_OWNER = "shared"  # documents that every owner may search, such as the sample knowledge base
 MAX_TAGS = 32  # of one document
 MAX_TAG_CHARS = 64
 MAX_EXTERNAL_ID_CHARS = 1_024
-SCORE_DIGITS = 4  # of a citation's score, from which a prompt is shown again as it was sent
+SCORE_DIGITS = 4  # of a citation's score; a sent prompt is reconstructed from it
 
 
 class DocumentStatus(StrEnum):
@@ -24,12 +24,11 @@ class DocumentStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A stretch of a parsed document under one heading, and on one page where no sentence goes over it.
+    """A stretch of a parsed document under one heading, and on one page unless a sentence runs across pages.
 
-    `text` is plain or Markdown text; `heading` is the path of headings from the outermost in;
-    `page` counts from 1 and is None where the format has no pages; `char_start` is the offset of
-    `text` in the document's whole text (all sections' texts joined by "\\n\\n"). `page_starts`: where in
-    `text` which page begins, if there are several.
+    `text` is plain or Markdown text; `heading` is the path of headings, outermost first; `page` counts from 1
+    and is None if the format has no pages; `char_start` is the offset of `text` in the document's full text
+    (all sections' texts joined by "\\n\\n"). `page_starts`: (offset in `text`, page), if there are several.
     """
 
     text: str
@@ -44,7 +43,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """`date` is what the document itself says: ISO 8601, a day, a month or a year; "" when it says none."""
+    """`date` is what the document itself states: ISO 8601, a day, a month or a year; "" if none."""
 
     title: str
     sections: tuple[Section, ...]
@@ -53,11 +52,11 @@ class ParsedDocument:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeFilter:
-    """What a question is limited to; an empty one limits nothing.
+    """What a question is limited to; an empty filter limits nothing.
 
-    Within `tags`, `document_ids` and `sources` one that fits is enough; of the fields all must fit.
-    `since` and `until` are ISO dates (a day, a month or a year), both inclusive; a document without a date
-    fits neither.
+    Within each of `tags`, `document_ids` and `sources` one match is enough; all fields must match. `since`
+    and `until` are ISO dates (a day, a month or a year), both inclusive; a document without a date matches
+    neither.
     """
 
     tags: tuple[str, ...] = ()
@@ -71,7 +70,7 @@ class KnowledgeFilter:
         return self == KnowledgeFilter()
 
     def in_order(self) -> KnowledgeFilter:
-        """The same limits are the same filter, whatever their order, and however often each is named."""
+        """Normalise: equal limits give equal filters, whatever their order and repetitions."""
         tags, document_ids, sources = (
             tuple(sorted(set(names))) for names in (self.tags, self.document_ids, self.sources)
         )
@@ -85,10 +84,10 @@ NO_LIMITS = KnowledgeFilter()
 class Document:
     """One file. `content_hash` is the SHA-256 of its bytes in hex; times are UTC microseconds.
 
-    `source` names the configured folder it is followed in ("" for an upload); `modified_us` is when that
-    file was changed last. While a new version is read in, all of it describes the one that is searched.
-    `error` says why it could not be read, or, where `status` is ready, why its newer version could not;
-    `refused_hash` is then the newer content's.
+    `source` names the followed folder it comes from ("" for an upload); `modified_us` is that file's
+    modification time. While a new version is ingested, every field describes the one that is searched.
+    `error` says why it could not be read or, if `status` is ready, why its newer version could not;
+    `refused_hash` is then the newer content's hash.
     """
 
     document_id: str
@@ -109,13 +108,13 @@ class Document:
 
     @property
     def is_sample(self) -> bool:
-        """Whether it is of the guide that came with Wenmai: what else is shared is in a followed folder."""
+        """Whether it is part of the guide shipped with Wenmai; other shared documents have a source."""
         return self.owner == SHARED_OWNER and not self.source
 
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """Whose documents a question searches, and whether without the guide that came with Wenmai."""
+    """Whose documents a question searches, and whether to leave out the guide shipped with Wenmai."""
 
     owners: tuple[str, ...]
     without_sample: bool = False
@@ -125,10 +124,10 @@ class SearchScope:
 class Upload:
     """`file_name` may be a path of any style; `date` is YYYY, YYYY-MM or YYYY-MM-DD.
 
-    Without a date it gets the one that the document itself bears. `source` names the folder that is followed,
-    in which it was found; `modified_us` is when that file was changed last. With `comes_again`, which is
-    always so for a source, whoever hands it in will do so again should the server stop before it is read in.
-    `tags` None: those of the version before stay. `waited_s`: so long its client has waited for an answer.
+    Without a date it gets the one that the document itself states. `source` names the followed folder it was
+    found in; `modified_us` is that file's modification time. `comes_again`, always true of a source: whoever
+    sends it will do so again if the server stops before it is ingested. `tags` None: the previous version's
+    are kept. `waited_s` is how long its client has waited for an answer.
     """
 
     owner: str
@@ -144,15 +143,15 @@ class Upload:
 
     @property
     def survives_crash(self) -> bool:
-        """Whether its bytes must outlive a crash until it is read in."""
+        """Whether its bytes must survive a crash until it is ingested."""
         return not (self.comes_again or self.source)
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """`document` is as it is stored: while a new version is read in, the version that is searched.
+    """`document` is as stored: while a new version is ingested, the version that is searched.
 
-    `existing`: the same content was there, or is being read in. `job_id` is None when nothing is left to do.
+    `existing`: the same content was stored or in progress. `job_id` is None if nothing is left to do.
     """
 
     document: Document
@@ -162,8 +161,8 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What of a document is changed without reading it in again. `tags` None: they stay. `date` counts where
-    `changes_date`; None takes it away."""
+    """Changes to a document that need no ingestion. `tags` None leaves them. `date` counts if `changes_date`;
+    None removes it."""
 
     tags: tuple[str, ...] | None = None
     date: str | None = None
@@ -171,8 +170,8 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
-    """Which documents a list is limited to; None is no limit."""
+class DocumentFilter:
+    """Filters of a list of documents; None is no limit."""
 
     status: DocumentStatus | None = None
     source: str | None = None
@@ -180,7 +179,7 @@ class Narrowed:
 
 
 class JobStage(StrEnum):
-    """`RETRYING`: an outside part did not answer, and is tried again."""
+    """`RETRYING`: an external service did not answer, and is tried again."""
 
     WAITING = "waiting"
     PARSING = "parsing"
@@ -199,10 +198,10 @@ class JobStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobSnapshot:
-    """`done` of `total` chunks are embedded and stored; the vectors of `reused` of them were there before.
+    """`done` of `total` chunks are embedded and stored; the vectors of `reused` of them existed before.
 
-    `error` is one plain sentence, of the last attempt; `retryable` says whether trying again can help.
-    `attempt` counts from 1. Times are UTC microseconds, None where that has not happened.
+    `error` is one plain sentence, of the last attempt; `retryable` says whether another attempt can help.
+    `attempt` counts from 1. Times are UTC microseconds, None if it has not happened.
     """
 
     job_id: str
@@ -223,8 +222,8 @@ class JobSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class JobFigures:
-    """How many there are now, `retrying` those that wait for their next attempt, `waiting_chunks` of both;
-    how many ended since the start."""
+    """How many jobs there are now, `retrying` those that wait for their next attempt, `waiting_chunks` the
+    chunks of both kinds that wait; and how many ended since the start."""
 
     waiting: int
     running: int
@@ -237,12 +236,12 @@ class JobFigures:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a document as it is indexed. Offsets are characters into the document's text.
+    """A piece of a document as it is indexed. Offsets are characters in the document's text.
 
-    `date` is the document's: ISO 8601, a day, a month or a year ("2026-01-31", "2026-01", "2026"), or ""
-    when it has none. `version` distinguishes one content of the document from another. `tags` and `source`
-    are the document's, as they were stored with the chunk. `title` is what the file's name says of a document
-    without headings: it is searched, and shown to nobody.
+    `date` is the document's: ISO 8601, a day, a month or a year ("2026-01-31", "2026-01", "2026"), or "" if
+    it has none. `version` distinguishes one content of the document from another. `tags` and `source` are the
+    document's, as stored with the chunk. `title` is derived from the file name of a document without
+    headings: it is searched, but not shown.
     """
 
     chunk_id: str
@@ -262,22 +261,21 @@ class Chunk:
 
     @property
     def above(self) -> str:
-        """What the text is about when the text does not say it: the heading path, or else the title; the
-        date."""
+        """Context that the text itself lacks: the heading path, or else the title; and the date."""
         return " ".join(filter(None, (self.heading or self.title, self.date)))
 
     @property
     def indexed_text(self) -> str:
-        """What is embedded."""
+        """The text that is embedded."""
         return f"{self.above}\n{self.text}" if self.above else self.text
 
 
-COPIED = ("heading", "date", "text")  # what copies have in common, whatever their files are called
+COPIED = ("heading", "date", "text")  # equal in copies, whatever their files are called
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """All in document order. `section` has the chunk itself, and is empty when it was not asked for."""
+    """All in document order. `section` includes the chunk itself, and is empty if it was not requested."""
 
     chunk: Chunk
     before: tuple[Chunk, ...] = ()
@@ -287,8 +285,8 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class FormMatch:
-    """What one form of the question found of a chunk: its cosine, the score by words (0 beyond that list's
-    end), and its rank in either list, from 1, None beyond the end."""
+    """How one form of the question matched a chunk: the cosine, the sparse score (0 beyond the end of that
+    list), and the rank in each list, from 1, None beyond its end."""
 
     dense: float | None = None
     dense_rank: int | None = None
@@ -300,11 +298,10 @@ class FormMatch:
 class Candidate:
     """A chunk on its way through ranking.
 
-    Scores are raw (`dense` cosine −1…1, `sparse` a BM25 sum ≥ 0) and None when that list did not
-    return the chunk; ranks count from 1. `matches` has the same for each form of the question, in their
-    order. `fused` is the weighted RRF score. `probability` is the
-    reranker's, 0…1. `key_passage` is verbatim text of the chunk. `reason` comes from InsertBlock. `signs` are
-    those of its tokens (core.relevance.tokens), "" where none are stored.
+    Scores are raw (`dense` cosine −1…1, `sparse` a BM25 sum ≥ 0) and None if that list did not return the
+    chunk; ranks count from 1. `matches` has the same for each form of the question, in order. `fused` is the
+    weighted RRF score, `probability` the reranker's, 0…1. `key_passage` is verbatim text of the chunk.
+    `reason` comes from InsertBlock. `signs` are its tokens' (core.relevance.tokens), "" if none are stored.
     """
 
     chunk: Chunk
@@ -322,10 +319,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A chunk as the answer's source, as it was then; `index` counts from 1.
+    """A chunk as a source of the answer, as it was then; `index` counts from 1.
 
-    `passage_start` and `passage_end` are where the key passage stands in `text` (characters), None where
-    it is no verbatim part of it. `version` is the document's at that time.
+    `passage_start` and `passage_end` delimit the key passage in `text` (characters), None if it is not a
+    verbatim part of it. `version` is the document's at that time.
     """
 
     index: int
@@ -348,7 +345,7 @@ class Citation:
 
 
 def fits(limits: KnowledgeFilter, chunk: Chunk) -> bool:
-    """As the store's query decides it."""
+    """Whether the chunk matches the filter, as the store's query decides it."""
     return (
         _one_of(limits.tags, chunk.tags)
         and _one_of(limits.document_ids, (chunk.document_id,))
@@ -358,14 +355,14 @@ def fits(limits: KnowledgeFilter, chunk: Chunk) -> bool:
 
 
 def days(limits: KnowledgeFilter) -> tuple[int, int | None] | None:
-    """The first and the last day that fit, as numbers (20260131); None: any date fits, and none does."""
+    """Return the first and last matching day as numbers (20260131); None: undated documents match, too."""
     if not limits.since and not limits.until:
         return None
     return max(1, first_day(limits.since)), last_day(limits.until) or None
 
 
 def scope_of(limits: KnowledgeFilter, language: Language) -> str:
-    """In one line for a person; "" when nothing is limited. Documents are counted, not named."""
+    """Describe the limits in one line, "" without any. Documents are counted, not named."""
     chinese = language == "zh"
     fields = [
         _listed("标签：" if chinese else "tags: ", limits.tags, chinese),

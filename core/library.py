@@ -1,4 +1,4 @@
-"""The library: items with a title and a content, in batches and modules, as people write them in files."""
+"""The library: items with title and content, in batches and modules, read from files that people write."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from markdown_it import MarkdownIt
 
 from core.conversation.sessions import MAX_NAME_CHARS, MAX_PERSONA_CHARS
 from core.errors import BadRequestError
-from core.text import alike, scrub
+from core.text import fold_case, scrub
 
 MAX_ITEMS = 2_000
 MAX_FILE_BYTES = 1_000_000
-_NAME_CHARS = 100  # of a module or a batch: in UTF-8 they fit into a file's name of 255 bytes, mostly
+_NAME_CHARS = 100  # of a module or batch name; most such names fit a file name's 255 bytes of UTF-8
 _NAME_BYTES = 240
 _TITLES = ("title", "标题")
 _CONTENTS = ("content", "内容")
@@ -33,13 +33,13 @@ class LibraryItem:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names in braces, each once, in order; an item that has some is a prompt template."""
+        """Names in braces, without duplicates, in order; an item that has some is a prompt template."""
         return tuple(dict.fromkeys(_VARIABLE.findall(self.content)))
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """`file` is where it was read from, below the library's folder."""
+    """`file` is the file it was read from, relative to the library's folder."""
 
     module: str
     name: str
@@ -49,26 +49,26 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Module → batch → items, in the order of their names; `problems` has a line for each file left out."""
+    """Module → batch → items, sorted by name; `problems` has a line for each file that was skipped."""
 
     modules: Mapping[str, Mapping[str, Batch]]
     problems: tuple[str, ...] = ()
 
     def templates(self, words: str, limit: int) -> list[tuple[Batch, LibraryItem]]:
-        """Those whose title has `words` in it, whatever the case and width; that begin with them first."""
-        begun = alike(words.strip())
+        """Return templates whose titles contain `words`, in any case and width; prefix matches first."""
+        begun = fold_case(words.strip())
         matches = [
             (not title.startswith(begun), batch, item)
             for batches in self.modules.values()
             for batch in batches.values()
             for item in batch.items
-            if begun in (title := alike(item.title)) and item.variables
+            if begun in (title := fold_case(item.title)) and item.variables
         ]
         return [(batch, item) for _, batch, item in sorted(matches, key=lambda match: match[0])[:limit]]
 
 
 def checked_name(name: str, what: str) -> str:
-    """A module's or a batch's name in NFC. Raises BadRequestError for one that no file should have."""
+    """Return a module's or batch's name in NFC. Raises BadRequestError if it is unfit for a file name."""
     name = unicodedata.normalize("NFC", name)
     if not name.strip() or name.startswith(".") or re.search(r"[/\\]", name):
         raise BadRequestError(f"{what}: its name must have no / or \\, and not begin with a dot.")
@@ -80,7 +80,7 @@ def checked_name(name: str, what: str) -> str:
 
 
 def read_items(ending: str, text: str) -> tuple[LibraryItem, ...]:
-    """The items of a file. Raises BadRequestError, which names the line or the item that is wrong."""
+    """Read the items of a file. Raises BadRequestError, which names the faulty line or item."""
     items: list[LibraryItem] = []
     for title, content in READERS[ending](scrub(text)):
         if len(items) == MAX_ITEMS:
@@ -112,7 +112,7 @@ class _Heading:
 
 
 def _markdown(text: str) -> Iterator[tuple[str, str]]:
-    """An item a heading of the highest level; one that stands alone above the others titles the file."""
+    """Make an item of each top-level heading; a single higher one above the others is the file's title."""
     tokens = MarkdownIt("commonmark").parse(text)
     headings = [
         _Heading(int(token.tag[1]), tokens[at + 1].content, *token.map)
@@ -132,7 +132,7 @@ def _markdown(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _csv(text: str) -> Iterator[tuple[str | None, str | None]]:
-    """A row an item; the first row names the columns."""
+    """Make an item of each row; the first row names the columns."""
     separator = max(",;\t", key=text.partition("\n")[0].count)
     rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
@@ -148,12 +148,12 @@ def _csv(text: str) -> Iterator[tuple[str | None, str | None]]:
 
 
 def _json(text: str) -> Iterator[tuple[Any, Any]]:
-    """A list of objects with title and content; or one object, title to content."""
+    """Read a list of objects with title and content, or one object that maps titles to contents."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         raise BadRequestError(f"line {error.lineno}: no valid JSON: {error.msg}.") from error
-    except (RecursionError, ValueError) as error:  # nested too deeply; a number of thousands of digits
+    except (RecursionError, ValueError) as error:  # nested too deeply, or a number with thousands of digits
         raise BadRequestError("its JSON cannot be read.") from error
     if isinstance(value, dict) and _first_of(value, _CONTENTS) is None:
         yield from value.items()
@@ -173,4 +173,4 @@ READERS: Mapping[str, Callable[[str], Iterator[tuple[Any, Any]]]] = {
     ".csv": _csv,
     ".json": _json,
 }
-"""A file's ending → its items as (title, content), not yet checked."""
+"""File extension → reader of its items as (title, content), not yet checked."""

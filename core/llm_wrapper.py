@@ -1,6 +1,6 @@
-"""What a model's stream is made of, and streaming from any LlamaIndex LLM as such deltas, with time-outs.
+"""The deltas of a model's stream, and streaming them from any LlamaIndex LLM, with timeouts.
 
-The one place in core that names LlamaIndex.
+The only place in core that names LlamaIndex.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from core.prompt.messages import Message, Part, Role, ToolCall
 class LLMDelta:
     """What one read from the model adds: the text of any number of tokens, joined.
 
-    `finish_reason` and token counts come when the provider sends them; "length" means that the answer met
-    a limit, whatever the provider's own word for it is. `tool_calls` come whole, with the end of the answer.
+    `finish_reason` and token counts are set when the provider sends them; "length" means that the answer hit
+    a limit, whatever the provider calls it. `tool_calls` come complete, at the end of the answer.
     """
 
     text: str = ""
@@ -38,29 +38,29 @@ class LLMDelta:
 
 @runtime_checkable
 class StreamsDeltas(Protocol):
-    """A LlamaIndex LLM that streams deltas by itself and records what it really sent."""
+    """A LlamaIndex LLM that streams deltas itself and records what it really sent."""
 
     def stream_deltas(
         self, messages: Sequence[Message], exchange: Exchange, *, flat: bool = False
     ) -> AsyncGenerator[LLMDelta, None]:
-        """Send messages that are already laid out; `flat`: one text, for the completion side.
+        """Send messages that are already laid out; `flat`: as one text, to the completion endpoint.
 
-        Every yielded delta says something: text, thinking, or how the answer ended. Closing the generator
-        closes the model's connection. Raises LLMUnavailableError (LLMRefusedError with the status) and,
-        when the stream ended without the provider's end marker, LLMTruncatedError.
+        Every delta carries something: text, thinking, or how the answer ended. Closing the generator closes
+        the model's connection. Raises LLMUnavailableError (LLMRefusedError with the status) and, if the
+        stream ends without the provider's end marker, LLMTruncatedError.
         """
         ...
 
 
 @runtime_checkable
 class TakesTurns(Protocol):
-    """A model of ours that answers only so many questions at once."""
+    """A model of ours that answers only a limited number of questions at once."""
 
     def turn_to_ask(self) -> AbstractAsyncContextManager[StreamsDeltas]:
-        """Wait until the model is loaded and has a place; gives what to ask while the place is held.
+        """Wait until the model is loaded and has a free slot; yield what to ask while the slot is held.
 
-        The waiting is ours and no part of the model's time to its first token. Raises LLMUnavailableError
-        when the model cannot be had.
+        The wait does not count as the model's time to its first token. Raises LLMUnavailableError if the
+        model cannot be had.
         """
         ...
 
@@ -77,14 +77,14 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class StreamTimeouts:
-    """Seconds until a token, the first or the next, and for the whole answer with its waiting for a turn."""
+    """Seconds until a token, the first or the next, and for the whole answer, queueing included."""
 
     token_s: float = 60
     answer_s: float = 600
 
 
 class LLMStreamWrapper:
-    """One model of the configuration. Closing the returned generator closes the model's connection."""
+    """One configured model. Closing the returned generator closes the model's connection."""
 
     def __init__(self, llm: LLM, timeouts: StreamTimeouts) -> None:
         self._llm = llm
@@ -93,15 +93,15 @@ class LLMStreamWrapper:
     def stream_chat(
         self, messages: Sequence[Message], exchange: Exchange | None = None
     ) -> AsyncGenerator[LLMDelta, None]:
-        """Stream the answer to `messages`, noting request and response in `exchange`.
+        """Stream the answer to `messages`, recording request and response in `exchange`.
 
-        Raises LLMUnavailableError on a refusal, a failure or a time-out (`busy` where the time went by in
-        waiting for other answers of ours), LLMTruncatedError on an answer that broke off.
+        Raises LLMUnavailableError on a refusal, a failure or a timeout (`busy` if the time went into waiting
+        for our other answers), LLMTruncatedError if the answer broke off.
         """
         return self._timed(messages, exchange or Exchange(), flat=False)
 
     def stream(self, prompt: str, exchange: Exchange | None = None) -> AsyncGenerator[LLMDelta, None]:
-        """The same for one flat prompt, through the model's completion side."""
+        """Stream the answer to one flat prompt, through the model's completion endpoint."""
         messages = [Message(Role.USER, prompt, Part.QUESTION)]
         return self._timed(messages, exchange or Exchange(), flat=True)
 
@@ -126,7 +126,7 @@ class LLMStreamWrapper:
 
     @asynccontextmanager
     async def _turn(self, end: float) -> AsyncIterator[LLM | StreamsDeltas]:
-        """What to ask: the model itself, or for one that takes turns its place, waited for until `end`."""
+        """Yield what to ask: the model itself, or the slot of one that takes turns, awaited until `end`."""
         async with AsyncExitStack() as place:
             llm: LLM | StreamsDeltas = self._llm
             if isinstance(self._llm, TakesTurns):
@@ -152,14 +152,14 @@ def _deltas(
 async def _plugin_deltas(
     llm: LLM, messages: Sequence[Message], exchange: Exchange, *, flat: bool
 ) -> AsyncGenerator[LLMDelta, None]:
-    """Of a class named by its path: its own errors become ours, whatever they are."""
+    """Stream from a class named by its path; whatever it raises is translated into our errors."""
     try:
         async with aclosing(_plugin_responses(llm, messages, flat=flat)) as responses:
             async for response in responses:
                 yield _delta(response, exchange)
     except WenmaiError:
         raise
-    except Exception as error:  # the plug-in's edge: no list of what other people's classes raise is complete
+    except Exception as error:  # plug-in boundary: no list of what third-party classes raise is complete
         log.warning(
             "llm_class_failed", llm=type(llm).__name__, error=type(error).__name__, where=where(error)
         )
@@ -169,10 +169,10 @@ async def _plugin_deltas(
 async def _plugin_responses(
     llm: LLM, messages: Sequence[Message], *, flat: bool
 ) -> AsyncGenerator[ChatResponse | CompletionResponse, None]:
-    """Its stream; where it can only complete, the whole answer as a stream of one.
+    """Yield its stream; if it can only complete, the whole answer as a stream of one.
 
-    That it cannot stream may show at the first item only: CustomLLM's `astream_chat` and `astream_complete`
-    give a generator at once, which calls the class's own `stream_complete` when it is first read.
+    That it cannot stream may show only at the first item: CustomLLM's `astream_chat` and `astream_complete`
+    return a generator at once, which calls the class's own `stream_complete` when first read.
     """
     begun = False
     try:
@@ -205,7 +205,7 @@ async def _whole(llm: LLM, messages: Sequence[Message], *, flat: bool) -> ChatRe
 
 
 def _plugin_error(error: Exception) -> LLMUnavailableError:
-    """With the HTTP status where the class implies one, as the SDKs of the field do."""
+    """Take the HTTP status from the error if it has one, as the usual SDKs' errors do."""
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
         message = f"The model's server refused the request (HTTP {status})."
@@ -236,7 +236,7 @@ def _delta(response: ChatResponse | CompletionResponse, exchange: Exchange) -> L
 
 
 def _note(exchange: Exchange, delta: LLMDelta) -> None:
-    """For models that record nothing themselves: what of the answer's end went by."""
+    """Record how the answer ended, for models that record nothing themselves."""
     exchange.finish_reason = delta.finish_reason or exchange.finish_reason
     if delta.completion_tokens is not None:
         exchange.usage = {"prompt_tokens": delta.prompt_tokens, "completion_tokens": delta.completion_tokens}

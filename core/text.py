@@ -1,5 +1,5 @@
-"""Texts: what enters from outside is brought to one form before it is stored or streamed; and the blocks of
-one (paragraphs, lists, Markdown tables, fenced code), found line by line."""
+"""Text normalisation: bring incoming text to one form before it is stored or streamed; and find the blocks of
+a text (paragraphs, lists, Markdown tables, fenced code) line by line."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MANY_NEWLINES = re.compile(r"\n{3,}")
 _IDEOGRAPHS = re.compile("[\u3400-\u9fff]+")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_'.-]*")
 _DIGIT = re.compile("[0-9]")
-# ², ½, ①, Ⅲ and VPN in full width are of no language
+# ², ½, ①, Ⅲ and full-width VPN belong to no language
 _OTHER_LETTER = re.compile("[^\\W\\d_A-Za-zＡ-Ｚａ-ｚ\u3400-\u9fff\xb2-\xbe\u2150-\u24ff]")
-# They say nothing of their own, and they show that a text is English.
+# Function words: they carry no content, and they show that a text is English.
 _ENGLISH = """
 a an the and or but if then else of to in on at by for from with without about into onto over under as is
 are was were be been being am do does did done doing have has had having can could will would shall
@@ -36,15 +36,15 @@ _ANYWHERE = frozenset(
     ("ok", "okay", "no", "yes", "hi", "hello", "hey", "bye", "thanks", "thx", "pls", "please")
 )
 _ALONE = frozenset(("really", "sure", "seriously"))
-HELD_SHARE = 0.3  # ideographs for each Latin word
+MIN_IDEOGRAPHS_PER_WORD = 0.3  # ideographs per Latin word
 _HAN, _SIGNS = "\u3400-\u9fff\uf900-\ufaff", "、。〈-】〔-〕！（），．：；？“”‘’—…％"
-_PARTED = re.compile(rf"(?<!\S)[{_HAN}] (?=[{_HAN}](?!\S))")
-_TOGETHER = re.compile(rf"[{_HAN}](?=[{_HAN}])")
+_SPACED_PAIR = re.compile(rf"(?<!\S)[{_HAN}] (?=[{_HAN}](?!\S))")
+_ADJACENT_PAIR = re.compile(rf"[{_HAN}](?=[{_HAN}])")
 _LONG_RUN = re.compile(rf"(?<!\S)(?:[{_HAN}{_SIGNS}] ){{15,}}[{_HAN}{_SIGNS}](?!\S)")
 _NUMBER_BETWEEN = re.compile(rf"(?<=[{_HAN}{_SIGNS}]) ([0-9]+) (?=[{_HAN}])")
 _GAP = re.compile(rf"(?<=[{_HAN}{_SIGNS}]) (?=[{_HAN}{_SIGNS}])")
-_LEAST_DIFFERENT = 15  # characters; the columns of a calendar or of answers have fewer
-_PARTED_FOR_EACH = 4  # two that stand together
+_MIN_DISTINCT = 15  # characters; columns of a calendar or of answers have fewer
+_MIN_SPACED_PER_ADJACENT = 4  # per pair of adjacent characters
 _SAMPLE_CHARS = 200_000
 _INVISIBLE = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e")
 _FENCE = re.compile(r"[ ]{0,3}(```+|~~~+)")
@@ -53,36 +53,36 @@ ITEM = re.compile(
     r"([ \t]*+)(?:[-*+•·◦▪●○■□◆◇➢✓][ \t]|\(?\d{1,3}[.)][ \t]|[a-zA-Z][.)][ \t]"
     r"|\d{1,3}[、．]|（\d{1,3}）|[（(]?[一二三四五六七八九十]{1,3}[、）)]|[①-⑳])"
 )
-QUESTION_WORD = "(?:Q|问|問|Question|问题)"  # as lists of questions have it before each
-_LONGEST_RULE = 10_000  # characters
+QUESTION_WORD = "(?:Q|问|問|Question|问题)"  # the marker before each question of a list
+_MAX_RULE_CHARS = 10_000  # characters
 
 
 def scrub(text: str) -> str:
-    """Every Unicode line break becomes LF, NUL is dropped, a lone surrogate becomes U+FFFD."""
+    """Turn every Unicode line break into LF and a lone surrogate into U+FFFD, and drop NUL."""
     if text.isascii() and text.isprintable():
         return text
     text = _LINE_BREAKS.sub("\n", text.replace("\0", ""))
     return _SURROGATES.sub("\ufffd", text)
 
 
-def is_parted(text: str) -> bool:
-    """Whether it is text as programs recognise it in pictures, with a blank between all Han characters."""
+def is_spaced_out(text: str) -> bool:
+    """Whether this looks like OCR output, with a space between all Han characters."""
     sample = text[:_SAMPLE_CHARS]
-    parted = [] if sample.isascii() else _PARTED.findall(sample)
-    is_prose = len({*parted}) >= _LEAST_DIFFERENT
-    return is_prose and len(parted) >= _PARTED_FOR_EACH * len(_TOGETHER.findall(sample))
+    spaced_out = [] if sample.isascii() else _SPACED_PAIR.findall(sample)
+    is_prose = len({*spaced_out}) >= _MIN_DISTINCT
+    return is_prose and len(spaced_out) >= _MIN_SPACED_PER_ADJACENT * len(_ADJACENT_PAIR.findall(sample))
 
 
-def close_gaps(text: str, *, parted: bool) -> str:
-    """Without those blanks. Where it is not `parted` as a whole, of long runs alone: single characters with
-    single blanks are the columns of a table, too. Two blanks or a tab always are, and stay."""
+def close_gaps(text: str, *, spaced_out: bool) -> str:
+    """Remove the spaces between Han characters: all if the text is `spaced_out`, otherwise only in long runs,
+    since single characters with single spaces may be table columns. Two spaces or a tab always stay."""
     if text.isascii() or " " not in text:
         return text
-    return _closed(text) if parted else _LONG_RUN.sub(_closed_run, text)
+    return _closed(text) if spaced_out else _LONG_RUN.sub(_closed_run, text)
 
 
 def _closed_run(run: re.Match[str]) -> str:
-    return _closed(run.group()) if len({*run.group()}) > _LEAST_DIFFERENT else run.group()
+    return _closed(run.group()) if len({*run.group()}) > _MIN_DISTINCT else run.group()
 
 
 def _closed(text: str) -> str:
@@ -90,7 +90,7 @@ def _closed(text: str) -> str:
 
 
 def preprocess_question(text: str) -> str:
-    """Scrubbed, stripped, at most two newlines in a row; invisible characters alone count as empty."""
+    """Scrub, strip, and reduce to at most two newlines in a row; return "" for invisible characters alone."""
     text = _MANY_NEWLINES.sub("\n\n", scrub(text)).strip()
     if all(char in _INVISIBLE or char.isspace() for char in text):
         return ""
@@ -98,21 +98,21 @@ def preprocess_question(text: str) -> str:
 
 
 def is_mostly_chinese(text: str) -> bool:
-    """True when a person reading Chinese wrote this: it has more CJK ideographs than Latin words.
+    """Whether a Chinese speaker wrote this: it has more CJK ideographs than Latin words.
 
-    Words, not letters: a question about RERANK_SCORE_THRESHOLD in Chinese is a Chinese question. A code is of
-    no language.
+    Words, not letters: a Chinese question about RERANK_SCORE_THRESHOLD is a Chinese question. Words with
+    digits are codes and do not count.
     """
     ideographs = _ideographs(text)
     return ideographs > 0 and ideographs > sum(not _DIGIT.search(word) for word in _LATIN_WORD.findall(text))
 
 
-@lru_cache(maxsize=64)  # each stage of a turn says its sentence in it
+@lru_cache(maxsize=64)  # called for the status text of each stage of a turn
 def language_of(text: str) -> Language | None:
-    """That of the words of a question; None of one that has none of a language (?, 1, ok, VPN, macbook).
+    """Return the language of a question's words; None if they belong to none (?, 1, ok, VPN, macbook).
 
-    Latin words beside ideographs are names, unless one of them is what English sentences are made of; without
-    ideographs two in lower case are English, and any alphabet of another kind counts as it.
+    Latin words beside ideographs are names, unless one is a function word of English. Without ideographs, two
+    lowercase words make a text English, as does any other alphabet.
     """
     if is_mostly_chinese(text):
         return "zh"
@@ -127,26 +127,26 @@ def language_of(text: str) -> Language | None:
 
 
 def _is_english(word: str) -> bool:
-    """IT and US are names, and so is a letter."""
+    """Whether this is an English function word. IT and US are names, and so is a single letter."""
     lowered = word.lower().rstrip(".'")
     may_be = len(lowered) > 1 and not word.isupper()
     return may_be and (lowered in ENGLISH_STOP_WORDS or lowered in _ALONE)
 
 
 def language_in(question: str, before: Sequence[str] = (), otherwise: Language = "en") -> Language:
-    """The language to answer in: that of the question, or where it has no words of one, of the latest of the
-    questions before (oldest first) that has."""
+    """Return the language to answer in: the question's own or, if its words show none, that of the latest
+    question in `before` (oldest first) that shows one."""
     return next(filter(None, map(language_of, (question, *reversed(before)))), otherwise)
 
 
 def holds_chinese(text: str) -> bool:
-    """True when a text of a document is to be read as Chinese: it has ideographs, and not a few.
+    """Whether a document's text is to be read as Chinese: it has ideographs, and more than a few.
 
-    Less than a question needs: a table of codes or a block of commands in a Chinese document has more Latin
-    words than ideographs, and a text in English has next to none.
+    The bar is lower than for a question: a table of codes or a block of commands in a Chinese document has
+    more Latin words than ideographs, while an English text has next to no ideographs.
     """
     ideographs = _ideographs(text)
-    return ideographs > 0 and ideographs > HELD_SHARE * len(_LATIN_WORD.findall(text))
+    return ideographs > 0 and ideographs > MIN_IDEOGRAPHS_PER_WORD * len(_LATIN_WORD.findall(text))
 
 
 def _ideographs(text: str) -> int:
@@ -154,17 +154,17 @@ def _ideographs(text: str) -> int:
 
 
 def fold_width(text: str) -> str:
-    """NFKC: full-width letters and digits become the ordinary ones."""
+    """Apply NFKC: full-width letters and digits become ordinary ones."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
-def alike(text: str) -> str:
-    """What texts that differ in case and width alone have in common."""
+def fold_case(text: str) -> str:
+    """Fold case and width: texts that differ in nothing else become equal."""
     return fold_width(fold_width(text).casefold())
 
 
 def canonical_uuid(text: str | None) -> str | None:
-    """Lower case with hyphens, as the store gives ids back; None when it is no UUID."""
+    """Return the UUID in lower case with hyphens, as the store returns ids; None if it is not a UUID."""
     try:
         return str(UUID(text)) if text else None
     except ValueError:
@@ -172,14 +172,14 @@ def canonical_uuid(text: str | None) -> str | None:
 
 
 class TextScrubber:
-    """`scrub` for text that comes in pieces: a CRLF or a surrogate pair may be cut between two of them."""
+    """`scrub` for text in pieces: a CRLF or a surrogate pair may be split between two of them."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """The scrubbed text so far decided; at most one character is held back."""
-        if not self._held and piece.isprintable():  # no line break, NUL or surrogate is
+        """Return the scrubbed text that is certain so far; at most one character is held back."""
+        if not self._held and piece.isprintable():  # line breaks, NUL and surrogates are not printable
             return piece
         text = self._held + piece
         self._held = ""
@@ -188,7 +188,7 @@ class TextScrubber:
         return scrub(_join_surrogates(text))
 
     def flush(self) -> str:
-        """What was held back, at the end."""
+        """Return what was held back, at the end of the text."""
         text, self._held = self._held, ""
         return scrub(text)
 
@@ -224,7 +224,7 @@ class Block:
 
 
 def lines_of(text: str, start: int, end: int) -> Iterator[Line]:
-    """The lines of a stretch in which every line break is LF."""
+    """Yield the lines of `text[start:end]`, in which every line break is LF."""
     while start <= end:
         stop = _line_end(text, start, end)
         yield Line(start, stop)
@@ -232,7 +232,7 @@ def lines_of(text: str, start: int, end: int) -> Iterator[Line]:
 
 
 def blocks_of(text: str) -> Iterator[Block]:
-    """Every non-blank line is in one block, in the order of the text; an open fence runs to the end."""
+    """Yield the blocks in order. Every non-blank line is in exactly one; an open fence runs to the end."""
     start = 0
     while start < len(text):
         stop = _line_end(text, start, len(text))
@@ -243,7 +243,7 @@ def blocks_of(text: str) -> Iterator[Block]:
 
 
 def open_fence(text: str) -> str:
-    """The fence of a block of code that the text does not close; "" where none is open."""
+    """Return the opening fence of a code block that the text does not close; "" if none is open."""
     *_, last = blocks_of(text) if text else [None]
     if last is None or last.kind is not BlockKind.CODE:
         return ""
@@ -256,7 +256,7 @@ def open_fence(text: str) -> str:
 
 
 def items_of(text: str, start: int, end: int) -> Iterator[Line]:
-    """A list, or one item of it, cut before every item of the outermost level after its first line."""
+    """Split a list, or one of its items, before every outermost-level item after its first line."""
     lines = list(lines_of(text, start, end))
     indents = [_indent(text, line) for line in lines]
     outermost = min((indent for indent in indents[1:] if indent is not None), default=-1)
@@ -297,16 +297,16 @@ def _fence_end(text: str, stop: int, fence: str) -> int:
 
 
 def _table_rule_end(text: str, line: Line) -> int | None:
-    """Where the line of dashes below a table's header ends; None when the line is no such header."""
+    """Return the end of the line of dashes below a table's header; None if `line` is not such a header."""
     if line.end >= len(text) or text.find("|", line.start, line.end) < 0:
         return None
     stop = _line_end(text, line.end + 1, len(text))
-    rule = text[line.end + 1 : min(stop, line.end + 1 + _LONGEST_RULE)]
+    rule = text[line.end + 1 : min(stop, line.end + 1 + _MAX_RULE_CHARS)]
     return stop if "|" in rule and _TABLE_RULE.match(rule) else None
 
 
 def _run_end(text: str, stop: int, kind: BlockKind) -> int:
-    """The end of a block whose last line so far ends at `stop`: a blank line ends it, or another block."""
+    """Return the end of a block whose last line so far ends at `stop`: at a blank line or the next block."""
     while stop < len(text):
         line = Line(stop + 1, _line_end(text, stop + 1, len(text)))
         if _is_blank(text, line.start, line.end) or _ends(text, line, kind):
@@ -316,7 +316,7 @@ def _run_end(text: str, stop: int, kind: BlockKind) -> int:
 
 
 def _ends(text: str, line: Line, kind: BlockKind) -> bool:
-    """Whether a line that follows without a blank line begins another block."""
+    """Whether a line that follows without a blank line starts another block."""
     if kind is BlockKind.TABLE:
         return text.find("|", line.start, line.end) < 0
     if _FENCE.match(text, line.start, line.end) or _table_rule_end(text, line) is not None:
@@ -325,19 +325,19 @@ def _ends(text: str, line: Line, kind: BlockKind) -> bool:
 
 
 def _indent(text: str, line: Line) -> int | None:
-    """Of an item's first line; None of any other line."""
+    """Return the indentation of an item's first line; None for any other line."""
     item = ITEM.match(text, line.start, line.end)
     return None if item is None else len(item.group(1).expandtabs(4))
 
 
 def simplified(text: str) -> str:
-    # few texts have any, and to look for one takes a tenth of the time
+    # few texts have traditional characters, and the search takes a tenth of the time
     return text.translate(_simplified()) if _traditional().search(text) else text
 
 
 @lru_cache(maxsize=1)
 def _simplified() -> dict[int, str]:
-    """About 3,500 characters. OpenCC is asked for each alone: in a row they could be read as phrases."""
+    """Map about 3,500 characters. OpenCC converts each alone: in a row it could read them as phrases."""
     import opencc
 
     characters = [chr(code) for code in range(0x3400, 0xA000)]
@@ -355,8 +355,8 @@ def _traditional() -> re.Pattern[str]:
     return re.compile(f"[{''.join(map(chr, _simplified()))}]")
 
 
-# Words that ask in Cantonese or in Taiwan, in both scripts, and what they are in standard Chinese; characters
-# that belong to other words (一点解决, 周边度假, 关系咪) are none.
+# Question words of Cantonese and Taiwan, in both scripts, → standard Chinese. The lookarounds exclude
+# characters that belong to other words (一点解决, 周边度假, 关系咪).
 _NUMBERED = r"(?<![\d一二两兩三四五六七八九十零半早晚有这這那几幾站网網节節端痛热熱起终終])"
 _SPOKEN = {
     "(?<!好)[幾几]多(?!年)": "多少",
@@ -383,14 +383,14 @@ _SPOKEN_WORD = re.compile("|".join(f"({pattern})" for pattern in _SPOKEN))
 
 
 def standard(text: str) -> str:
-    """With the question words of spoken Cantonese and of Taiwan as standard Chinese has them."""
+    """Replace the question words of spoken Cantonese and of Taiwan with those of standard Chinese."""
     meanings = ["", *_SPOKEN.values()]
     return text if text.isascii() else _SPOKEN_WORD.sub(lambda word: meanings[word.lastindex or 0], text)
 
 
-_SCRIPT_CHARS = 300  # of a question, which show its script
-# The characters of our own sentences, as Taiwan writes them: OpenCC's dictionary of phrases takes 40 MB, and
-# to load it holds up every answer.
+_SCRIPT_CHARS = 300  # the start of a question, enough to recognise its script
+# The characters of our own sentences as written in Taiwan: OpenCC's phrase dictionary takes 40 MB, and
+# loading it would delay every answer.
 _SENTENCES = str.maketrans(
     "进检结写问题选资筛对话务暂时没应试后轮内这调败绝执请无读条关范围还档会较从过决传宽标签来脉带样现两键词说体个别挤换"
     "种于阈够额占满开给语注处气随译闲台删钥设网页访计缩单独总断间达长错误编号诉员当盘腾发储丢复备损图张万动类帧为坏经点里并项见",
@@ -400,19 +400,19 @@ _SENTENCES = str.maketrans(
 
 
 def in_script_of(sentence: str, question: str, before: Sequence[str] = ()) -> str:
-    """A sentence of our own, in traditional characters where the question is, or, if that has no Chinese, the
-    latest before it."""
+    """Return a sentence of ours in traditional characters if the question, or else the latest earlier
+    question with Chinese text, uses them."""
     asked = next(filter(holds_chinese, (question, *reversed(before))), "")
     return sentence.translate(_SENTENCES) if _is_traditional(asked) else sentence
 
 
 def _is_traditional(text: str) -> bool:
-    """Whether Taiwan's character set has more of it than that of the mainland."""
+    """Whether Taiwan's character set covers more of the text than the mainland's."""
     characters = "".join(_IDEOGRAPHS.findall(text[:_SCRIPT_CHARS]))
     big5, gb2312 = (len(characters.encode(codec, "ignore").decode(codec)) for codec in ("big5", "gb2312"))
     return big5 > gb2312
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """As people count in English: "1 turn", "2 turns"."""
+    """Return the number with its noun: "1 turn", "2 turns"."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"

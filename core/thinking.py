@@ -1,24 +1,24 @@
-"""Split a streamed answer into thinking and content, whatever the split of the stream.
+"""Split a streamed answer into thinking and content, however the stream is cut into deltas.
 
 Tags are `<think>` and `<thinking>` and their closing forms, in any letter case, with at most four blanks
-before the `>` and none elsewhere; either closing form closes either opening form. What is no tag is text.
+before the `>` and none elsewhere; either closing form closes either opening form. Anything else is text.
 
-- An opening tag counts at the beginning of a line of the answer, only blanks before it, outside a code
-  fence: at the very beginning, and again after the answer has begun. Anywhere else (in
-  a line, in inline code, in a fence, in thinking) it is text.
-- A closing tag ends thinking, wherever it stands: fences inside thinking do not matter. Where nothing was
-  opened it is text. When no tag was ever opened and the first such closing tag stands alone on its line
-  outside a fence, `stray_closer` reports that this model's answers begin in thinking.
-- `begins_thinking`: thinking from the first character, since the prompt ended with the opening tag; one at
-  the very beginning is taken for the same.
-- Thinking that is never closed is thinking to the end, and `unclosed` says so.
+- An opening tag counts at the beginning of a line of the answer, after blanks only, outside a code fence,
+  also after the answer has begun. Elsewhere (in a line, in inline code, in a fence, in thinking) it is text.
+- A closing tag ends thinking wherever it stands: fences inside thinking do not matter. Outside thinking it is
+  text. If no tag was ever opened and the first closing tag stands alone on its line outside a fence,
+  `stray_closer` reports that this model's answers begin in thinking.
+- `begins_thinking`: the text is thinking from the first character, since the prompt ended with the opening
+  tag; an opening tag at the very beginning is taken for the same one.
+- Thinking that is never closed is thinking to the end, and `unclosed` reports it.
 
-A fence as in CommonMark: three or more of ` or ~ at the beginning of a line open it (no ` may follow those
-of ` on that line), at least as many of the same kind alone on a line close it. Indentation does not matter
-here, since a list may ask for any; a fence after a list marker or a quote mark is not seen. Only the answer's
-own text counts: thinking and its tags are no part of its lines.
+Fences follow CommonMark: three or more of ` or ~ at the beginning of a line open one (no ` may follow those
+of ` on that line); at least as many of the same kind alone on a line close it. Indentation is ignored, since
+a list may require any; fences after a list marker or a quote mark are not recognised. Only the answer's own
+text counts: thinking and its tags are not part of its lines.
 
-The joined pieces and the recognised tags are the input. LF is the only line break (core.text.scrub).
+The result depends only on the joined deltas and the recognised tags. LF is the only line break
+(core.text.scrub).
 """
 
 from __future__ import annotations
@@ -31,30 +31,29 @@ from enum import Enum, auto
 _BLANKS = re.compile(r"[^\S\n]*+")
 _RUNS = {"`": re.compile(r"`*+"), "~": re.compile(r"~*+")}
 _INFO_ENDS = {"`": re.compile(r"[`\n]"), "~": re.compile(r"\n")}
-# The next line that begins with a fence or, outside of one, with what may be a tag, of thinking or of a call
-# (core.prompt.tool_text). Any other line costs no step of ours, so that a text of nothing but line breaks
-# takes no longer than others.
+# The next line that begins with a fence or, outside one, with what may be a tag of thinking or of a call
+# (core.prompt.tool_text). The regex skips all other lines, so that a text of nothing but line breaks takes no
+# longer than others.
 _LINE_IN_FENCE = re.compile(r"\n[^\S\n]*+(?=[`~]{3}|[`~]{0,2}\Z)")
 _LINE_OUTSIDE = re.compile(r"\n[^\S\n]*+(?=[`~]{3}|[`~]{0,2}\Z|(?ai:</?think)|<tool_call>)")
 
 
 class _Place(Enum):
     BEGINNING = auto()  # only blanks so far
-    RUN = auto()  # in the ` or ~ that a line begins with
-    INFO = auto()  # after those that may open a fence
-    TAIL = auto()  # after those that may close the fence
-    LONE = auto()  # after a tag that the line begins with
-    WITHIN = auto()  # nothing that follows on this line matters
+    RUN = auto()  # in the run of ` or ~ that begins a line
+    INFO = auto()  # after a run that may open a fence
+    TAIL = auto()  # after a run that may close the fence
+    LONE = auto()  # after a tag that begins the line
+    WITHIN = auto()  # the rest of this line does not matter
 
 
-# An enumeration's members are slow to look up, and this runs for each line of each answer.
+# Enum members are slow to look up, and this runs for each line of each answer.
 _BEGINNING, _RUN, _INFO, _TAIL, _LONE, _WITHIN = _Place
 
 
 class Lines:
-    """Where the answer's text stands in its lines: at the beginning of one, in a code fence, anywhere else.
-
-    Fed the text piece by piece, in any pieces; each character is looked at a bounded number of times."""
+    """Tracks where the answer's text stands: at the beginning of a line, in a code fence, anywhere else.
+    Takes pieces of any size, and looks at each character a bounded number of times."""
 
     __slots__ = ("_count", "_fence", "_fence_count", "_kind", "_place", "stood_alone")
 
@@ -68,11 +67,11 @@ class Lines:
 
     @property
     def within(self) -> bool:
-        """True when nothing matters before the next line break."""
+        """True if nothing matters before the next line break."""
         return self._place is _WITHIN
 
     def next_tag(self, text: str, at: int, end: int) -> int:
-        """Go on from `at` to the first < that begins a line outside a fence; its place, or `end`."""
+        """Advance from `at` to the next < that begins a line outside a fence; return its index, or `end`."""
         while at < end:
             place = self._place
             if place is _WITHIN:
@@ -92,11 +91,11 @@ class Lines:
         return end
 
     def pass_tag(self, *, lone: bool) -> None:
-        """What begins where `next_tag` stopped is text. `lone`: see whether it is alone on its line."""
+        """Take what begins where `next_tag` stopped as text. `lone`: see whether its line ends after it."""
         self._place = _LONE if lone else _WITHIN
 
     def finish(self) -> None:
-        """The text has ended, and so has its last line."""
+        """End the last line at the end of the text."""
         self.stood_alone = self.stood_alone or self._place is _LONE
 
     def _to_line(self, text: str, at: int, end: int) -> int:
@@ -107,7 +106,7 @@ class Lines:
         return match.end()
 
     def _begin(self, char: str) -> None:
-        """The first character of a line that is no blank."""
+        """Handle the first non-blank character of a line."""
         self._place = _RUN if char in _RUNS else _WITHIN
         self._kind, self._count = char, 0
 
@@ -132,7 +131,7 @@ class Lines:
         return match.start()
 
     def _alone(self, text: str, at: int, end: int) -> int:
-        """Only blanks may follow on the line."""
+        """Skip blanks, the only characters that may follow on the line."""
         at = _blanks_end(text, at, end)
         if at < end:
             ended = text[at] == "\n"
@@ -170,23 +169,23 @@ class Piece:
 
 
 class ThinkSplitter:
-    """Feed deltas, get pieces; less than `LONGEST_TAG` is held back. Linear in the input."""
+    """Takes deltas, gives pieces; holds back fewer characters than `LONGEST_TAG`. Linear in the input."""
 
     def __init__(self, begins_thinking: bool = False) -> None:
         self._pending = ""
         self._inside = begins_thinking
         self._assumed = begins_thinking
-        self._at_beginning = begins_thinking  # an opening tag may follow that says what is known
+        self._at_beginning = begins_thinking  # a redundant opening tag may follow
         self._watching = not begins_thinking  # for a closing tag that nothing opened
         self._lines = Lines()
-        self._quiet = False  # what has no line break and no < in it needs no look
+        self._quiet = False  # a delta without line break or < needs no parsing
 
     def passes(self, delta: str) -> bool:
-        """True when all of `delta` is of the kind that `unclosed` states and need not be fed: most tokens."""
+        """True if all of `delta` is of the kind that `unclosed` gives and need not be fed: most tokens."""
         return self._quiet and "<" not in delta and (self._inside or "\n" not in delta)
 
     def feed(self, delta: str) -> Sequence[Piece]:
-        """The pieces that `delta` completes."""
+        """Return the pieces that `delta` completes."""
         if self.passes(delta):
             return (Piece(delta, self._inside),) if delta else ()
         text = self._pending + delta
@@ -197,7 +196,7 @@ class ThinkSplitter:
         return pieces
 
     def flush(self) -> Sequence[Piece]:
-        """What was held back, at the end of the stream."""
+        """Return what was held back, at the end of the stream."""
         rest, self._pending = self._pending, ""
         if rest and not self._inside:
             self._lines.pass_tag(lone=False)
@@ -205,9 +204,9 @@ class ThinkSplitter:
         return (Piece(rest, self._inside),) if rest else ()
 
     def answer_now(self) -> Sequence[Piece]:
-        """Thinking came apart from the text: what was assumed to begin in thinking is the answer from here.
+        """End assumed thinking, since real thinking came separately: the text is the answer from here.
 
-        Gives what was held back; nothing happens when thinking was not assumed.
+        Returns what was held back; does nothing if thinking was not assumed.
         """
         if not self.assumed:
             return ()
@@ -217,7 +216,7 @@ class ThinkSplitter:
 
     @property
     def unclosed(self) -> bool:
-        """True when the stream has so far ended inside thinking."""
+        """True if the stream so far ends inside thinking."""
         return self._inside
 
     @property
@@ -227,7 +226,7 @@ class ThinkSplitter:
 
     @property
     def stray_closer(self) -> bool:
-        """True when the answer seems to begin in thinking without an opening tag or a setting for it."""
+        """True if the answer seems to begin in thinking, without an opening tag or a setting that says so."""
         return self._lines.stood_alone
 
     def _split(self, text: str, end: int) -> list[Piece]:
@@ -247,7 +246,7 @@ class ThinkSplitter:
         return pieces
 
     def _thinking(self, text: str, at: int, end: int) -> tuple[int, int]:
-        """Where thinking that goes on from `at` stops, and where the text goes on after the tag there."""
+        """Return where thinking, continued at `at`, stops, and where the text continues after the tag."""
         if self._at_beginning:
             opening = self._repeated_opening(text, at, end)
             if opening is not None:
@@ -271,7 +270,7 @@ class ThinkSplitter:
         return opening.span()
 
     def _content(self, text: str, at: int, end: int, stray: int) -> tuple[int, int]:
-        """Where content that goes on from `at` stops, and where the text goes on after the tag there."""
+        """Return where content, continued at `at`, stops, and where the text continues after the tag."""
         while True:
             at = self._lines.next_tag(text, at, end)
             if at == end:
@@ -288,11 +287,11 @@ class ThinkSplitter:
 def without_thinking(
     text: str, begins_thinking: bool = False, *, guessed: bool = False, cut: bool = False
 ) -> str:
-    """A whole text at once, read as the answer it is; trimmed.
+    """Return the answer in a complete text, stripped.
 
-    `guessed`: how it begins is not known for sure, so the text itself has the last word. It is an answer
-    although it should begin in thinking when no tag says so, unless a limit `cut` it; it does begin in
-    thinking without an opening tag when `stray_closer` is set, since nothing of it was sent yet.
+    `guessed`: it is not certain how the text begins, so the text itself decides. If it should begin in
+    thinking but no tag says so, it is the answer, unless a limit `cut` it; if `stray_closer` is set, it does
+    begin in thinking without an opening tag, since nothing of it was sent yet.
     """
     splitter = ThinkSplitter(begins_thinking)
     answer = _answer_of(splitter, text)
@@ -309,7 +308,7 @@ def _answer_of(splitter: ThinkSplitter, text: str) -> str:
 
 
 def _cut_off_tag(text: str) -> int:
-    """Where a tag begins that the end of `text` may have cut off; the end of `text` when there is none."""
+    """Return where a tag begins that the end of `text` may cut off, or else the length of `text`."""
     size = len(text)
     at = text.rfind("<", max(0, size - len(LONGEST_TAG) + 1))
     if at < 0:

@@ -1,7 +1,7 @@
-"""Tools that a model may call: what is offered to it, what it asks for, and what comes back.
+"""Tools that a model may call: what it is offered, what it asks for, and what comes back.
 
-A tool's description, schema and results come from somebody else's server: all of it is bounded here before
-it reaches a model, a store or a reader.
+A tool's description, schema and results come from a third-party server: all of it is bounded here before it
+reaches a model, the store or a client.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ MAX_CALLS = 16  # of one answer
 MAX_SCHEMA_CHARS = 20_000
 MAX_SCHEMA_DEPTH = 24
 MAX_ARGUMENT_CHARS = 32_000
-MAX_ARGUMENT_DEPTH = 64  # what writes them for a server gives up somewhere beyond 200
+MAX_ARGUMENT_DEPTH = 64  # JSON encoders give up somewhere beyond 200
 MAX_RESULT_CHARS = 32_000
 MAX_VALIDATION_STEPS = 50_000  # about a tenth of a second
 MAX_FAULT_CHARS = 300
 
-SEARCH_TOOL = "search_knowledge"  # our own; config.settings keeps tables from its name
+SEARCH_TOOL = "search_knowledge"  # built in; config.settings forbids tables with this name
 
-# A terminal obeys some of them, and a model reads none. Line breaks are LF by then (core.text.scrub).
+# Terminals obey some of these, and no model needs them. Line breaks are LF by then (core.text.scrub).
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
-_JOIN = "__"
-# A regular expression may run for ever, and equality of all pairs nearly so: the server checks these itself.
+_INVALID_CHARS = re.compile(r"[^a-zA-Z0-9_-]")
+_SEPARATOR = "__"
+# Regular expressions, and comparing all pairs, can take forever: left to the server to check.
 _LEFT_TO_THE_SERVER = frozenset({"pattern", "patternProperties", "uniqueItems", "format"})
 _REFERENCES = frozenset({"$dynamicRef", "$recursiveRef"})
 
 
 class ToolFailedError(Exception):
-    """A call that gave no result; the message is for the model, and for a person who looks at it."""
+    """A call that gave no result; the message is for the model, and for people who inspect the call."""
 
 
 class ToolUnfitError(ValueError):
-    """What a server lists is not offered to any model; the message says why."""
+    """A listed tool cannot be offered to any model; the message says why."""
 
 
 class BadArgumentsError(ValueError):
-    """What a model sent does not fit the tool; the message tells it what to mend."""
+    """The model's arguments do not fit the tool; the message tells it what to correct."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`name` is the model's, unique among all tools; `parameters` the JSON schema of an object.
+    """`name` is what the model calls it, unique among all tools; `parameters` the JSON schema of an object.
 
-    `asks`: the person is asked before every call.
+    `asks`: a person must approve every call.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolReply:
-    """Text that is data. `failed`: the tool itself reports an error."""
+    """Text to treat as data. `failed`: the tool itself reports an error."""
 
     text: str
     failed: bool = False
@@ -74,8 +74,8 @@ class ToolReply:
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """What a request offers to the model. `closed`: it is to answer now, and may call nothing more.
-    `in_prompt`: it reads of them in the text of the prompt, since it has no interface for them."""
+    """The tools that a request offers the model. `closed`: it must answer now and may not call any more.
+    `in_prompt`: they are described in the prompt's text, since the model has no tool interface."""
 
     tools: tuple[Tool, ...] = ()
     closed: bool = False
@@ -83,12 +83,12 @@ class ToolOffer:
 
     @property
     def as_parameters(self) -> tuple[Tool, ...]:
-        """Those that go in the provider's form."""
+        """The tools to send in the provider's own format."""
         return () if self.in_prompt else self.tools
 
 
 class ToolState(StrEnum):
-    """Of a call. `WAITING` is for a person; `INTERRUPTED`: it began, and nobody knows how it ended."""
+    """State of a call. `WAITING`: for a person; `INTERRUPTED`: it began, and nobody knows how it ended."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -99,7 +99,7 @@ class ToolState(StrEnum):
 
     @property
     def has_result(self) -> bool:
-        """Whether the model was sent one, and may be again."""
+        """Whether the model was sent a result, and may be sent it again."""
         return self in (ToolState.DONE, ToolState.FAILED, ToolState.REFUSED)
 
 
@@ -116,10 +116,10 @@ NOT_APPROVED = "Nobody approved this call: it was not made."
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """A call that a turn made, in the form of OpenAI's API with what came of it.
+    """A call that a turn made, in the form of OpenAI's API, with its outcome.
 
-    `step` counts from 0: the calls of one step were asked for together, when the answer had `at` characters.
-    `read_only`: to make it once more changes nothing.
+    `step` counts from 0: the calls of one step were requested together, when the answer had `at` characters.
+    `read_only`: repeating it changes nothing.
     """
 
     id: str
@@ -134,7 +134,7 @@ class ToolUse:
 
     @property
     def settled(self) -> ToolUse:
-        """At the end. A call is stored as running before it is made: one that still waits was not made."""
+        """Its final form. Calls are stored as running before they are made: a waiting one was not made."""
         if self.state.has_result:
             return self
         if self.state is ToolState.WAITING:
@@ -143,20 +143,20 @@ class ToolUse:
 
 
 class ToolSource(Protocol):
-    """What stands behind one table of the configuration. Nothing here waits longer than its deadline."""
+    """What is behind one `[tools.<name>]` table. Nothing here waits longer than its deadline."""
 
     @property
     def name(self) -> str:
-        """Of its table."""
+        """The table's name."""
         ...
 
     @property
     def problem(self) -> str:
-        """Why it cannot be used just now, one plain sentence; "" when it can, or nobody knows yet."""
+        """Why it cannot be used just now, in one plain sentence; "" if it can, or if unknown."""
         ...
 
     async def listed(self) -> Sequence[Tool]:
-        """Its tools; none while it is down. Waits only where it was never reached or refused yet."""
+        """Return its tools; none while it is down. Waits only if it was never reached or refused before."""
         ...
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolReply:
@@ -165,27 +165,27 @@ class ToolSource(Protocol):
 
 
 def model_name(table: str, name: str) -> str:
-    """What a model calls the tool `name` of a table.
+    """Return the name by which models call the tool `name` of a table.
 
-    Raises ToolUnfitError for a name with control characters, which could imitate something else.
+    Raises ToolUnfitError for a name with control characters, which could imitate another one.
     """
     if not name or not name.isprintable():
         raise ToolUnfitError("its name is empty or has control characters")
-    fit = table + _JOIN + _UNFIT.sub("_", name)
-    if fit == table + _JOIN + name and len(fit) <= MAX_NAME_CHARS:
+    fit = table + _SEPARATOR + _INVALID_CHARS.sub("_", name)
+    if fit == table + _SEPARATOR + name and len(fit) <= MAX_NAME_CHARS:
         return fit
-    mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]  # two must not become one
+    mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]  # names must stay distinct
     return f"{fit[: MAX_NAME_CHARS - 9]}_{mark}"
 
 
 def plain_name(name: str) -> str:
-    """A name that a model made up, as a provider takes it back; a bad one has the whole request refused."""
-    return _UNFIT.sub("_", name)[:MAX_NAME_CHARS] or "_"
+    """Clean a name that a model made up: providers refuse a whole request with an invalid one."""
+    return _INVALID_CHARS.sub("_", name)[:MAX_NAME_CHARS] or "_"
 
 
 def plain_id(call_id: str, taken: set[str]) -> str:
-    """A call's id as every provider takes it back, and as no other call of the request has it; now taken."""
-    plain = _UNFIT.sub("_", call_id)[:MAX_NAME_CHARS] or "call"
+    """Make a call's id acceptable to every provider and unique in the request; add it to `taken`."""
+    plain = _INVALID_CHARS.sub("_", call_id)[:MAX_NAME_CHARS] or "call"
     own, number = plain, 1
     while own in taken:
         number += 1
@@ -195,9 +195,9 @@ def plain_id(call_id: str, taken: set[str]) -> str:
 
 
 def fit_schema(schema: Any) -> dict[str, Any]:
-    """The same schema, if it may be shown to a model and arguments be validated by it.
+    """Check that the schema may be shown to a model and validate arguments; return it as an object's schema.
 
-    Raises ToolUnfitError for one that is no object's, too large, too deep, or refers to something outside.
+    Raises ToolUnfitError if it is not an object's, too large or too deep, or refers to something outside.
     """
     if not isinstance(schema, dict):
         raise ToolUnfitError("its schema is not an object")
@@ -216,7 +216,7 @@ def fit_schema(schema: Any) -> dict[str, Any]:
 
 
 def _is_plain_json(value: Any) -> bool:
-    """Whether it can be sent on: Python reads NaN and halves of characters, which no JSON has."""
+    """Whether it can be sent as JSON: Python also reads NaN and lone surrogates, which JSON has not."""
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
@@ -225,7 +225,7 @@ def _is_plain_json(value: Any) -> bool:
 
 
 def _nodes(value: Any) -> Iterator[tuple[int, str, Any]]:
-    """Depth, key and value of everything inside, without recursion; far too deep ones end it."""
+    """Yield depth, key and value of everything inside, without recursion, so callers can stop early."""
     waiting: list[tuple[int, Any]] = [(1, value)]
     while waiting:
         depth, each = waiting.pop()
@@ -237,7 +237,7 @@ def _nodes(value: Any) -> Iterator[tuple[int, str, Any]]:
 
 
 def read_arguments(tool: Tool, arguments: str) -> dict[str, Any]:
-    """The arguments that a model wrote, checked. Raises BadArgumentsError."""
+    """Parse and check the arguments that a model wrote. Raises BadArgumentsError."""
     if len(arguments) > MAX_ARGUMENT_CHARS:
         raise BadArgumentsError(f"The arguments have more than {MAX_ARGUMENT_CHARS} characters.")
     try:
@@ -257,8 +257,8 @@ def read_arguments(tool: Tool, arguments: str) -> dict[str, Any]:
 
 
 def _fault(schema: Mapping[str, Any], value: dict[str, Any]) -> str:
-    """The first fault, in words; "" for none."""
-    import jsonschema  # with the first call: nobody else needs it
+    """Describe the first fault; "" if there is none."""
+    import jsonschema  # on the first call: nothing else needs it
     import referencing.exceptions
 
     try:
@@ -267,7 +267,7 @@ def _fault(schema: Mapping[str, Any], value: dict[str, Any]) -> str:
         return "they take too long to check."
     except (jsonschema.SchemaError, referencing.exceptions.Unresolvable, RecursionError):
         return "the tool's schema cannot be used."
-    except Exception as fault:  # noqa: BLE001 - a schema that is none fails anywhere in the library
+    except Exception as fault:  # noqa: BLE001 - an invalid schema fails anywhere in the library
         return f"the tool's schema cannot be used ({type(fault).__name__})."
     if error is None:
         return ""
@@ -276,11 +276,11 @@ def _fault(schema: Mapping[str, Any], value: dict[str, Any]) -> str:
 
 
 class _TooManyStepsError(Exception):
-    """The schema and the arguments together would take for ever."""
+    """Checking these arguments against the schema would take forever."""
 
 
 def _validator(schema: Mapping[str, Any]) -> Any:
-    """Nothing is fetched, and every keyword costs what it looks at."""
+    """Build a validator that fetches nothing and charges every keyword for what it looks at."""
     import referencing
     from jsonschema import Draft202012Validator, validators
 
@@ -306,7 +306,7 @@ def _validator(schema: Mapping[str, Any]) -> Any:
 
 
 def cut_result(text: str, limit: int = MAX_RESULT_CHARS) -> str:
-    """Its beginning, with a note where it was longer; no control character is left but LF and TAB."""
+    """Return the beginning, with a note if it was longer; no control characters but LF and TAB remain."""
     beginning = _CONTROLS.sub("", scrub(text[:limit]))
     left_out = len(text) - limit
     return f"{beginning}\n[… {left_out} more characters were left out]" if left_out > 0 else beginning

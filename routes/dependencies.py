@@ -29,7 +29,7 @@ from core.errors import (
 )
 from core.knowledge import SHARED_OWNER
 from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
-from core.owners import LOCAL_OWNER, VISITOR, owner_of, visitor_of
+from core.owners import LOCAL_OWNER, VISITOR_PREFIX, owner_of, visitor_of
 from core.text import Language
 from routes.errors import describe
 from routes.wire.erasure import Proof
@@ -62,12 +62,12 @@ Owner = Annotated[str, Depends(get_owner)]
 def site_key(key: str) -> str:
     """What a page may show to everybody in the key's place: made from it, gone with it, and good for asking
     alone."""
-    return VISITOR + hmac.new(key.encode(), b"wenmai widget", hashlib.sha256).hexdigest()[:40]
+    return VISITOR_PREFIX + hmac.new(key.encode(), b"wenmai widget", hashlib.sha256).hexdigest()[:40]
 
 
 async def get_asker(request: Request, container: ContainerDep) -> str:
-    """As `get_owner`; or a visitor of a site that shows the widget: an owner beginning with VISITOR, another
-    for each, so that none reads what another asked. Raises UnauthorizedError."""
+    """As `get_owner`; or a visitor of a site that shows the widget: an owner that begins with VISITOR_PREFIX,
+    another for each, so that none reads what another asked. Raises UnauthorizedError."""
     sent, server = sent_key(request), container.settings.server
     if _matching(sent, [SecretStr(site_key(key)) for key in server.keys]) is None:
         return await get_owner(request, container)

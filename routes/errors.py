@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from config.logging import SparingLog
+from config.logging import RateLimitedLog
 from config.settings import ServerSettings
 from core import errors
 from core.errors import BodyTooLargeError, ForbiddenError, ForbiddenHostError, WenmaiError
@@ -197,7 +197,7 @@ async def _crash(request: Request, error: Exception) -> JSONResponse:
 
 def install_error_handlers(app: FastAPI, routers: Iterable[APIRouter]) -> None:
     """`routers` are those the application has, without a prefix."""
-    app.state.log_refused = SparingLog()
+    app.state.log_refused = RateLimitedLog()
     app.state.paths = [route for router in routers for route in router.routes if isinstance(route, Route)]
     app.add_exception_handler(errors.WenmaiError, _domain_error)
     app.add_exception_handler(HTTPException, _http_error)

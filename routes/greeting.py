@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from api.container import Container
 from core.errors import WenmaiError
-from core.knowledge import SHARED_OWNER, DocumentStatus, Narrowed
+from core.knowledge import SHARED_OWNER, DocumentFilter, DocumentStatus
 from core.owners import KEY_VARIABLE, LOCAL_OWNER
 from core.text import Language
 
@@ -99,7 +99,7 @@ async def _question(container: Container, language: Language, owners: Sequence[s
 
 async def _title(container: Container, owners: Sequence[str]) -> str:
     """Of the newest document whose owners are not one key's: the first heading, else its name; "": none."""
-    ready = Narrowed(status=DocumentStatus.READY)
+    ready = DocumentFilter(status=DocumentStatus.READY)
     for document in (await container.knowledge.documents.page(owners, 1, None, ready)).documents:
         page = await container.knowledge.chunks(document.document_id, owners, 1)
         heading = page.chunks[0].heading.partition(" > ")[0] if page.chunks else ""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import structlog
 
-from config.logging import SparingLog
+from config.logging import RateLimitedLog
 from config.settings import StoreSettings
 from core.errors import StoreReadOnlyError, StoreUnavailableError, WenmaiError
 from core.operations.reports import Receipt, ReceiptKind
@@ -62,13 +62,13 @@ class Readiness:
 
     async def keep_trying(self) -> None:
         """Until it has worked once; ends at once when it already has."""
-        sparing = SparingLog(most=1)
+        limited_log = RateLimitedLog(limit=1)
         while not self._prepared:
             await asyncio.sleep(RETRY_S)
             try:
                 await self._attempt()
             except WenmaiError as error:
-                sparing(logging.WARNING, "store_not_ready", {"error": str(error)})
+                limited_log(logging.WARNING, "store_not_ready", {"error": str(error)})
 
     @property
     def prepared(self) -> bool:

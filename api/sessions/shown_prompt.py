@@ -17,7 +17,7 @@ from core.prompt.exchange import is_fielded, messages_key, rebuild_body, rebuild
 from core.prompt.fence import memory_lines, render_knowledge
 from core.prompt.layouts import lay_out, lay_steps
 from core.prompt.messages import (
-    LAID_WITH,
+    LAYOUT_TEXTS,
     Layout,
     Message,
     Part,
@@ -168,7 +168,7 @@ def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...], stored: _Store
         layout, params = Layout(manifest.layout), json.loads(manifest.params)
         if not messages or not isinstance(params, dict):
             return None
-        texts = PromptTexts("", **{name: manifest.texts.get(name, "") for name in LAID_WITH})
+        texts = PromptTexts("", **{name: manifest.texts.get(name, "") for name in LAYOUT_TEXTS})
         steps = list(step_messages(turn.answer, turn.tool_calls))
         laid = lay_steps(lay_out(messages, layout, texts), steps, layout, texts)
         if is_fielded(params):

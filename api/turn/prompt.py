@@ -46,7 +46,7 @@ from core.prompt.fence import (
 )
 from core.prompt.layouts import lay_out, lay_steps
 from core.prompt.messages import (
-    LAID_WITH,
+    LAYOUT_TEXTS,
     History,
     Layout,
     Message,
@@ -163,7 +163,7 @@ class Prompt:
             parts=self.parts,
             window=self.budget.window,
             answer_tokens=self.budget.answer,
-            texts={name: getattr(texts, name) for name in LAID_WITH},
+            texts={name: getattr(texts, name) for name in LAYOUT_TEXTS},
             params=json.dumps(exchange.params, ensure_ascii=False),
             request_sha256=exchange.sha256,
             response=exchange.response,

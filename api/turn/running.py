@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from api.turn.run import TurnRun
 from core.conversation.turns import TurnStatus
 from core.errors import SessionBusyError, ShuttingDownError, TooManyStreamsError
-from core.owners import VISITOR
+from core.owners import VISITOR_PREFIX
 from services.store.clock import Activity
 
 STORING_S = 3.0  # for what was cut to be stored
@@ -60,7 +60,7 @@ class StreamSeats:
 
 
 def _is_visitor(owner: str) -> bool:
-    return owner.startswith(VISITOR)
+    return owner.startswith(VISITOR_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from core.dates import today
 from core.errors import BadRequestError, StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.operations.expiry import ExpiryReport
-from core.prompt.budget import counting_once, estimate_prompt_tokens
+from core.prompt.budget import cached_count, estimate_prompt_tokens
 from core.prompt.messages import Layout
 from core.tools import ToolSource
 from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
@@ -300,7 +300,7 @@ class LLMOpener:
             vision=table.vision,
             tools_in_prompt=table.tools == "prompt",
             calls=GuardedCalls(model_id),
-            count_tokens=counting_once(await _open_counter(table)),
+            count_tokens=cached_count(await _open_counter(table)),
         )
 
     async def open(self, model_id: str, entry: LLMSettings) -> LLM:

@@ -1,4 +1,4 @@
-"""Citations are built from retrieval, never from the model's text; the answer only marks which it used."""
+"""Citations come from retrieval, never from the model's text; the answer only marks which ones it used."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from core.conversation.turns import Turn
 from core.knowledge import SCORE_DIGITS, Candidate, Citation
 from core.relevance.query import Query
 
-# The marks by which an answer names its sources: [1], [1, 2], [1-3], 【1】, [^1], （来源 1）, (source 1).
-#
-# What only looks like one is none: in code, in a link, as an index (`a[1]`), as a footnote or a link that the
-# answer defines itself, an interval that begins at 0, a year.
+# Citation marks in an answer: [1], [1, 2], [1-3], 【1】, [^1], （来源 1）, (source 1). Look-alikes do not
+# count: in code, in a link, as an index (`a[1]`), as a footnote or link that the answer defines itself, an
+# interval that begins at 0, a year.
 
 
 CLAIM_CHARS = 400
@@ -41,7 +40,7 @@ _LOOK_BACK = 80  # characters; longer than any name
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Characters `start` up to, not including, `end` of an answer; the sources it names, each once."""
+    """Characters `start` up to, not including, `end` of an answer; the distinct sources it names."""
 
     start: int
     end: int
@@ -49,7 +48,7 @@ class Mark:
 
 
 def find_marks(answer: str, count: int) -> Iterator[Mark]:
-    """In order; only of sources 1 to `count`. A range that leaves them is none of ours as a whole."""
+    """Yield marks of sources 1 to `count`, in order. A range that exceeds them is not ours at all."""
     own = {footnote or link for footnote, link in _DEFINED.findall(answer)}
     for start, line in _prose(answer):
         if not _OPENING.search(line):
@@ -68,7 +67,7 @@ def find_marks(answer: str, count: int) -> Iterator[Mark]:
 
 
 def without_marks(answer: str, count: int) -> str:
-    """The answer as part of a later prompt, whose passages have numbers of their own."""
+    """Strip the marks for a later prompt, whose passages have their own numbers."""
     kept, at = [], 0
     for mark in find_marks(answer, count) if count else ():
         kept.append(answer[at : mark.start].rstrip(" "))
@@ -77,13 +76,13 @@ def without_marks(answer: str, count: int) -> str:
 
 
 def claims(answer: str, marks: list[Mark]) -> dict[int, str]:
-    """By source, what the answer says from it: the text before each of its marks, as far as another mark or
-    the paragraph's beginning; the last 400 characters of it all."""
+    """Return, by source, what the answer says from it: the text before each of its marks, back to another
+    mark or the beginning of the paragraph; the last 400 characters in all."""
     texts: defaultdict[int, str] = defaultdict(str)
     before, text = 0, ""
     for mark in marks:
         between = answer[max(before, mark.start - CLAIM_CHARS) : mark.start]
-        if any(char.isalnum() for char in between):  # else it stands beside the one before
+        if any(char.isalnum() for char in between):  # otherwise it adjoins the previous mark
             text = _PARAGRAPH_END.split(between.rstrip())[-1]
         for number in mark.numbers:
             texts[number] = f"{texts[number]} {text}"[-CLAIM_CHARS:]
@@ -92,7 +91,7 @@ def claims(answer: str, marks: list[Mark]) -> dict[int, str]:
 
 
 def _prose(answer: str) -> Iterator[tuple[int, str]]:
-    """Lines outside code blocks, with where they start."""
+    """Yield the lines outside code blocks, with their offsets."""
     start, fence, listed, blank = 0, "", False, True
     for line in answer.splitlines(keepends=True):
         at, start = start, start + len(line)
@@ -106,7 +105,7 @@ def _prose(answer: str) -> Iterator[tuple[int, str]]:
             continue
         indented = _INDENTED.match(line)
         if indented and blank and not listed:
-            continue  # and the next line of such a block, too
+            continue  # as are the following lines of such a block
         if line.strip():
             listed = bool(_LIST_ITEM.match(line)) or (listed and bool(line[0].isspace()))
         blank = not line.strip()
@@ -114,7 +113,7 @@ def _prose(answer: str) -> Iterator[tuple[int, str]]:
 
 
 def _code_spans(line: str) -> list[tuple[int, int]]:
-    """Between runs of backticks of one length, as Markdown pairs them."""
+    """Pair runs of backticks of the same length, as Markdown does."""
     runs = [run.span() for run in _TICKS.finditer(line)]
     last = {end - start: number for number, (start, end) in enumerate(runs)}
     spans: list[tuple[int, int]] = []
@@ -132,7 +131,7 @@ def _code_spans(line: str) -> list[tuple[int, int]]:
 
 
 def _stands_alone(line: str, at: int, end: int, joined: bool, own: set[str]) -> bool:
-    """Whether a bare number in brackets is a mark by what stands around it; `joined`: a mark precedes it."""
+    """Whether its surroundings make a bare number in brackets a mark; `joined`: a mark precedes it."""
     inside = line[at + 1 : end - 1].strip()
     if inside in own or line[end - 1] in ")）" or line[end : end + 1] == "(":
         return False
@@ -158,7 +157,7 @@ def _numbers(text: str, count: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class KnownDocuments:
-    """Those of some citations' documents that exist, by id, with the hash of their content."""
+    """Existing documents among those cited, by id, with the hash of their content."""
 
     hashes: Mapping[str, str] = field(default_factory=dict)
 
@@ -167,27 +166,27 @@ class KnownDocuments:
         return bool(citation.document_id) and citation.document_id not in self.hashes
 
     def changed(self, citation: Citation) -> bool:
-        """Whether the document exists with another content than the one that was cited."""
+        """Whether the document exists with other content than was cited."""
         stored = self.hashes.get(citation.document_id)
         return bool(stored and citation.version) and not (stored or "").startswith(citation.version)
 
 
 FindDocuments = Callable[[Sequence[str], Sequence[str]], Awaitable[KnownDocuments]]
-"""Document ids and owners to those that are there."""
+"""(document ids, owners) → the existing documents."""
 
 
 async def known_documents(
     find: FindDocuments, turns: Sequence[Turn], owners: Sequence[str]
 ) -> KnownDocuments:
-    """Which documents of these turns' sources are there: one look, none when there are no sources."""
+    """Return which documents of these turns' sources exist: one lookup, none without sources."""
     ids = {citation.document_id for turn in turns for citation in turn.sources}
     return await find(sorted(ids), owners) if ids else KnownDocuments()
 
 
 def cite(candidates: Sequence[Candidate], spans: Sequence[Span | None] = ()) -> tuple[Citation, ...]:
-    """Number the candidates as the knowledge context does, from 1.
+    """Number the candidates as in the knowledge context, from 1.
 
-    `spans` are the key passages in their texts; a passage that a candidate brings itself wins, where it is
+    `spans` are the key passages in their texts; a candidate's own key passage takes precedence if it is
     verbatim.
     """
     padded = [*spans, *[None] * (len(candidates) - len(spans))]
@@ -198,14 +197,14 @@ def cite(candidates: Sequence[Candidate], spans: Sequence[Span | None] = ()) -> 
 
 
 def own_span(candidate: Candidate) -> Span | None:
-    """Where the passage stands that somebody chose for the candidate before; None without a verbatim one."""
+    """Return where the candidate's own key passage is in its text; None without a verbatim one."""
     passage = candidate.key_passage
     start = candidate.chunk.text.find(passage) if passage else -1
     return Span(start, start + len(passage)) if start >= 0 else None
 
 
 def with_key_passages(query: Query, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """The candidates with the passages that none had named for them."""
+    """Add key passages to the candidates that have none."""
     spans = key_spans(query, [candidate.chunk.text for candidate in candidates])
     return tuple(
         replace(candidate, key_passage=candidate.chunk.text[span.start : span.end])
@@ -216,13 +215,13 @@ def with_key_passages(query: Query, candidates: Sequence[Candidate]) -> tuple[Ca
 
 
 def mark_cited(citations: Sequence[Citation], marks: Iterable[Mark]) -> tuple[Citation, ...]:
-    """Set `cited` on those that the answer's marks name."""
+    """Set `cited` on the citations that the answer's marks name."""
     used = {number for mark in marks for number in mark.numbers}
     return tuple(replace(citation, cited=citation.index in used) for citation in citations)
 
 
 def placed(citation: Citation) -> Citation:
-    """Without the passage's place where it does not hold `key_passage`: the two always agree."""
+    """Drop the passage's offsets if they do not match `key_passage`: the two always agree."""
     start, end = citation.passage_start, citation.passage_end
     if start is not None and end is not None and citation.text[start:end] == citation.key_passage:
         return citation

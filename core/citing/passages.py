@@ -1,7 +1,7 @@
-"""Sentences with their offsets; and which of them answer best, judged over all of an answer's texts together.
+"""Split texts into sentences with offsets, and choose those that answer best, judged over all texts.
 
-The work is in small steps, a fraction of a millisecond each for a text of a chunk's length, so that who runs
-an event loop can let others go between them.
+The work comes in small steps, each a fraction of a millisecond for a text of a chunk's length, so that
+callers on an event loop can yield between them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from operator import or_
 from core.relevance.names import numbered_parts
 from core.relevance.query import Query, wording
 from core.relevance.spans import lies_in_span
-from core.relevance.sparse import READ_TEXTS, WeightedTerm, folded, is_cjk, question_terms, terms_in
+from core.relevance.sparse import CACHED_TEXTS, WeightedTerm, folded, is_cjk, question_terms, terms_in
 from core.text import fold_width
 
 MAX_PASSAGE_CHARS = 300
-LONGEST_SEARCHED = 50_000  # characters; far beyond any chunk
+MAX_SEARCHED_CHARS = 50_000  # characters; far longer than any chunk
 
 _CLOSING = "”’\"'」』）)\\]"
-# Possessive, and a full stop only where no full stop stands before it: no input makes this backtrack.
+# Possessive, and a full stop only if not preceded by one: no input makes this backtrack.
 _END = re.compile(rf"[。！？!?；…]++[{_CLOSING}]*+|(?<!\.)\.++[{_CLOSING}]*+(?=\s|$)|\n++")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|al|Mr|Mrs|Ms|Dr|Prof|St|No|Fig|Eq|Inc|Ltd|Co|Jr|Sr|approx)|\b[A-Z])$"
@@ -37,17 +37,17 @@ _FENCE = ("```", "~~~")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Characters `start` up to, not including, `end` of a text; never empty, never blank."""
+    """Characters `start` up to, but not including, `end` of a text; never empty, never blank."""
 
     start: int
     end: int
 
 
 def sentences(text: str) -> list[Span]:
-    """Sentences in order, without the white space around them.
+    """Return the sentences in order, without surrounding white space.
 
-    A Markdown list item, table row, heading or line of fenced code ends at its line; a line of running
-    text that ends in mid-sentence goes on in the next.
+    A Markdown list item, table row, heading or line of fenced code ends at its line; a line of running text
+    that ends in mid-sentence continues in the next.
     """
     spans: list[Span] = []
     start, fenced = 0, False
@@ -64,7 +64,7 @@ def sentences(text: str) -> list[Span]:
 
 
 def _goes_on(text: str, start: int, at: int, end: int) -> bool:
-    """Whether the sentence that began at `start` does not end with the mark at `at`…`end` after all."""
+    """Whether the sentence that began at `start` continues after the mark at `at`…`end`."""
     if text[at] == "\n":
         if end - at > 1 or text.startswith(_FENCE, start) or text.startswith(_FENCE, end):
             return False
@@ -82,9 +82,9 @@ def _append(spans: list[Span], text: str, start: int, end: int) -> None:
         spans.append(Span(end - len(part), end - len(part) + len(part.rstrip())))
 
 
-LEAD_CHARS = 75  # kept before the first match of a sentence that is cut
+LEAD_CHARS = 75  # kept before the first match when a sentence is cut
 
-# A heading, a fence or a table's ruler does not answer, whatever words it has.
+# A heading, a fence or a table's ruler never answers, whatever its words.
 _ANSWERLESS = re.compile(r"#{1,6}\s|```|~~~|[|:\-\s]+$|[=\-*_\s]+$")
 _ROW = re.compile(r"\|")
 _ITEM = re.compile(r"[-*+•]\s|\d{1,3}[.)、]|[(（]\d{1,2}[)）]|[①-⑳]")
@@ -97,9 +97,9 @@ def is_answerless(text: str, span: Span) -> bool:
 
 
 def with_frame(text: str, spans: Sequence[Span], first: int, last: int) -> tuple[int, int]:
-    """The sentences with the header of their table, the lead-in of their list, or what they lead in to.
+    """Extend the sentences to the header of their table, the lead-in of their list, or what they lead in to.
 
-    As far as all of it is short enough.
+    Only if the result is short enough.
     """
     if _LEADS_IN.search(text, spans[last].start, spans[last].end):
         return first, _led_in(text, spans, first, last)
@@ -117,7 +117,7 @@ _CLAUSES = re.compile(r"[,，;；:：]")
 
 
 def is_remedy(forbidding: str, beside: str) -> bool:
-    """Whether a sentence that forbids, and no more, stands beside one that says what to do instead."""
+    """Whether a sentence that only forbids is next to one that says what to do instead."""
     forbids, instructs = wording("forbids"), wording("instructs")
     if not forbids.search(forbidding) or forbids.search(beside) or not instructs.match(beside):
         return False
@@ -125,8 +125,8 @@ def is_remedy(forbidding: str, beside: str) -> bool:
 
 
 def with_remedy(text: str, spans: Sequence[Span], first: int, last: int) -> tuple[int, int]:
-    """With the sentence behind, or else before, that says what to do instead of what these end or begin by
-    forbidding."""
+    """Extend to the following, or else preceding, sentence if it says what to do instead of what these end or
+    begin by forbidding."""
 
     def sentence(at: int) -> str:
         return text[spans[at].start : spans[at].end]
@@ -140,7 +140,7 @@ def with_remedy(text: str, spans: Sequence[Span], first: int, last: int) -> tupl
 
 
 def cut_to_length(text: str, span: Span, terms: Sequence[WeightedTerm]) -> Span:
-    """What is too long is cut to the stretch that begins shortly before its first match, at a clause."""
+    """Cut what is too long to a stretch that begins at a clause shortly before the first match."""
     if span.end - span.start <= MAX_PASSAGE_CHARS:
         return span
     lowered = text[span.start : span.end].lower()
@@ -161,7 +161,7 @@ def _fits(spans: Sequence[Span], first: int, last: int) -> bool:
 
 
 def _led_in(text: str, spans: Sequence[Span], first: int, last: int) -> int:
-    """The last of the items that follow a lead-in, or the one sentence that does."""
+    """Return the last of the items after a lead-in, or the one sentence after it."""
     end = last
     for at in range(last + 1, len(spans)):
         listed = _ITEM.match(text, spans[at].start) or _ROW.match(text, spans[at].start)
@@ -174,7 +174,7 @@ def _led_in(text: str, spans: Sequence[Span], first: int, last: int) -> int:
 
 
 def _head(text: str, spans: Sequence[Span], before: int, last: int, part: re.Pattern[str]) -> int | None:
-    """The first sentence of the table or the list that reaches up to `before`; None: it does not fit."""
+    """Return the first sentence of the table or list that reaches up to `before`; None: it does not fit."""
     if part is _ROW:
         whole = before == 0 or not _ROW.match(text, spans[before - 1].start)
         return before if whole else None
@@ -215,7 +215,7 @@ _OFTEN = re.compile(
     re.IGNORECASE,
 )
 _HOW_LONG = re.compile(r"多[长長]|多久|\bhow long\b", re.IGNORECASE)
-_LENGTH = re.compile(  # of a time or a way; 6 月 5 日 and 2026年 are neither
+_LENGTH = re.compile(  # a duration or a distance; 6 月 5 日 and 2026年 are neither
     r"(?:(?<![\d.,月])(?<!月 )(?:\d{1,3}(?:[.,]\d+)*|[一二两兩三四五六七八九十半]{1,4})[ -]?"
     r"|\b(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)[ -])(?:[个個]|[a-z]{1,12} )?"
     r"(?:秒|分|刻|小[时時]|[钟鐘][头頭]|工作日|天|日|[周週]|星期|[礼禮]拜|(?<=[个個])月|年|毫?米|厘米|公里"
@@ -240,14 +240,14 @@ _CAUSE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class AskedFor:
-    """What kind of thing the question wants; what it says itself (the year it names) does not answer it."""
+class AnswerKind:
+    """The kind of thing the question asks for; what it contains itself (the year it names) is no answer."""
 
     question: str
     sought: re.Pattern[str] | None
 
     @classmethod
-    def of(cls, question: str) -> AskedFor:
+    def of(cls, question: str) -> AnswerKind:
         kinds = (
             (_HOW_OFTEN, _OFTEN), (_HOW_LONG, _LENGTH), (_AT_WHAT_HOUR, _HOUR), (_WHEN, _MOMENT),
             (_HOW_MANY, _NUMBER), (_WHERE, _PLACE), (_WHY, _CAUSE),
@@ -255,8 +255,8 @@ class AskedFor:
         return cls(question, next((what for asks, what in kinds if asks.search(question)), None))
 
     def is_in(self, text: str) -> bool:
-        """Whether the text has a number, a time, a place or a cause that is asked for, and not one of the
-        question, or a span in which the day or the time of the question lies."""
+        """Whether the text has a requested number, time, place or cause that the question does not contain,
+        or a span that includes the question's day or time."""
         sought = self.sought.finditer(text) if self.sought else ()
         return any(each.group() not in self.question for each in sought) or lies_in_span(self.question, text)
 
@@ -264,27 +264,27 @@ class AskedFor:
         return self.sought is not None and not self.is_in(text)
 
 
-MAX_WORDING_CHARS = 400  # enough to know what a longer one is about
+MAX_WORDING_CHARS = 400  # enough for the subject of a longer one
 MAX_TERMS = 80
 MAX_SENTENCES = 6  # in one passage
-# Shares of what a text holds of the question; tried on questions whose answers are known word for word.
+# Relative to the question's words in a text; tuned on questions with verbatim answers.
 COST_OF_SENTENCE = 0.05
-COST_OF_LENGTH = 0.05  # for a passage as long as may be
-OPENING = 0.1  # what a text begins with says what it is about
-ASKED_FOR = 0.35  # a number where one is asked for, a time, or a cause
-NAMED = 9.0  # an article that the question names: more than all words
-BESIDE = 0.3  # of what only a neighbouring sentence has
-CLAIMED = 1.5  # what the answer says from this source, against what the question asks
+COST_OF_LENGTH = 0.05  # for a passage of maximum length
+OPENING_BONUS = 0.1  # the beginning of a text states its subject
+ANSWER_KIND_BONUS = 0.35  # a requested number, time or cause
+NAMED_PART_BONUS = 9.0  # an article that the question names: outweighs all words
+NEIGHBOUR_SHARE = 0.3  # for words that only a neighbouring sentence has
+CLAIM_WEIGHT = 1.5  # for the answer's claim from this source, relative to the question
 
 
-@lru_cache(maxsize=READ_TEXTS)
+@lru_cache(maxsize=CACHED_TEXTS)
 def _spans(text: str) -> tuple[Span, ...]:
     return tuple(sentences(text))
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text's sentences; `held` says which of the question's terms each has: bit 0 is the first term."""
+    """A text's sentences; `held` gives the question's terms that each has: bit 0 is the first term."""
 
     text: str
     spans: tuple[Span, ...]
@@ -292,7 +292,7 @@ class _Text:
 
 
 class _Worth:
-    """What sentences are worth for a list of terms: the share of all that the text has of them."""
+    """Scores sentences for a list of terms: their share of all that the text has of them."""
 
     def __init__(self, weights: Sequence[float], held: Sequence[int], factor: float = 1.0) -> None:
         self._weights = weights
@@ -301,12 +301,12 @@ class _Worth:
         self._factor = factor / whole if whole else 0.0
 
     def of(self, first: int, last: int) -> float:
-        """Of the sentences from `first` to `last`; what only a neighbour has counts for less."""
+        """Score the sentences from `first` to `last`; terms that only a neighbour has count less."""
         near = reduce(or_, self._held[max(0, first - 1) : last + 2])
         if not near:
             return 0.0
         inside = reduce(or_, self._held[first : last + 1])
-        return self._factor * (self._sum(inside) + BESIDE * self._sum(near & ~inside))
+        return self._factor * (self._sum(inside) + NEIGHBOUR_SHARE * self._sum(near & ~inside))
 
     def _sum(self, held: int) -> float:
         return sum(self._weights[at] for at in _bits(held))
@@ -319,26 +319,26 @@ def _bits(held: int) -> Iterator[int]:
 
 
 class KeyPassages:
-    """`read` every text in order; then `span` gives where the key passage of each stands."""
+    """Call `read` for every text in order; then `span` returns the key passage of each."""
 
     def __init__(self, query: Query) -> None:
         self._terms = _terms_of(query)
-        self._asked_for = AskedFor.of(query.question[-MAX_WORDING_CHARS:])
+        self._answer_kind = AnswerKind.of(query.question[-MAX_WORDING_CHARS:])
         self._parts = numbered_parts(query.question, query.last_answer)
         self._texts: list[_Text] = []
         self._weights: list[float] = []
 
     def read(self, text: str) -> None:
-        text = text[:LONGEST_SEARCHED]
+        text = text[:MAX_SEARCHED_CHARS]
         spans = _spans(text)
         self._texts.append(_Text(text, spans, _held(self._terms, text, spans)))
         self._weights = []
 
     def span(self, number: int, claim: str = "") -> Span | None:
-        """In the text with this number, from 0. `claim` is what the answer says from it, where that is known.
+        """In the text with this index, from 0. `claim` is what the answer says from it, if known.
 
-        Consecutive sentences, at most about 300 characters; a stretch of one that is longer. None for a
-        blank text.
+        Consecutive sentences of at most about 300 characters, or a stretch of a longer one. None for a blank
+        text.
         """
         text = self._texts[number]
         if not text.spans:
@@ -347,7 +347,7 @@ class KeyPassages:
         claimed = question_terms(claim[-MAX_WORDING_CHARS:])[:MAX_TERMS]
         if claimed:
             held = _held(claimed, text.text, text.spans)
-            worths.append(_Worth([term.weight for term in claimed], held, CLAIMED))
+            worths.append(_Worth([term.weight for term in claimed], held, CLAIM_WEIGHT))
         first, last = self._best(text, worths)
         first, last = with_frame(text.text, text.spans, first, last)
         first, last = with_remedy(text.text, text.spans, first, last)
@@ -355,7 +355,7 @@ class KeyPassages:
         return cut_to_length(text.text, span, [*self._terms, *claimed])
 
     def _rarity(self) -> list[float]:
-        """The weight of each term: its share of the question, and the more, the fewer texts have it."""
+        """Return the weight of each term: its share of the question, higher the fewer texts have it."""
         if not self._weights:
             having = [reduce(or_, text.held, 0) for text in self._texts]
             counts = [sum(held >> at & 1 for held in having) for at in range(len(self._terms))]
@@ -364,17 +364,17 @@ class KeyPassages:
         return self._weights
 
     def _best(self, text: _Text, worths: Sequence[_Worth]) -> tuple[int, int]:
-        """The first and the last sentence; of equals the earliest."""
+        """Return the indexes of the first and the last sentence; ties go to the earliest."""
         spans = text.spans
         fits = [not is_answerless(text.text, span) for span in spans]
-        asked_for = [self._asked_for.is_in(text.text[span.start : span.end]) for span in spans]
+        answer_kind = [self._answer_kind.is_in(text.text[span.start : span.end]) for span in spans]
         begun = [any(part.heads.match(text.text, span.start) for part in self._parts) for span in spans]
         best, best_value = (0, 0), -math.inf
         for first, last in _windows(spans, fits, _start(text, fits)):
-            value = ASKED_FOR * any(asked_for[first : last + 1]) + OPENING / (1 + first)
+            value = ANSWER_KIND_BONUS * any(answer_kind[first : last + 1]) + OPENING_BONUS / (1 + first)
             for worth in worths:
                 value += worth.of(first, last)
-            value += NAMED * begun[first]
+            value += NAMED_PART_BONUS * begun[first]
             value -= COST_OF_SENTENCE * (last - first)
             value -= COST_OF_LENGTH * (spans[last].end - spans[first].start) / MAX_PASSAGE_CHARS
             if value > best_value + 1e-9:
@@ -383,7 +383,7 @@ class KeyPassages:
 
 
 def key_spans(query: Query, texts: Sequence[str]) -> list[Span | None]:
-    """The key passage of each text, at once: for those who hold nobody up."""
+    """Return the key passage of each text in one call, for callers that may block."""
     passages = KeyPassages(query)
     for text in texts:
         passages.read(text)
@@ -391,7 +391,7 @@ def key_spans(query: Query, texts: Sequence[str]) -> list[Span | None]:
 
 
 def _terms_of(query: Query) -> list[WeightedTerm]:
-    """Of all wordings; what one says that is trusted less counts for less."""
+    """Return the terms of all wordings; those of less trusted forms weigh less."""
     best: dict[str, float] = {}
     for form in query.forms:
         for term in question_terms(form.text[-MAX_WORDING_CHARS:]):
@@ -400,10 +400,10 @@ def _terms_of(query: Query) -> list[WeightedTerm]:
 
 
 def _held(terms: Sequence[WeightedTerm], text: str, spans: Sequence[Span]) -> list[int]:
-    """A bit of each sentence for each term that it has."""
+    """Return a bit mask for each sentence of the terms that it has."""
     lowered, places = terms_in(text)
     bits = {term.text: 1 << at for at, term in enumerate(terms)}
-    # up to the next sentence each, and folded where the whole text is: its words' places are in that one
+    # each part reaches to the next sentence, and is folded if the whole text is: offsets refer to that
     parts = [text[start:end] for start, end in pairwise([0, *(span.start for span in spans[1:]), len(text)])]
     if len(lowered) != len(text):
         parts = [fold_width(part) for part in parts]
@@ -419,7 +419,7 @@ def _held(terms: Sequence[WeightedTerm], text: str, spans: Sequence[Span]) -> li
 
 
 def _start(text: _Text, fits: Sequence[bool]) -> int:
-    """Where to begin: only under the heading that has the words, when nothing else has any of them."""
+    """Start after a heading that has the words only if nothing else has any."""
     if any(held and fit for held, fit in zip(text.held, fits, strict=True)):
         return 0
     headings = (at for at, held in enumerate(text.held) if held and any(fits[at:]))
@@ -427,7 +427,7 @@ def _start(text: _Text, fits: Sequence[bool]) -> int:
 
 
 def _windows(spans: Sequence[Span], fits: Sequence[bool], start: int) -> Iterator[tuple[int, int]]:
-    """Runs of sentences that fit, all of them when none does; one that is too long by itself alone."""
+    """Yield runs of sentences that fit, of all if none does; one that is too long stands alone."""
     if not any(fits):
         fits = [True] * len(spans)
     for first in range(start, len(spans)):

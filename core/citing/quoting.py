@@ -1,5 +1,5 @@
-"""Of all passages together, the units that say most of what was asked. A row of a table is chosen for itself,
-and quoted with what its columns are called."""
+"""Choose, over all passages, the units that best cover the question. A table's rows are chosen individually,
+and quoted with the names of their columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from core.citing.passages import AskedFor, key_spans
+from core.citing.passages import AnswerKind, key_spans
 from core.citing.units import (
     Listing,
     Unit,
@@ -30,38 +30,38 @@ from core.relevance.names import NumberedPart, codes_of_kind, identifiers, numbe
 from core.relevance.query import Query, asks_for_step, wording
 from core.relevance.recency import Version, version_in
 from core.relevance.spans import lies_in_span
-from core.relevance.sparse import A_WORD, WeightedTerm, presence, question_terms
+from core.relevance.sparse import WORD_WEIGHT, WeightedTerm, presence, question_terms
 from core.text import holds_chinese
 
-MOST_ROWS = 5
-SEVERAL = 2  # items from which a list's are counted
-MOST_COUNTED = 20  # rows of a table that are quoted where they are counted
-LONGEST_CODE = 1_500  # characters that are quoted of a block
-LONGEST_UNIT = 600
-LONGEST_PROSE = 750  # of a paragraph; what is longer is cut to a stretch of less than half of that
-LONGEST_BEGINNING = 1_000
-MOST_CANDIDATES = 1_000  # units and rows of all passages; beyond, a table's are as good as any
-CLEAR = 0.75  # of the question's words in the best unit
-HALF = 0.5  # of its latest words: a unit with fewer may stand beside the one that answers
-CALLED = 0.3  # a row whose first cell has a code of the question
-ASKED_FOR = 0.35  # a number where one is asked for, or a time
-OWN = 0.02  # for the words that a row or a unit below a head has itself: the head is every other's, too
-COST_OF_LENGTH = 0.1  # for a unit of LONGEST_UNIT characters
-COST_OF_RANK = 0.1  # of the passage that a unit is in, for each place it is down the list
-LEAST_IF_CLEAR, LEAST = 0.6, 0.35  # of the best unit's share, that another has
-LITTLE = 0.15  # a share of the question's words below which words say nothing: in another language, say
-MOST_QUOTES = 4
-# A follow-up's words are partly those of the question before: they count for less, and its order for more,
-# since the search knew what both mean.
+MAX_ROWS = 5
+SEVERAL = 2  # items from which a list is counted
+MAX_COUNTED_ROWS = 20  # rows of a table that are quoted when they are counted
+MAX_CODE_CHARS = 1_500  # characters quoted of a block
+MAX_UNIT_CHARS = 600
+MAX_PROSE_CHARS = 750  # of a paragraph; a longer one is cut to less than half of that
+MAX_BEGINNING_CHARS = 1_000
+MAX_CANDIDATES = 1_000  # units and rows of all passages; later table rows are no better
+CLEAR_COVERAGE = 0.75  # share of the question's words in the best unit
+LOW_LATEST_COVERAGE = 0.5  # share of its latest words: a unit with less may be next to the one that answers
+CODE_BONUS = 0.3  # for a row whose first cell has a code of the question
+ANSWER_KIND_BONUS = 0.35  # for a requested number or time
+OWN_WORDS_BONUS = 0.02  # for a row's or unit's own words: its head is shared with others
+COST_OF_LENGTH = 0.1  # for a unit of MAX_UNIT_CHARS characters
+COST_OF_RANK = 0.1  # per rank of the unit's passage
+MIN_SHARE_IF_CLEAR, MIN_SHARE = 0.6, 0.35  # minimum share of another unit, relative to the best
+MIN_COVERAGE = 0.15  # of the question's words: with fewer, as in another language, words are no evidence
+MAX_QUOTES = 4
+# A follow-up's words partly come from the previous question: these count less, and rank counts more, since
+# the search knew the meaning of both.
 EARLIER, EARLIER_COST_OF_RANK = 0.5, 0.2
-STEPS = 2  # rows on each side of one, where what stands beside it is asked for
+STEPS = 2  # rows on each side, if the question asks for a neighbouring row
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """`passage` counts from 0; `text` is Markdown; `words` are those of the question it has, and `covers`
-    how much that is of all; `table` is where the table of its rows begins, -1 where it has none; `items` is
-    how many its list or table has, where the question asks for that."""
+    """`passage` counts from 0; `text` is Markdown; `words` are the question's words in it, and `covers` their
+    share of all; `table` is the offset of the table that its rows come from, -1 without one; `items` is how
+    many its list or table has, if the question asks for that."""
 
     passage: int
     text: str
@@ -73,9 +73,9 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A unit of a passage, or one row of its table. `says` is its text, a row's with its columns' names;
-    `above` what stands over it: the heading, and the line that leads in to its table; `codes` are those
-    of a row's first cell, and others that fill a cell."""
+    """A unit of a passage, or one row of its table. `says` is its text, for a row with the column names;
+    `above` what stands over it: the heading, and its table's lead-in; `codes` are those of a row's first
+    cell, and others that fill a cell."""
 
     passage: int
     unit: Unit
@@ -84,15 +84,15 @@ class _Candidate:
     codes: frozenset[str] = frozenset()
 
     def cost(self, of_rank: float) -> float:
-        return COST_OF_LENGTH * min(1.0, len(self.says) / LONGEST_UNIT) + of_rank * self.passage
+        return COST_OF_LENGTH * min(1.0, len(self.says) / MAX_UNIT_CHARS) + of_rank * self.passage
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One question: the weight of each of its words, 0 in `latest` for those of the question before, and its
-    share, rarer ones counting more; which of them each candidate has (a row of 0 and 1 for each), itself or
-    below a heading that has them, and which itself; whether it leans on the question before; its `codes`, E2
-    for example."""
+    """One question: the weights of its words, in `latest` 0 for the previous question's words, in `rare`
+    scaled by rarity to sum to 1; which of them each candidate has (a row of 0 and 1 each), itself or under a
+    heading that has them, and which itself; whether it leans on the previous question; its `codes`, such as
+    E2."""
 
     weights: Matrix
     latest: Matrix
@@ -110,46 +110,46 @@ class _Asked:
         return float(self.held[at] @ self.weights / (self.weights.sum() or 1.0))
 
     def covers_latest(self, at: int) -> float:
-        """Of the question without the one before, where it has words of its own."""
+        """Return the share of the question without the previous one, if it has words of its own."""
         own = self.latest.sum()
         return float(self.held[at] @ self.latest / own) if own else self.covers(at)
 
 
 class Quotables:
-    """What can be quoted of `passages`, (heading, text) each, best first; `nearest` is the part of each
-    that is nearest to the question, "" where none is known."""
+    """What can be quoted from `passages`, as (heading, text), best first; `nearest` is the part of each that
+    is nearest to the question, "" if unknown."""
 
     def __init__(self, passages: Sequence[tuple[str, str]], nearest: Sequence[str] = ()) -> None:
         self._passages, self._nearest = passages, nearest
         self._is_part_known = any(nearest[:1])
         every = (one for number, passage in enumerate(passages) for one in _candidates(number, *passage))
-        self._candidates = list(islice(every, MOST_CANDIDATES))
+        self._candidates = list(islice(every, MAX_CANDIDATES))
 
     def quotes(self, query: Query, asked: str) -> list[Quote]:
-        """The best for `asked`, best first; more of them where none has most of its words, but none of a part
-        number like the one that is named. An article that is named, and what says of itself that it explains
-        the term asked about, is quoted alone. A short passage is quoted whole where several of its units are
-        among them, or one beside which the answer may stand.
+        """Return the best quotes for `asked`, best first; more of them if none has most of its words, but
+        none for a part number similar to the named one. A named article, or a unit that explains the term in
+        question, is quoted alone. A short passage is quoted whole if several of its units are chosen, or one
+        that the answer may be next to.
 
-        Where none has words of the question, as in another language, the beginning of the first passage.
+        If none has words of the question, as in another language, the beginning of the first passage.
         """
         is_of_it = wording("of_it").search(query.question) and not asks_for_step(query.question)
         own = asked if is_of_it or not query.meant else query.question
         names, known = {*identifiers(own)}, self._asked(asked, query.question, short_codes(own))
         entries = self._entries(own, query.last_answer)
-        if not entries and max(known.held @ known.rare, default=0.0) < LITTLE:
+        if not entries and max(known.held @ known.rare, default=0.0) < MIN_COVERAGE:
             return [self.beginning(0)] if self._passages else []
-        chosen = self._of_those_named(entries or self._chosen(known, AskedFor.of(asked)), names)
-        chosen = self._of_those_meant(known, self._of_those_called(chosen, known.codes))
+        chosen = self._with_named_codes(entries or self._chosen(known, AnswerKind.of(asked)), names)
+        chosen = self._distinguished_rows(known, self._rows_with_codes(chosen, known.codes))
         picks = bool(entries or names or known.codes or (query.meant and asks_for_step(query.question)))
-        whole = set() if entries else self._quoted_whole(known, chosen, None if picks else AskedFor.of(asked))
+        whole = set() if entries else self._in_full(known, chosen, None if picks else AnswerKind.of(asked))
         written: dict[tuple[int, int], Quote] = {}
         for at in chosen:
             passage, unit = self._candidates[at].passage, self._candidates[at].unit
             listing = self._counted(asked, at)
             items = len(listing.items) if listing and self._is_whole(listing, at) else 0
             if passage in whole:
-                text, start = beginning(self._passages[passage][1], LONGEST_UNIT), 0
+                text, start = beginning(self._passages[passage][1], MAX_UNIT_CHARS), 0
             else:
                 quoted = self._whole_list(at) if listing else self._written(query, known, at, chosen, names)
                 text = under(unit.head, quoted)
@@ -163,69 +163,69 @@ class Quotables:
         return [*written.values()]
 
     def _entries(self, question: str, answer: str) -> list[int]:
-        """Those that explain the term asked about, else those that begin an article or the like that is
-        named: a chapter is more than its first lines."""
+        """Return units that explain the term in question, or else that begin a named article or the like: a
+        chapter is more than its first lines."""
         explains, parts = explanation_of(question), numbered_parts(question, answer)
         entries = self._first(explains.search) if explains else []
         return entries or self._first(lambda says: any(part.heads.match(says) for part in parts))
 
     def _first(self, is_meant: Callable[[str], object]) -> list[int]:
         each = (at for at, one in enumerate(self._candidates) if is_meant(one.says))
-        return [*islice(each, MOST_QUOTES)]
+        return [*islice(each, MAX_QUOTES)]
 
     def _end_of_article(self, at: int) -> int:
-        """Where the next one begins: its points may be paragraphs."""
+        """Return where the next article begins: this one's points may be paragraphs."""
         one, following = self._candidates[at], self._candidates[at + 1 :]
         same = (each.unit for each in following if each.passage == one.passage)
         end = next((unit.start for unit in same if unit.kind is UnitKind.ARTICLE), None)
         return len(self._passages[one.passage][1]) if end is None else end
 
-    def _quoted_whole(self, known: _Asked, chosen: Sequence[int], asked_for: AskedFor | None) -> set[int]:
-        """The short passages of which several units are chosen, or, where no row is picked by its name, one
-        beside which the answer may stand. No other question's answer belongs to a question's own."""
+    def _in_full(self, known: _Asked, chosen: Sequence[int], answer_kind: AnswerKind | None) -> set[int]:
+        """Return the short passages with several chosen units or, unless rows are picked by name, one that
+        the answer may be next to. Answers of other questions in an FAQ do not count."""
         chosen = [at for at in chosen if self._candidates[at].unit.kind is not UnitKind.PAIR]
         units = {(self._candidates[at].passage, self._candidates[at].unit.start) for at in chosen}
         several = {passage for passage, times in Counter(at for at, _ in units).items() if times > 1}
         beside = {
             self._candidates[at].passage
             for at in chosen
-            if asked_for and self._may_be_beside(known, at, asked_for)
+            if answer_kind and self._may_be_beside(known, at, answer_kind)
         }
-        return {at for at in several | beside if len(self._passages[at][1]) <= LONGEST_UNIT}
+        return {at for at in several | beside if len(self._passages[at][1]) <= MAX_UNIT_CHARS}
 
-    def _may_be_beside(self, known: _Asked, at: int, asked_for: AskedFor) -> bool:
-        """Where its passage has the number, time or cause that is asked for and the unit has not; and in the
-        best passage where the unit has few of the question's words, and no part is known to be nearer."""
+    def _may_be_beside(self, known: _Asked, at: int, answer_kind: AnswerKind) -> bool:
+        """True if the passage has the requested number, time or cause and the unit has not; or, in the best
+        passage, if the unit has few of the question's words, and no part is known to be nearer."""
         one = self._candidates[at]
-        if not asked_for.is_in(one.says) and asked_for.is_in(self._passages[one.passage][1]):
+        if not answer_kind.is_in(one.says) and answer_kind.is_in(self._passages[one.passage][1]):
             return True
-        return one.passage == 0 and not self._is_part_known and known.covers_latest(at) < HALF
+        return one.passage == 0 and not self._is_part_known and known.covers_latest(at) < LOW_LATEST_COVERAGE
 
     def _counted(self, asked: str, at: int) -> Listing | None:
-        """The list or table, where `asked` is how many there are of what stands above it: not how many days a
-        row of it gives."""
+        """Return the list or table if `asked` is how many of what it lists there are: not how many days one
+        of its rows states."""
         unit, (heading, text) = self._candidates[at].unit, self._passages[self._candidates[at].passage]
         counts = wording("counts").match(asked[-MAX_QUESTION_CHARS:])
         listing = listing_of(text, unit) if counts else None
         if counts is None or listing is None:
             return None
         counted = wording("in_all").sub(" ", f"{counts['before']} {counts['rest']}")
-        terms = [term for term in question_terms(counted) if term.weight >= A_WORD]
+        terms = [term for term in question_terms(counted) if term.weight >= WORD_WEIGHT]
         is_listed = terms and all(presence(terms, f"{heading}\n{listing.above}"))
         return listing if is_listed and not listing.is_amount_of(terms, counts["measure"]) else None
 
     def _is_whole(self, listing: Listing, at: int) -> bool:
-        """It has several items, and no other part of its section is there, in which it may go on: a table in
-        one that has such a table, a list in any that has text."""
+        """Whether it has several items, and no other part of its section is present in which it may continue:
+        for a table, one with such a table; for a list, any with text."""
         one, (heading, _) = self._candidates[at], self._passages[self._candidates[at].passage]
         parts = [each for each in self._candidates if self._passages[each.passage][0] == heading != ""]
         goes_on = any(each.unit.columns == one.unit.columns for each in parts if each.passage != one.passage)
         return len(listing.items) >= SEVERAL and not goes_on
 
     def unmentioned(self, question: str, answer: str = "") -> list[str]:
-        """The codes of the question, where no passage has any of them and rows of a table begin with such as
-        these, E9 beside E2 and F7, or any has others of a kind: HX-200 beside HX-160. Likewise the articles
-        and versions: 第601条 beside 第四百条."""
+        """Return the question's codes if no passage has any of them while table rows begin with similar ones
+        (E9 for E2 and F7), or texts have others of the kind (HX-200 for HX-160). Likewise articles and
+        versions: 第601条 for 第四百条."""
         texts = "\n".join(f"{heading}\n{text}" for heading, text in self._passages)
         version = version_in(question)
         named: list[NumberedPart | Version] = [*numbered_parts(question, answer)]
@@ -242,11 +242,11 @@ class Quotables:
             return []
         rows_have = any(one.codes for one in self._candidates)
         alike = (each for each in codes if (rows_have and each in short) or codes_of_kind(each).search(texts))
-        return [code.upper() for code in alike][:MOST_QUOTES]
+        return [code.upper() for code in alike][:MAX_QUOTES]
 
     def alike(self, codes: Sequence[str]) -> dict[str, int]:
-        """The codes of the kind of any of these, as texts write them, each with the first passage that has
-        it."""
+        """Return codes of the same kind as any of these, as written in the texts, each with the first passage
+        that has it."""
         kinds = [codes_of_kind(code).pattern for code in codes if _LETTERS_FIRST.match(code.lower())]
         alike = re.compile(rf"(?:{'|'.join(kinds)})[a-z0-9]*(?:-[a-z0-9]+)*", re.IGNORECASE)
         each = enumerate(f"{heading}\n{text}" for heading, text in self._passages if kinds)
@@ -254,8 +254,8 @@ class Quotables:
         return dict(reversed([*matches]))
 
     def around(self, passage: int, part: str) -> Quote | None:
-        """The unit of this passage that holds `part`, where it is short; else `part` with what follows it, up
-        to the next item. None where it does not stand there."""
+        """Return the unit of this passage that contains `part`, if short; otherwise `part` and what follows
+        up to the next item. None if it is not there."""
         text = self._passages[passage][1]
         at = text.find(part) if part else -1
         units = (one.unit for one in self._candidates if one.passage == passage)
@@ -263,42 +263,42 @@ class Quotables:
         if unit is None:
             return None
         whole = text[unit.start : unit.end]
-        is_short = len(whole) <= LONGEST_UNIT
-        quoted = whole.strip() if is_short else with_what_follows(text[at : unit.end], part, LONGEST_UNIT)
+        is_short = len(whole) <= MAX_UNIT_CHARS
+        quoted = whole.strip() if is_short else with_what_follows(text[at : unit.end], part, MAX_UNIT_CHARS)
         return Quote(passage, under(unit.head, quoted), table=unit.start if unit.rows else -1)
 
     def other_rows(self, passage: int) -> set[int]:
-        """The passages that hold other rows of its table: of its section, with the same columns."""
+        """Return passages with other rows of its table: of the same section, with the same columns."""
         own = {one.unit.columns for one in self._candidates if one.passage == passage and one.unit.rows}
         heading = self._passages[passage][0]
         alike = {one.passage for one in self._candidates if one.unit.rows and one.unit.columns in own}
         return {each for each in alike if each != passage and self._passages[each][0] == heading}
 
-    def beginning(self, passage: int, longest: int = LONGEST_BEGINNING) -> Quote:
-        """As far as it is short; of a list of questions the nearest alone."""
+    def beginning(self, passage: int, longest: int = MAX_BEGINNING_CHARS) -> Quote:
+        """Quote the beginning, within `longest`; of a list of questions only the nearest."""
         text, part = self._passages[passage][1], "".join(self._nearest[passage : passage + 1])
         pairs = [text[unit.start : unit.end] for unit in quotable_units(text) if unit.kind is UnitKind.PAIR]
         nearest = next((pair for pair in pairs if part and part in pair), text)
         return Quote(passage, beginning(nearest, longest))
 
-    def _chosen(self, known: _Asked, asked_for: AskedFor) -> list[int]:
+    def _chosen(self, known: _Asked, answer_kind: AnswerKind) -> list[int]:
         cost_of_rank = EARLIER_COST_OF_RANK if known.leans else COST_OF_RANK
         shares, own = known.held @ known.rare, known.own @ known.rare
         values = [
             share
-            + ASKED_FOR * asked_for.is_in(one.says)
+            + ANSWER_KIND_BONUS * answer_kind.is_in(one.says)
             - one.cost(cost_of_rank)
-            + OWN * has * bool(one.unit.rows or one.unit.head)
-            + CALLED * bool(one.codes & known.codes)
+            + OWN_WORDS_BONUS * has * bool(one.unit.rows or one.unit.head)
+            + CODE_BONUS * bool(one.codes & known.codes)
             for one, share, has in zip(self._candidates, shares, own, strict=True)
         ]
         order = sorted(range(len(values)), key=lambda at: -values[at])
         best = shares[order[0]]
-        is_clear = best >= CLEAR and not asked_for.is_missing(self._candidates[order[0]].says)
-        least = best * (LEAST_IF_CLEAR if is_clear else LEAST)
-        return [at for at in order[:MOST_QUOTES] if shares[at] >= least]
+        is_clear = best >= CLEAR_COVERAGE and not answer_kind.is_missing(self._candidates[order[0]].says)
+        least = best * (MIN_SHARE_IF_CLEAR if is_clear else MIN_SHARE)
+        return [at for at in order[:MAX_QUOTES] if shares[at] >= least]
 
-    def _of_those_named(self, chosen: list[int], names: set[str]) -> list[int]:
+    def _with_named_codes(self, chosen: list[int], names: set[str]) -> list[int]:
         if not names:
             return chosen
         each = [self._candidates[at] for at in chosen]
@@ -309,30 +309,30 @@ class Quotables:
         each_own = zip(chosen, own, strict=True)
         return [at for at, codes in each_own if codes & names or not any(map(alike.match, codes))]
 
-    def _of_those_called(self, chosen: list[int], codes: frozenset[str]) -> list[int]:
-        """Of a table with rows whose first cell has a code of the question, in any passage, these alone."""
+    def _rows_with_codes(self, chosen: list[int], codes: frozenset[str]) -> list[int]:
+        """Of a table with rows, in any passage, that have a code of the question, keep only those."""
         called = {one.unit.columns for one in self._candidates if one.codes & codes}
         each = ((at, self._candidates[at]) for at in chosen)
         return [at for at, one in each if one.codes & codes or one.unit.columns not in called]
 
-    def _of_those_meant(self, known: _Asked, chosen: list[int]) -> list[int]:
-        """Of a table, in any passage, no row that has none of the words which tell its rows from each other,
-        where another one has. Which row a question means that leans on the one before, they cannot say."""
+    def _distinguished_rows(self, known: _Asked, chosen: list[int]) -> list[int]:
+        """Of a table, in any passage, drop rows without words that distinguish its rows if another has some.
+        Not if the question leans on the previous one: its words cannot tell which row it means."""
         without = set[int]()
         for columns in {self._candidates[at].unit.columns for at in chosen if not known.leans} - {()}:
             rows = [at for at, one in enumerate(self._candidates) if one.unit.columns == columns]
-            amounts = self._telling(known.own, known.weights, rows)
+            amounts = self._distinguishing(known.own, known.weights, rows)
             without |= {at for at in rows if amounts[at] == 0 < amounts[chosen].max()}
         return [at for at in chosen if at not in without]
 
     def others(self, question: str) -> set[int]:
-        """The passages that hold nothing but rows of a table which has another for a code of the question."""
-        named = self._of_those_called([*range(len(self._candidates))], short_codes(question))
+        """Return passages with only rows of a table that has another row for a code of the question."""
+        named = self._rows_with_codes([*range(len(self._candidates))], short_codes(question))
         every = {one.passage for one in self._candidates}
         return every - {self._candidates[at].passage for at in named}
 
     def _asked(self, asked: str, question: str, codes: frozenset[str]) -> _Asked:
-        """The words of what stands above a unit count for it."""
+        """Words above a unit count for it, too."""
         own = {term.text for term in question_terms(question[-MAX_QUESTION_CHARS:])}
         terms = question_terms(asked[-MAX_QUESTION_CHARS:])
         above = {each: presence(terms, each) for each in {one.above for one in self._candidates}}
@@ -343,7 +343,7 @@ class Quotables:
         held = np.maximum(itself, below)
         counts = held.sum(axis=0)
         weights = np.array([term.weight * (1.0 if term.text in own else EARLIER) for term in terms])
-        # what none has counts little
+        # words that none has count little
         rare = weights * np.where(counts > 0, np.log1p((len(held) + 1) / (counts + 0.5)), 0.5)
         latest = np.array([term.weight * (term.text in own) for term in terms])
         leans = asked not in question and question in asked
@@ -355,28 +355,28 @@ class Quotables:
         whole = text[one.unit.start : one.unit.end]
         match one.unit.kind:
             case UnitKind.TABLE:
-                rows = self._of_those_named(self._rows(query, known, at, chosen), names)
-                rows = self._of_those_called(rows, known.codes)
-                return self._listed(sorted(rows[:MOST_ROWS]), len(rows))
+                rows = self._with_named_codes(self._rows(query, known, at, chosen), names)
+                rows = self._rows_with_codes(rows, known.codes)
+                return self._listed(sorted(rows[:MAX_ROWS]), len(rows))
             case UnitKind.CODE:
-                return beginning(whole, LONGEST_CODE)
+                return beginning(whole, MAX_CODE_CHARS)
             case UnitKind.ARTICLE if numbered_parts(query.question, query.last_answer):
-                return beginning(text[one.unit.start : self._end_of_article(at)], LONGEST_BEGINNING)
-            case _ if len(whole) <= LONGEST_PROSE:
+                return beginning(text[one.unit.start : self._end_of_article(at)], MAX_BEGINNING_CHARS)
+            case _ if len(whole) <= MAX_PROSE_CHARS:
                 return f"{whole.strip()}{_answer_below(query, text, one.unit)}"
             case _:
                 dated = "\n".join(line for line in whole.splitlines() if lies_in_span(query.question, line))
                 span = key_spans(query, [whole])[0]
                 cut = whole[span.start : span.end] if span else ""
-                return dated if 0 < len(dated) <= LONGEST_UNIT else cut
+                return dated if 0 < len(dated) <= MAX_UNIT_CHARS else cut
 
     def _whole_list(self, at: int) -> str:
         one = self._candidates[at]
         if not one.unit.rows:
             text = self._passages[one.passage][1]
-            return beginning(text[one.unit.start : one.unit.end], LONGEST_BEGINNING)
+            return beginning(text[one.unit.start : one.unit.end], MAX_BEGINNING_CHARS)
         rows = self._rows_of(at)
-        return self._listed(rows[:MOST_COUNTED], len(rows))
+        return self._listed(rows[:MAX_COUNTED_ROWS], len(rows))
 
     def _listed(self, rows: Sequence[int], of_all: int) -> str:
         lines = [f"- {self._candidates[row].says}" for row in rows]
@@ -387,13 +387,13 @@ class Quotables:
         return [row for row, one in enumerate(self._candidates) if (one.passage, one.unit) == table]
 
     def _rows(self, query: Query, known: _Asked, at: int, chosen: Sequence[int]) -> list[int]:
-        """The rows of its table that have as much of what tells rows from each other as this one, and those
-        that were chosen: if this one has some of it itself, only those that have any. Where a step is asked
-        for, those beside it go before. A question that leans on the one before may mean another row than
-        those which have its words: of a short table all are quoted rather than most."""
+        """Return the rows of its table that have as many distinguishing words as this one, and those that
+        were chosen; if this one has some itself, only those with any. If a step is asked for, its neighbours
+        come first. A question that leans on the previous one may mean another row than those with its words:
+        a short table is then quoted whole rather than in large part."""
         steps = STEPS if query.meant and asks_for_step(query.question) else 0
         rows = self._rows_of(at)
-        shares, own = (self._telling(each, known.weights, rows) for each in (known.held, known.own))
+        shares, own = (self._distinguishing(each, known.weights, rows) for each in (known.held, known.own))
         if not (steps or shares[at] or any(own[rows])) and _names_column(known, self._candidates[at].unit):
             return rows
         least = 1e-9 if own[at] and not known.leans else 0.0
@@ -403,18 +403,18 @@ class Quotables:
             if (row in chosen and own[row] >= least) or shares[row] >= max(shares[at], 1e-9)
         ]  # fmt: skip
         picked = [*dict.fromkeys([*near, *alike])]
-        return rows if known.leans and len(rows) <= MOST_ROWS and len(picked) > len(rows) / 2 else picked
+        return rows if known.leans and len(rows) <= MAX_ROWS and len(picked) > len(rows) / 2 else picked
 
     @staticmethod
-    def _telling(held: Matrix, weights: Matrix, rows: Sequence[int]) -> Matrix:
-        """By candidate, how much it has of the words that some of the rows have and others have not."""
+    def _distinguishing(held: Matrix, weights: Matrix, rows: Sequence[int]) -> Matrix:
+        """Return, by candidate, how much it has of the words that some of the rows have and others lack."""
         counts = held[rows].sum(axis=0)
         amounts: Matrix = held @ (weights * ((counts > 0) & (counts < len(rows))))
         return amounts
 
 
 def _names_column(known: _Asked, table: Unit) -> bool:
-    words = [term for term in known.terms if term.weight >= A_WORD]
+    words = [term for term in known.terms if term.weight >= WORD_WEIGHT]
     return any(presence(words, " ".join(table.columns)))
 
 
@@ -422,12 +422,12 @@ _LETTERS_FIRST, _JOINER = re.compile(r"[a-z][^.]*$"), re.compile(r"[-_ ]")  # ip
 
 
 def _answer_below(query: Query, text: str, unit: Unit) -> str:
-    """The paragraph below a line that has no word but the question's own, such as a label over its value."""
+    """Return the paragraph below a line with only the question's own words, as a label over its value."""
     asked = {term.text for form in query.forms for term in question_terms(form.text[-MAX_QUESTION_CHARS:])}
     if not asked.issuperset(term.text for term in question_terms(text[unit.start : unit.end])):
         return ""
     below = text[unit.end :].lstrip().partition("\n\n")[0]
-    return f"\n\n{below}" if below and len(below) <= LONGEST_UNIT else ""
+    return f"\n\n{below}" if below and len(below) <= MAX_UNIT_CHARS else ""
 
 
 def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:

@@ -1,5 +1,5 @@
-"""A text as units that are quoted whole: a table, a question with its answer, a block of code with what leads
-in to it, an article of a set of rules, a paragraph; and the parts of a chunk that have their own vectors."""
+"""Split a text into units that are quoted whole: a table, a question with its answer, a code block with its
+lead-in, an article of a set of rules, a paragraph; and the parts of a chunk that have their own vectors."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from core.relevance.tokens import parts_in
 from core.text import ITEM as LIST_ITEM
 from core.text import QUESTION_WORD, Block, BlockKind, Line, blocks_of, lines_of, open_fence
 
-FEW_WORDS = 30  # characters
-LONGEST_TITLE = 80
-LONGEST_TEXT_TITLE = 120
-MOST_UNITS = 400  # of one text
+SHORT_CHARS = 30  # characters
+MAX_TITLE_CHARS = 80
+MAX_TEXT_TITLE_CHARS = 120
+MAX_UNITS = 400  # of one text
 
 
 class UnitKind(Enum):
@@ -41,8 +41,8 @@ class UnitKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """`text[start:end]`. `rows` are a table's below its ruler, `columns` what its header calls them; `head`
-    is what it stands below: a heading, the line that leads in to it."""
+    """`text[start:end]`. `rows` are a table's below its ruler, `columns` its header cells; `head` is what the
+    unit stands below: a heading, or its lead-in line."""
 
     kind: UnitKind
     start: int
@@ -63,35 +63,35 @@ _ARTICLE = re.compile(
 
 
 def units_of(text: str) -> list[Unit]:
-    """In order, the first MOST_UNITS; those of a text that has no more hold all of it that is not blank."""
+    """Return the units in order, at most MAX_UNITS; if all fit, they cover all non-blank text."""
     units: list[Unit] = []
     for block in blocks_of(text):
         units.extend(_of_block(text, block))
-        if len(units) > MOST_UNITS:
+        if len(units) > MAX_UNITS:
             break
-    return list(_joined(text, units[:MOST_UNITS], _together))
+    return list(_joined(text, units[:MAX_UNITS], _together))
 
 
 ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)、])\s")
-_LED_IN = re.compile(rf"{ITEM.pattern}|[ \t]*(?:\$\$|\\\[)")  # a list, or a formula
+_LED_IN = re.compile(rf"{ITEM.pattern}|[ \t]*(?:\$\$|\\\[)")  # a list or a formula
 
 
 def quotable_units(text: str) -> list[Unit]:
-    """The same as they are quoted: joined where one says little without the other, each with the line that
-    heads it, numbered points one by one, and without those that say nothing, unless all do."""
+    """Return the units as quoted: joined if one needs the other, each with the line that heads it, numbered
+    points one by one, and without those that say nothing, unless all do."""
     units = [*_joined(text, units_of(text), _quoted_together)]
     return [point for unit in _headed(text, units) for point in _points(text, unit)] or units
 
 
 def indexed_parts(chunk: Chunk) -> list[str]:
-    """What is embedded beside a chunk that says one thing after the other, each with its heading: articles,
-    questions with their answers, items of a list. None of prose, a table or code."""
+    """Return what is embedded besides a chunk that is a sequence of statements, each with its heading:
+    articles, questions with answers, list items. Empty for prose, a table or code."""
     return [replace(chunk, text=part).indexed_text for part in _parts(chunk.text)]
 
 
 def nearest_part(query: Query, candidate: Candidate) -> str:
-    """Of the chunk's indexed parts, the text of the one whose vector is nearest to the question; "" where it
-    has none, or where none are known."""
+    """Return the text of the chunk's indexed part whose vector is nearest to the question; "" if it has none,
+    or none are known."""
     form, text = np.asarray(query.forms[query.meant].dense, np.float32), candidate.chunk.text
     vectors, parts = parts_in(candidate.signs, len(form)), _parts(text)
     if vectors is None or len(vectors) != len(parts):
@@ -102,7 +102,7 @@ def nearest_part(query: Query, candidate: Candidate) -> str:
 
 
 def _headed(text: str, units: Sequence[Unit]) -> Iterator[Unit]:
-    """Those that say something, below the last heading before them and the line right above them."""
+    """Yield units with content, each with the last heading before it and the line right above it."""
     heading = lead_in = ""
     for unit, following in zip(units, [*units[1:], None], strict=False):
         says = text[unit.start : unit.end].strip()
@@ -112,7 +112,7 @@ def _headed(text: str, units: Sequence[Unit]) -> Iterator[Unit]:
         elif _is_heading(text, unit):
             heading = says
         elif not _is_title_of_text(text, unit):
-            # a paragraph that begins with its own (**Safety** Wear gloves.) has left the section before
+            # a paragraph that begins with its own heading (**Safety** Wear gloves.) starts a new section
             heading = "" if _MARKED_HEADING.match(says) else heading
             yield replace(unit, head="\n".join(filter(None, (heading, lead_in))))
         lead_in = leading
@@ -125,8 +125,8 @@ def _says_nothing(text: str, unit: Unit) -> bool:
 
 
 def _lead_in(text: str, unit: Unit, following: Unit) -> str:
-    """The unit's last sentence, where it leads in to the list or the table that follows: it ends without a
-    stop, or nothing but a line break stands between it and the table."""
+    """Return the unit's last sentence if it leads in to the following list or table: it has no final stop, or
+    only a line break separates it from the table."""
     is_table = following.kind is UnitKind.TABLE
     adjoins = text[unit.end : following.start].count("\n") == 1
     is_list = adjoins and LIST_ITEM.match(text, following.start)
@@ -135,7 +135,7 @@ def _lead_in(text: str, unit: Unit, following: Unit) -> str:
     last = sentences(text[unit.start : unit.end])[-1]
     line = text[unit.start + last.start : unit.start + last.end]
     leads_in = (is_table and adjoins) or not _STOPPED.search(line)
-    return line if leads_in and "\n" not in line and len(line) <= LONGEST_TEXT_TITLE else ""
+    return line if leads_in and "\n" not in line and len(line) <= MAX_TEXT_TITLE_CHARS else ""
 
 
 COLONS = (":", "：")
@@ -160,10 +160,10 @@ _NUMBER = re.compile(r"\D{0,12}(\d+(?:\.\d+)*)")
 
 
 def _is_heading(text: str, unit: Unit) -> bool:
-    """A line of its own that heads what follows: by its marks, by its number, or since it ends no sentence
-    and prose stands below it. More than a few words at the beginning are the title of the whole."""
+    """Whether this line heads what follows: by its markup, by its number, or because it ends no sentence and
+    has prose below. At the beginning, more than a few words are the title of the whole."""
     line = text[unit.start : unit.end].strip()
-    is_line = "\n" not in line and len(line) <= LONGEST_TITLE and not _ENDED.search(line)
+    is_line = "\n" not in line and len(line) <= MAX_TITLE_CHARS and not _ENDED.search(line)
     if unit.kind in (UnitKind.TABLE, UnitKind.CODE) or not is_line:
         return False
     if _MARKED_HEADING.fullmatch(line) or _is_title(text, line):
@@ -174,7 +174,7 @@ def _is_heading(text: str, unit: Unit) -> bool:
         return all(each.lastindex != number.lastindex for each in beside)
     if _LABEL.search(line) or _is_point(line) or not _is_above_prose(text, unit):
         return False
-    return bool(text[: unit.start].strip()) or (len(line) <= FEW_WORDS and not any(map(str.isdigit, line)))
+    return bool(text[: unit.start].strip()) or (len(line) <= SHORT_CHARS and not any(map(str.isdigit, line)))
 
 
 def _is_point(line: str) -> bool:
@@ -187,38 +187,38 @@ _LABEL = re.compile(r"[：:]\s*\S")
 def _is_above_prose(text: str, unit: Unit) -> bool:
     below = text[unit.end : unit.end + MAX_PASSAGE_CHARS]
     paragraph = below.strip().partition("\n\n")[0]
-    is_prose = len(paragraph) > LONGEST_TITLE or _ENDED.search(paragraph)
+    is_prose = len(paragraph) > MAX_TITLE_CHARS or _ENDED.search(paragraph)
     return below.startswith("\n\n") and bool(is_prose)
 
 
 def _is_title(text: str, part: str) -> bool:
-    """A line that is no sentence, right above an article, or above one that its own number begins: 2 above
-    2.1."""
+    """Whether this is a line, not a sentence, right above an article, or above one whose number starts with
+    its own: 2 above 2.1."""
     start = text.find(part) + len(part)
-    following = text[start : start + LONGEST_TITLE].lstrip()
-    if "\n" in part or len(part) > LONGEST_TITLE or _ENDED.search(part) or not _ARTICLE.match(following):
+    following = text[start : start + MAX_TITLE_CHARS].lstrip()
+    if "\n" in part or len(part) > MAX_TITLE_CHARS or _ENDED.search(part) or not _ARTICLE.match(following):
         return False
     own, below = _NUMBER.match(part), _NUMBER.match(following)
     return not _ARTICLE.match(part) or bool(own and below and below[1].startswith(f"{own[1]}."))
 
 
 def _is_title_of_text(text: str, unit: Unit) -> bool:
-    """One or two lines that are no sentence, at the beginning and with prose below: they name the subject, so
-    they have words of nearly every question. A label over its value (Plant manager / Rolf Adler) is none."""
+    """Whether these are one or two lines, not a sentence, at the beginning with prose below: they name the
+    subject, so they match nearly every question. Not a label over its value (Plant manager / Rolf Adler)."""
     title = text[: unit.end].strip()
-    is_short = len(title) <= LONGEST_TEXT_TITLE and title.count("\n") <= 1
+    is_short = len(title) <= MAX_TEXT_TITLE_CHARS and title.count("\n") <= 1
     if unit.kind is not UnitKind.TEXT or text[: unit.start].strip() or not is_short:
         return False
     return not (_ENDED.search(title) or _is_point(title)) and _is_above_prose(text, unit)
 
 
 def _points(text: str, unit: Unit) -> Iterator[Unit]:
-    """Points with a code each (FR-04, （三）), one by one below what leads in to them all; others, such as
-    steps, are a whole."""
+    """Yield coded points (FR-04, （三）) one by one below their common lead-in; others, such as steps, stay
+    together."""
     lines = lines_of(text, unit.start, unit.end)
     starts = [line.start for line in lines if _CODED_POINT.match(text, line.start)] or [unit.end]
     lead = text[unit.start : starts[0]].strip()
-    leads_in = "\n" not in lead and len(lead) <= LONGEST_TITLE and not _STOPPED.search(lead)
+    leads_in = "\n" not in lead and len(lead) <= MAX_TITLE_CHARS and not _STOPPED.search(lead)
     if unit.kind is not UnitKind.TEXT or len(starts) == 1 or not leads_in:
         yield unit
         return
@@ -253,7 +253,7 @@ def _of_block(text: str, block: Block) -> Iterator[Unit]:
 
 
 def _of_lines(text: str, block: Block) -> Iterator[Unit]:
-    """A paragraph or list, cut before each line that begins an article, or a question with its answer."""
+    """Cut a paragraph or list before each line that begins an article, or a question with its answer."""
     start, kind = block.start, UnitKind.TEXT
     for line in lines_of(text, block.start, block.end):
         begins = _begins(text, line)
@@ -271,7 +271,7 @@ def _begins(text: str, line: Line) -> UnitKind | None:
 
 
 def _joined(text: str, units: Sequence[Unit], together: Together) -> Iterator[Unit]:
-    """`together` says what kind a unit and the one behind it are as one, None where they are two."""
+    """Join neighbours: `together` returns the kind of the joined unit, None to keep them apart."""
     waiting: Unit | None = None
     for unit in units:
         kind = together(text, waiting, unit) if waiting else None
@@ -289,7 +289,7 @@ Together = Callable[[str, Unit, Unit], UnitKind | None]
 
 
 def _together(text: str, one: Unit, following: Unit) -> UnitKind | None:
-    """A question that stands alone takes what follows it, a line the code, list or formula it leads in to."""
+    """Join a lone question with what follows it, a lead-in line with its code, list or formula."""
     says = text[one.start : one.end].strip()
     if one.kind is UnitKind.PAIR and "\n" not in says:
         return UnitKind.PAIR if following.kind in (UnitKind.TEXT, UnitKind.ARTICLE) else None
@@ -301,11 +301,11 @@ def _together(text: str, one: Unit, following: Unit) -> UnitKind | None:
 
 
 def _quoted_together(text: str, one: Unit, following: Unit) -> UnitKind | None:
-    """An article's title takes what stands below it, and a sentence goes on after a number that begins a line
-    (a maximum of / 47.8 °C); what forbids takes what to do instead. Parts are embedded without this: those of
-    stored chunks have to stay."""
+    """Join an article's title with the text below it, a sentence with a number that begins the next line (a
+    maximum of / 47.8 °C), and a prohibition with what to do instead. Not applied to embedded parts: those of
+    stored chunks must stay the same."""
     says = text[one.start : one.end].strip()
-    is_line = "\n" not in says and len(says) <= LONGEST_TITLE
+    is_line = "\n" not in says and len(says) <= MAX_TITLE_CHARS
     if one.kind is UnitKind.ARTICLE and is_line and (says.endswith(COLONS) or not _ENDED.search(says)):
         heads = following.kind is UnitKind.TEXT and not _is_heading(text, following)
         return UnitKind.ARTICLE if heads else None
@@ -326,15 +326,15 @@ def _comes_with_remedy(text: str, one: Unit, following: Unit) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The items of a list, or the rows of a table but for sums; `above` says what they are, `beside` what the
-    table's other columns are called."""
+    """The items of a list, or the rows of a table without totals; `above` says what they are, `beside` names
+    the table's other columns."""
 
     above: str
     items: tuple[str, ...]
     beside: str = ""
 
     def is_amount_of(self, terms: Sequence[WeightedTerm], measure: str | None) -> bool:
-        """Whether the items say how many of it, or another column is called so: 25 days, 20 人."""
+        """Whether the items state amounts of it, or another column is named so: 25 days, 20 人."""
         amounts = [match[1] for item in self.items for match in _MEASURED.finditer(item)]
         if measure and any(amount.startswith(measure) for amount in amounts):
             return True
@@ -347,7 +347,7 @@ _NUMBERING = re.compile(r"(?:[序编編][号號]|no|nr|#|)\W*$", re.IGNORECASE)
 
 
 def listing_of(text: str, unit: Unit) -> Listing | None:
-    """None where the unit is none, or may go on before or behind it."""
+    """Return None if the unit is not a listing, or may continue before or after it."""
     around = (text[: unit.start].rstrip().rpartition("\n")[2], text[unit.end :].lstrip())
     if unit.rows:
         return None if any(each.startswith("|") for each in around) else _listing_of_rows(text, unit)
@@ -362,7 +362,7 @@ def listing_of(text: str, unit: Unit) -> Listing | None:
 
 
 def _listing_of_rows(text: str, unit: Unit) -> Listing | None:
-    """They are named in the first column but for that which counts them; None where several have one name."""
+    """List rows by the first column that does not just number them; None if several rows share a name."""
     named = 1 + bool(_NUMBERING.match(unit.columns[0]))
     rows = [cells_of(text[row.start : row.end]) for row in unit.rows]
     rows = [cells for cells in rows if not any(map(_SUM.match, cells[:named]))]
@@ -383,12 +383,12 @@ _PIPE = re.compile(r"(?<!\\)\|")
 
 
 def cells_of(row: str) -> list[str]:
-    """Of a Markdown table's row."""
+    """Split a Markdown table row into cells."""
     return [cell.strip().replace("\\|", "|") for cell in _PIPE.split(row.strip().strip("|"))]
 
 
 def row_of(columns: Sequence[str], cells: Sequence[str], between: str, colon: str) -> str:
-    """Each cell behind the name of its column."""
+    """Put each cell after the name of its column."""
     named = [(columns[at] if at < len(columns) else "", cell) for at, cell in enumerate(cells) if cell]
     return between.join(f"{name}{colon}{cell}" if name else cell for name, cell in named)
 
@@ -398,8 +398,8 @@ def under(head: str, text: str) -> str:
 
 
 def beginning(text: str, longest: int) -> str:
-    """Whole lines, and no fence left open: a text may be cut inside a block of code, here or before; one that
-    ends with a bare fence began inside."""
+    """Return whole lines and close an open fence: a text may be cut inside a code block, here or earlier; one
+    that ends with a bare fence began inside."""
     text = text.strip()
     if len(text) > longest:
         end = text.rfind("\n", 0, longest)
@@ -411,7 +411,7 @@ def beginning(text: str, longest: int) -> str:
 
 
 def with_what_follows(text: str, part: str, longest: int) -> str:
-    """`text` begins with `part`: with its lines up to the next item."""
+    """`text` begins with `part`: extend it by the lines up to the next item."""
     for line in text[len(part) :].splitlines(keepends=True):
         if ITEM.match(line) or len(part) + len(line) > longest:
             break
@@ -432,8 +432,8 @@ _GOES_ON = (
 
 
 def explanation_of(question: str) -> re.Pattern[str] | None:
-    """How a text that says what something means begins, as an entry of a glossary or a cell does, where the
-    question asks that."""
+    """Return a pattern for how an explanation of a term begins, in a glossary entry or a cell, if the
+    question asks what it means."""
     means = _MEANS.match(question[:MAX_WORDING_CHARS].strip())
     term = (means["zh"] or means["of"] or means["en"]).strip(' “”"「」《》') if means else ""
     if not question_terms(term):

@@ -1,8 +1,8 @@
-"""Conversations as other products export them, made into turns: ChatGPT, Claude, Open WebUI, LibreChat, and
-lists of OpenAI's messages. Trees stay trees; what cannot be brought along is counted and said.
+"""Conversations exported by other products, converted to turns: ChatGPT, Claude, Open WebUI, LibreChat, and
+lists of OpenAI's messages. Trees stay trees; what cannot be imported is counted and reported.
 
-A user's message begins a turn; each way from it through answers of the model, tools left aside, to the next
-user's message or to an end is a turn of its own. So a regenerated answer is a branch.
+A user's message begins a turn; each path from it through the model's answers, skipping tools, to the next
+user's message or to a leaf is a turn of its own. So a regenerated answer is a branch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MODEL_CHARS = 100  # of a model's name
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`role` is user, assistant, system, or anything else, which is passed through without its text."""
+    """`role` is user, assistant, system, or anything else, which is traversed without its text."""
 
     message_id: str
     parent_id: str | None
@@ -41,8 +41,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ForeignConversation:
-    """`key` names it in its product; `turns` have parents before their children. `left_out` are messages that
-    no way from a beginning leads to, `orphans` those whose parent is missing, which begin a branch."""
+    """`key` identifies it in its product; `turns` have parents before their children. `left_out` are messages
+    that no path from a root reaches, `orphans` those whose parent is missing, which begin a branch."""
 
     key: str
     title: str
@@ -68,8 +68,8 @@ class _Raw:
 
 
 def read_export(value: Any, owner: str) -> Export:
-    """The ids of sessions and turns come from those of the product and the owner: the same file again names
-    the same turns. Raises BadRequestError."""
+    """Read an export; session and turn ids are derived from the product's ids and the owner, so the same file
+    always gives the same turns. Raises BadRequestError."""
     listed = value if isinstance(value, list) else [value]
     if listed and all(isinstance(each, dict) and "role" in each for each in listed):
         listed = [{"messages": listed}]
@@ -115,7 +115,7 @@ def _conversation(raw: _Raw, product: str, owner: str) -> ForeignConversation:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Where a walk is: the turn before, the question that waits for its answer, and the answers so far."""
+    """A walk's state: the preceding turn, the question awaiting its answer, and the answers so far."""
 
     parent: str | None
     question: Message | None = None
@@ -123,7 +123,7 @@ class _Way:
 
 
 class _Walk:
-    """Without recursion: an export may have ten thousand messages in a row."""
+    """Walks without recursion: an export may have ten thousand consecutive messages."""
 
     def __init__(self, children: Mapping[str, Sequence[Message]], session: uuid.UUID) -> None:
         self._children = children
@@ -329,7 +329,7 @@ def _list(value: Any) -> list[dict[str, Any]]:
 
 
 def _part(part: Any) -> str:
-    """A text; of an image or a file that something stood there."""
+    """Return a text, or a placeholder for an image or a file."""
     if isinstance(part, str):
         return scrub(part)
     kind = _text(_dict(part).get("content_type") or _dict(part).get("type"))
@@ -341,7 +341,7 @@ def _content(value: Any) -> str:
 
 
 def _moment(value: Any) -> int:
-    """UTC microseconds of seconds, milliseconds or RFC 3339; 0 for what is none of these."""
+    """Parse seconds, milliseconds or RFC 3339 into UTC microseconds; 0 for anything else."""
     if isinstance(value, str):
         return max(parse_time(value, UTC) or 0, 0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e14:

@@ -1,4 +1,4 @@
-"""A conversation from elsewhere: checked as a whole and made into turns before anything is written."""
+"""A conversation from elsewhere: validated as a whole and converted to turns before anything is written."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from core.images import SentImage
 from core.text import preprocess_question, scrub
 
 FOLLOWS = "follows"
-"""The parent of a turn that names none: the turn before it in the list."""
+"""The parent of a turn that names none: the preceding turn in the list."""
 SECOND_US = 1_000_000
 
 
 def imported_turn(question: str, answer: str, turn_id: str = "", **fields: Any) -> Turn:
-    """A turn as it comes from elsewhere: where it does not say, its `turn_id` is "", its `created_us` 0 (not
-    known) and its parent FOLLOWS; the parent is None for a root, or the turn_id of a turn beside it. `fields`
+    """Make a turn from an external source: `turn_id` is "", `created_us` 0 (unknown) and the parent FOLLOWS
+    if it does not say; the parent is None for a root, or the turn_id of a turn in the same import. `fields`
     are any others of Turn; `plan_turns` sets the owner, the session and `seq`."""
     unknown = {"session_id": "", "owner": "", "created_us": 0, "status": TurnStatus.COMPLETED}
     rest = {"parent_turn_id": FOLLOWS, "model_id": "imported", **unknown, **fields}
@@ -36,8 +36,8 @@ class ImportedPersona:
 
 @dataclass(frozen=True, slots=True)
 class ImportedSession:
-    """`title` None: taken from the first question. Absent times: those of the first and the last turn.
-    `sent_images` by the place of their turn in the list."""
+    """`title` None: taken from the first question. Missing times: those of the first and the last turn.
+    `sent_images` by the index of their turn in the list."""
 
     owner: str
     turns: Sequence[Turn]
@@ -54,9 +54,9 @@ class ImportedSession:
 def plan_turns(
     session: ImportedSession, session_id: str, now_us: int, new_id: Callable[[], str]
 ) -> tuple[Turn, ...]:
-    """The turns as they will be stored, in their order, which `seq` counts.
+    """Return the turns as they will be stored, in order, numbered by `seq`.
 
-    Raises BadRequestError, which names the turn by its place in the list.
+    Raises BadRequestError, which names the turn by its index in the list.
     """
     turns = session.turns
     ids = [turn.turn_id or new_id() for turn in turns]
@@ -81,15 +81,15 @@ def plan_turns(
 
 
 def _refuse_future(turns: Sequence[Turn], now_us: int) -> None:
-    """Such a turn would stay the newest: every question would go on from it."""
+    """Such a turn would remain the newest: every question would continue from it."""
     for at, turn in enumerate(turns):
         if turn.created_us > now_us + AHEAD_US:
             raise BadRequestError(f"turns.{at}.timestamp: lies in the future.")
 
 
 def spaced_times(times: Sequence[int | None], now_us: int) -> list[int]:
-    """Times for those that have none: a second apart and never later than the next known one; before the
-    first known one, and when none is known, counted back (from now)."""
+    """Fill in missing times: a second apart and never later than the next known one; before the first known
+    one, and if none is known, counted back (from now)."""
     known = [at for at, time in enumerate(times) if time is not None]
     filled = [time or 0 for time in times]
     if not known:
@@ -139,7 +139,7 @@ def _refuse_cycles(parents: Sequence[str | None], ids: Sequence[str], places: Ma
 
 
 def _turn(turn: Turn, places: Mapping[str, int]) -> Turn:
-    """As it is stored."""
+    """Check and scrub a turn for storage."""
     at = turn.seq
     question = scrub(turn.question)
     if not preprocess_question(question):

@@ -1,9 +1,9 @@
-"""Which stored turns a client's messages continue. Clients in OpenAI's form keep no ids: they send the whole
-history with every question.
+"""Find the stored turns that a client's messages continue. Clients in OpenAI's form keep no ids: they send
+the whole history with every question.
 
-Every turn is stored with a mark, a hash of its question and its answer; a branch is recognised when its turns
-have the marks of the history and follow each other by their parents. What clients change in a text on its way
-there and back makes no difference to its mark (`core.conversation.turns.normalised`).
+Every turn is stored with a mark, a hash of its question and answer; a branch is recognised if its turns have
+the marks of the history and are linked by their parents. What clients change in a text in transit does not
+affect its mark (`core.conversation.turns.normalised`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from core.images import SentImage
 from core.prompt.fence import with_own_links
 from core.text import Language, language_in, preprocess_question, scrub
 
-# Open WebUI's, for its tools: the files of a message, in front of what was written.
+# Open WebUI's, for its tools: the files of a message, before the person's text.
 _FILES = re.compile(r"^<attached_files>\n(?:<file [^\n]*/>\n)+</attached_files>\n*", re.M)
 NOTHING = "…"  # a question without text, such as an image alone
 SYSTEM_ROLES = ("system", "developer")
@@ -30,8 +30,8 @@ SYSTEM_ROLES = ("system", "developer")
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A request's messages: `persona` is what its system messages say, `past` goes from the oldest on.
-    `sent_images` are those of the question, `attached` is what a client sent along with it."""
+    """A request's messages: `persona` is the text of its system messages, `past` starts with the oldest.
+    `sent_images` are the question's, `attached` is what a client sent along with it."""
 
     persona: str
     past: tuple[PastTurn, ...]
@@ -46,7 +46,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class MarkedTurn:
-    """A stored turn with a mark of the history. `answer` is that of a turn that was cut, None of others."""
+    """A stored turn with a mark of the history. `answer` is set only if the turn was cut."""
 
     turn_id: str
     session_id: str
@@ -58,7 +58,7 @@ class MarkedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """The deepest stored turn of a history, which has its first `depth` turns."""
+    """The deepest stored turn that matches a history, namely its first `depth` turns."""
 
     turn: MarkedTurn
     depth: int
@@ -70,16 +70,16 @@ def marks_of_history(past: Iterable[PastTurn]) -> list[str]:
 
 
 def as_stored(past: Iterable[PastTurn], stored: Iterable[MarkedTurn]) -> list[PastTurn]:
-    """Without the thinking that a client quotes before an answer, where a turn is known by the rest."""
+    """Remove the thinking that a client quotes before an answer, if the rest identifies a stored turn."""
     known = {mark for turn in stored for mark in turn.marks}
     return [next((each for each in (turn, *turn.unquoted) if each.mark in known), turn) for turn in past]
 
 
 def continued(past: Sequence[PastTurn], stored: Collection[MarkedTurn]) -> Continued | None:
-    """The deepest turn of `stored` at the end of a branch that has the turns of `past` from the first on; of
-    several the one whose branch begins a session, that has the whole answer, that is the newest.
+    """Return the deepest turn in `stored` that ends a branch matching `past` from its start; of several,
+    prefer the one whose branch begins a session, then the one with the whole answer, then the newest.
 
-    A branch may begin in the middle of a session: clients with a small window leave the oldest turns out.
+    A branch may begin in the middle of a session: clients with a small window omit the oldest turns.
     """
     roots = {turn.turn_id for turn in stored if turn.parent_turn_id is None}
     best: Continued | None = None
@@ -110,11 +110,11 @@ def _has(turn: MarkedTurn, past: PastTurn) -> bool:
 
 
 def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
-    """From (role, text), in order. System messages are the persona; messages of one role in a row are one;
-    what an assistant says before the first question is left out, and what stands before a /clear is.
+    """Read (role, text) pairs, in order. System messages are the persona; consecutive messages of one role
+    are joined; an assistant's text before the first question is dropped, and so is all before a /clear.
 
-    A client's order behind the last answer is the question, and no persona. Raises BadRequestError, which
-    names the message, when the last one that counts is no user's.
+    A client's instruction after the last answer is the question, not a persona. Raises BadRequestError, which
+    names the message, if the last one that counts is not a user's.
     """
     spoken = [(role, scrub(text)) for role, text in messages]
     persona = "\n\n".join(filter(None, (text.strip() for role, text in spoken if role in SYSTEM_ROLES)))
@@ -127,7 +127,7 @@ def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
             turns.append(PastTurn(preprocess_question(_FILES.sub("", text)), ""))
         elif turns:
             turns[-1] = replace(turns[-1], answer=with_own_links(without_footer(text)))
-    if spoken and spoken[-1][0] in SYSTEM_ROLES and _BRIEFLY.search(spoken[-1][1]):
+    if spoken and spoken[-1][0] in SYSTEM_ROLES and _SUMMARISE.search(spoken[-1][1]):
         return Conversation("", tuple(turns), preprocess_question(spoken[-1][1]))
     if last != "user":
         raise BadRequestError("messages: the last message must be a user's.")
@@ -136,7 +136,7 @@ def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
 
 
 def filtered(past: Sequence[PastTurn], question_filter: Callable[[str], str]) -> tuple[PastTurn, ...]:
-    """Its questions as they would be stored: through the deployment's own filter, which may refuse one."""
+    """Apply the deployment's own filter to the questions, as for storage; it may refuse one."""
     return tuple(replace(turn, question=question_filter(turn.question)) for turn in past)
 
 
@@ -151,9 +151,9 @@ def _is_clear(question: str) -> bool:
     return command is not None and command.name is CommandName.CLEAR
 
 
-# Open WebUI's text around an attached file or the results of a web search, in front of the question; older
-# versions repeat the question in it, and put it into the system message. The numbers of its sources go: our
-# passages have some.
+# Open WebUI's text around an attached file or the results of a web search, before the question; older
+# versions repeat the question in it, and put it into the system message. Its source numbers are removed: our
+# passages have their own.
 _TASK_OF_TEMPLATE = "Respond to the user query using the provided context"
 _TEMPLATE = re.compile(rf"^### Task:\s+{_TASK_OF_TEMPLATE}\b", re.M)
 _OPENED = re.compile(r"<context>\s*(?=<source\b)")
@@ -163,9 +163,9 @@ _NUMBERED = re.compile(r'(<source) id="\d+"|<source_id>\d+</source_id>')
 
 
 def with_attached_apart(conversation: Conversation) -> Conversation:
-    """The question as the person wrote it, and beside it what Open WebUI put around it. Nothing else is taken
-    apart, and nothing where no question would be left."""
-    in_question, in_persona = _apart(conversation.question), _apart(conversation.persona)
+    """Separate the question as the person wrote it from what Open WebUI put around it. Nothing else is split,
+    and nothing if no question would be left."""
+    in_question, in_persona = _split_template(conversation.question), _split_template(conversation.persona)
     if in_question is not None and (question := in_question.rest or in_question.query):
         return replace(conversation, question=question, attached=in_question.attached)
     if in_persona is not None:
@@ -174,16 +174,16 @@ def with_attached_apart(conversation: Conversation) -> Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Apart:
-    """`query` is the question as the text around it repeats it."""
+class _SplitTemplate:
+    """`query` is the question as repeated in the text around it."""
 
     attached: str
     query: str
     rest: str
 
 
-def _apart(text: str) -> _Apart | None:
-    if _TASK_OF_TEMPLATE not in text:  # millions of characters are searched in no time
+def _split_template(text: str) -> _SplitTemplate | None:
+    if _TASK_OF_TEMPLATE not in text:  # fast even for millions of characters
         return None
     template = _TEMPLATE.search(text)
     opened = template and _OPENED.search(text, template.end())
@@ -191,23 +191,25 @@ def _apart(text: str) -> _Apart | None:
     if not template or not opened or not closed:
         return None
     starts, ends = template.start(), closed[0].end(1)
-    again = text.find(text[starts : opened.end()], opened.end())  # it stands in each part of a message
+    again = text.find(text[starts : opened.end()], opened.end())  # each part of a message repeats it
     if again > 0 and text[again:ends] == text[starts : starts + ends - again]:
-        return _apart(text[:starts] + text[starts + ends - again :])
+        return _split_template(text[:starts] + text[starts + ends - again :])
     query = _QUERY.match(text, ends)
     rest = text[:starts] + text[query.end() if query else ends :]
     attached = _NUMBERED.sub(lambda number: number[1] or "", text[opened.end() : closed[0].end()])
-    return _Apart(attached, query[1].strip() if query else "", rest.strip())
+    return _SplitTemplate(attached, query[1].strip() if query else "", rest.strip())
 
 
-# Prompts that chat clients send for themselves: a title, tags, follow-up questions. Known by their shape.
-LOOKED_AT = 600  # characters at the beginning, or the end; the rest is the conversation that it is about
+# Prompts that chat clients send on their own: a title, tags, follow-up questions. Recognised by their form.
+SCANNED_CHARS = 600  # characters at the beginning or end; the rest is the conversation it is about
 
-# Open WebUI's all begin with "### Task:" and end with the chat history; what else begins so is a question.
+# Open WebUI's all begin with "### Task:" and end with the chat history; anything else that begins so is a
+# question.
 _TASK = re.compile(r"\s*### Task:\s")
 _HISTORY = ("<chat_history>", "### Chat History:", "### Messages Being Compacted:")
-_COMPLETED = ("<type>", "<text>", "</text>")  # all three: what somebody types
-# LibreChat, Open WebUI before, LobeChat, NextChat, Cherry Studio, ChatBox, Dify: an order about the chat.
+_COMPLETED = ("<type>", "<text>", "</text>")  # all three: the text being typed
+# LibreChat, older Open WebUI, LobeChat, NextChat, Cherry Studio, ChatBox, Dify: an instruction about the
+# chat.
 _ORDERS = re.compile(
     r"^\W*(?:please )?(?:provide|generate|write|create|return) (?:an? |only )?"
     r"(?:concise|short|brief),? .{0,40}title (?:for|of|summariz\w+) (?:the|this|our) (?:conversation|chat)"
@@ -222,9 +224,9 @@ _ORDERS = re.compile(
     r"|^\W*you have been provided with a set of responses from various models to the latest user query",
     re.IGNORECASE,
 )
-# Dify's, for what may be asked next, stands behind the conversation.
+# Dify's, for suggested questions, comes after the conversation.
 _NEXT = re.compile(r"please (?:help me )?predict the three most likely .{0,500}\nquestions:\Z", re.I | re.S)
-# The same, as the system message beside the conversation; Open WebUI's choice of tools, too.
+# The same, as the system message of the conversation; also Open WebUI's choice of tools.
 _ROLES = re.compile(
     r"^\W*you are an assistant (?:who is )?skilled in conversation.{0,120}\btitle\b"
     r"|^\W*you are a professional conversation summarizer.{0,80}\btitle\b"
@@ -240,8 +242,8 @@ _ROLES = re.compile(
     re.IGNORECASE | re.S,
 )
 
-# NextChat's, by which it shortens a long chat: a system message behind the last answer.
-_BRIEFLY = re.compile(
+# NextChat's, to compress a long chat: a system message after the last answer.
+_SUMMARISE = re.compile(
     r"^\W*(?:summarize the discussion briefly in|简要总结一下(?:对话内容|你和用户的对话)"
     r"|簡要總結一下(?:對話內容|你和(?:使用者|用戶)的對話))",
     re.IGNORECASE,
@@ -249,9 +251,9 @@ _BRIEFLY = re.compile(
 
 
 def is_housekeeping(system: str, question: str) -> bool:
-    """Whether a client asks this, not a person."""
+    """Whether this comes from the client itself, not from a person."""
     if _TASK.match(question):
         return any(mark in question for mark in _HISTORY) or all(mark in question for mark in _COMPLETED)
-    begins = question[:LOOKED_AT]
-    asks = _ORDERS.search(begins) or _BRIEFLY.search(begins) or _NEXT.search(question[-LOOKED_AT:])
-    return bool(asks or _ROLES.search(system[:LOOKED_AT]))
+    begins = question[:SCANNED_CHARS]
+    asks = _ORDERS.search(begins) or _SUMMARISE.search(begins) or _NEXT.search(question[-SCANNED_CHARS:])
+    return bool(asks or _ROLES.search(system[:SCANNED_CHARS]))

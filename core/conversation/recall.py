@@ -1,7 +1,7 @@
-"""Which earlier turns a question is about: three lists fused by their scores, then one probability each.
+"""Rank the earlier turns that a question is about: three lists fused by score, then one probability each.
 
-What was measured, and on which sets, stands with the constants; scripts/commands/evaluate.py measures it
-again.
+The measurements, and their test sets, are recorded beside the constants; scripts/commands/evaluate.py repeats
+them.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from dataclasses import dataclass
 from core.relevance.sparse import question_terms, terms
 from core.text import is_mostly_chinese
 
-# Chats repeat the words that matter, and short texts have little else: words count once, meaning less, shared
-# by its two vectors. Chosen on one set of long chats (LoCoMo, R@5 .57 by words alone, .58 with meaning) and
-# confirmed on another (REALTALK, .54 and .56); on turns made of CMRC 2018 and XQuAD's Chinese half it finds
-# as much as before. By ranks alone (RRF) the same lists give .50 and .51.
+# Chats repeat the words that matter, and short texts have little else: words count once, and meaning less,
+# shared by a turn's two vectors. Chosen on one set of long chats (LoCoMo, R@5 .57 by words alone, .58 with
+# meaning) and confirmed on another (REALTALK, .54 and .56); on turns made from CMRC 2018 and XQuAD's Chinese
+# half, recall is unchanged. By ranks alone (RRF) the same lists give .50 and .51.
 WORDS_SHARE = 1.0
 MEANING_SHARE = 0.35
-# What answers a question often stands beside the words that match it, so a turn is lifted by the two before
-# and the two after it on the branch. LoCoMo .58 → .62, REALTALK .56 → .57.
-BESIDE = {1: 0.2, 2: 0.1}
+# The answer to a question is often next to the turn with matching words, so a turn is lifted by the two
+# before and the two after it on the branch. LoCoMo .58 → .62, REALTALK .56 → .57.
+NEIGHBOUR_WEIGHTS = {1: 0.2, 2: 0.1}
 
-# A turn belongs to the question with the probability sigmoid(z + 5 coverage − 3.8), where z is how many
+# A turn is relevant to the question with probability sigmoid(z + 5 coverage − 3.8), where z is how many
 # widths its better cosine lies above unrelated texts, and coverage is the share of the question's words that
-# the turn has. Learnt on turns of MTRAG, MTRAG-UN, CMRC 2018 and XQuAD (the first four of a ranking, with and
+# the turn has. Fitted on turns of MTRAG, MTRAG-UN, CMRC 2018 and XQuAD (the first four of a ranking, with and
 # without a turn of the same conversation or passage in the session; 5,816 pairs with multilingual-e5-small,
 # 3,088 with all-MiniLM-L6-v2), then rounded. Expected calibration error .015 and .027.
 COVERAGE_WEIGHT = 5.0
 INTERCEPT = -3.8
 # At .2, as for passages, it keeps .61 (MTRAG-UN) to .95 (CMRC) of the related turns, and .05 to .19 of the
-# unrelated ones that rank among the first four, most of those on the same subject. The cosine of .83 alone
-# that was used before kept .47 of them in CMRC and .58 in XQuAD's Chinese half.
+# unrelated ones among the first four, most of those on the same subject. The previous rule, a cosine of .83,
+# kept .47 of the related ones in CMRC and .58 in XQuAD's Chinese half.
 DEFAULT_THRESHOLD = 0.2
-# In another language than the question's hardly a word can match. Taken for this share, a Chinese question
-# keeps .4 of what it is about among English turns, and .1 of the others among the first four.
+# In another language than the question's hardly a word can match, so coverage is at least this. A Chinese
+# question then keeps .4 of its related English turns, and .1 of the others among the first four.
 FOREIGN_COVERAGE = 0.25
 LANGUAGE_CHARS = 200
-UNKNOWN_Z = 1.0  # of a turn that has no vector yet: between the related (2.1) and the unrelated (.3)
+UNKNOWN_Z = 1.0  # for a turn without a vector yet: between related (2.1) and unrelated (.3)
 
 Scores = Sequence[tuple[str, float]]
-"""Turn ids with the score of one list, best first."""
+"""Turn ids with their scores in one list, best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """An embedder's cosines: what unrelated texts have, and how far the related lie above that."""
+    """An embedder's cosines: those of unrelated texts, and how far related ones lie above."""
 
     unrelated: float
     width: float
@@ -60,7 +60,7 @@ ANY = Spread(0.25, 0.16)
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A turn found for a question. `cosine` is the better of its two vectors', None when it has none."""
+    """A turn retrieved for a question. `cosine` is the better of its two vectors', None if it has none."""
 
     turn_id: str
     score: float
@@ -68,7 +68,7 @@ class Ranked:
 
 
 def spread_of(embedding: str) -> Spread:
-    """By the embedder's name; one that is not known is taken for an ordinary one."""
+    """Look up the spread by the embedder's name; an unknown one gets ordinary values."""
     name = embedding.lower()
     if "e5-" in name:
         return E5
@@ -78,10 +78,10 @@ def spread_of(embedding: str) -> Spread:
 def rank_turns(
     question: Scores, turn: Scores, words: Scores, positions: Mapping[str, int], depth: int
 ) -> list[Ranked]:
-    """Turns of the branch, best first; ties go to the later one.
+    """Rank turns of the branch, best first; ties go to the later one.
 
-    `question` and `turn` are cosines to the turns' two vectors, `words` BM25 sums; `positions` are the places
-    on the branch, and ids without one are left out. A list of `depth` or more was cut there.
+    `question` and `turn` are cosines to the turns' two vectors, `words` BM25 sums; `positions` are indexes on
+    the branch, and ids without one are skipped. A list of `depth` or more was truncated there.
     """
     lists = [[(turn_id, score) for turn_id, score in each if turn_id in positions] for each in
              (question, turn, words)]  # fmt: skip
@@ -102,7 +102,7 @@ def rank_turns(
 
 
 class QuestionMatch:
-    """Judges turns for one question."""
+    """Judges the relevance of turns to one question."""
 
     def __init__(self, question: str, spread: Spread) -> None:
         self._spread = spread
@@ -110,7 +110,7 @@ class QuestionMatch:
         self._weights = {term.text: term.weight for term in question_terms(question)}
 
     def chance(self, cosine: float | None, text: str) -> float:
-        """The probability 0…1 that the turn with this text belongs to the question."""
+        """Return the probability 0…1 that the turn with this text is relevant to the question."""
         z = UNKNOWN_Z if cosine is None else (cosine - self._spread.unrelated) / self._spread.width
         total = z + COVERAGE_WEIGHT * self._coverage(text) + INTERCEPT
         return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, total))))
@@ -126,7 +126,7 @@ class QuestionMatch:
 
 
 def _spread_out(scores: Scores) -> Scores:
-    """0 for the last of the list, 1 for the first: a cosine's height says nothing across questions."""
+    """Scale the last to 0 and the first to 1: absolute cosines are not comparable across questions."""
     if not scores:
         return scores
     lowest, highest = scores[-1][1], scores[0][1]
@@ -135,7 +135,7 @@ def _spread_out(scores: Scores) -> Scores:
 
 
 def _of_best(scores: Scores) -> Scores:
-    """Shares of the best: a BM25 sum is 0 where nothing matches."""
+    """Scale by the best score: a BM25 sum is 0 if nothing matches."""
     best = scores[0][1] if scores else 0.0
     return [(turn_id, score / best if best > 0 else 0.0) for turn_id, score in scores]
 
@@ -146,16 +146,16 @@ def _with_neighbours(own: Mapping[str, float], positions: Mapping[str, int]) -> 
         turn_id: score
         + math.fsum(
             share * (at.get(positions[turn_id] - far, 0.0) + at.get(positions[turn_id] + far, 0.0))
-            for far, share in BESIDE.items()
+            for far, share in NEIGHBOUR_WEIGHTS.items()
         )
         for turn_id, score in own.items()
     }
 
 
 def _cosines(lists: Sequence[Scores], turn_ids: Iterable[str], depth: int) -> dict[str, float]:
-    """The better of a turn's two, which may be unknown.
+    """Return the better of each turn's two cosines, even if unknown.
 
-    What a cut list does not hold is at most what it ends with, and is taken for that.
+    A turn missing from a truncated list scored at most the list's last score, so that is assumed.
     """
     floor = max((each[-1][1] for each in lists if len(each) >= depth), default=None)
     cosines = {} if floor is None else dict.fromkeys(turn_ids, floor)

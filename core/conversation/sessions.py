@@ -1,6 +1,6 @@
-"""Sessions. Each is a tree of turns; a branch is the path from a turn up to its root. Their own system
-prompts, the personas: what a caller may give, and the form it is kept in. And the slash commands: a closed
-list of first words, everything else that begins with a slash is a question."""
+"""Sessions: each is a tree of turns; a branch is the path from a turn up to its root. Also their system
+prompts, the personas: what a caller may send, and the stored form. And the slash commands: a closed list of
+first words; everything else that begins with a slash is a question."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from core.memory.statements import explicit_request
 from core.text import Language, fold_width, language_of, preprocess_question
 
 MAX_NAME_CHARS = 200
-MAX_PERSONA_CHARS = 16_000  # what counts is its share of the model's window: this bounds what is stored
+MAX_PERSONA_CHARS = 16_000  # bounds what is stored; the prompt's limit is a share of the window
 KEEP: Final = "keep"
 CHOICES = ("model_id", "temperature", "max_tokens", "thinking", "tools", "knowledge")
-"""What a session says of its questions where they do not say it themselves; None: as the server does."""
+"""A session's defaults for what its questions leave open; None: the server's default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """`updated_us` is UTC microseconds. `document_id` and `chunk_id` name the passage the text is from, or
-    `batch_name` and `item` (its title) the item of the library."""
+    """`updated_us` is UTC microseconds. `document_id` and `chunk_id` name the passage that the text comes
+    from, or `batch_name` and `item` (its title) the library item."""
 
     persona_id: str
     name: str
@@ -39,7 +39,7 @@ class Persona:
 
 @dataclass(frozen=True, slots=True)
 class PersonaDraft:
-    """A persona as a caller gives it, before it has an id and a time."""
+    """A persona as a caller sends it, before it has an id and a time."""
 
     text: str
     name: str = ""
@@ -51,10 +51,10 @@ class PersonaDraft:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A link by which anybody who has it reads one branch, as it was when it was shared.
+    """A link that lets anybody who has it read one branch, as it was when it was shared.
 
-    `leaf` is the branch's last turn; `secret_hash` is SHA-256 in hex, of the half of the link that is stored
-    nowhere; `passages`: whether the texts of its sources are shown. Times are UTC microseconds.
+    `leaf` is the branch's last turn; `secret_hash` is the SHA-256, in hex, of the half of the link that is
+    stored nowhere; `passages`: whether the texts of its sources are shown. Times are UTC microseconds.
     """
 
     share_id: str
@@ -67,7 +67,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Times are UTC microseconds; `updated_us` is when its last turn began. `hold` keeps it from expiry.
+    """Times are UTC microseconds; `updated_us` is when its last turn began. `hold` exempts it from expiry.
 
     `expire_days` is the session's own age limit in days; None: CONVERSATION_EXPIRE_DAYS. The rest is CHOICES.
     """
@@ -90,7 +90,7 @@ class Session:
 
     @property
     def choices(self) -> dict[str, Any]:
-        """Those of CHOICES that it makes."""
+        """The CHOICES that this session sets."""
         made = {name: getattr(self, name) for name in CHOICES}
         return {name: value for name, value in made.items() if value is not None}
 
@@ -101,7 +101,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class TurnMatch:
-    """The turn of a session that has what was searched for, and the words around it in one line."""
+    """A turn that matches a search in a session, and the words around the match in one line."""
 
     turn_id: str
     text: str
@@ -109,9 +109,9 @@ class TurnMatch:
 
 @dataclass(frozen=True, slots=True)
 class SessionChange:
-    """What somebody changes; None, or KEEP where None means something, leaves it as it is.
+    """What to change; None, or KEEP if None is a value, leaves a field as it is.
 
-    `choices` are those of CHOICES that are made anew, by name.
+    `choices` are the CHOICES to set, by name.
     """
 
     title: str | None = None
@@ -121,25 +121,25 @@ class SessionChange:
 
 
 def settled(request: TurnRequest, choices: Mapping[str, Any]) -> TurnRequest:
-    """With the session's choices where it leaves them open."""
+    """Return the request with the session's choices for what it leaves open."""
     chosen = {name: value for name, value in choices.items() if name in request.left_open}
     model_id = chosen.pop("model_id", request.model_id)
     return replace(request, model_id=model_id, how=replace(request.how, **chosen), left_open=frozenset())
 
 
 def _anything(text: str) -> None:
-    """No limit in tokens."""
+    """Accepts any number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class PersonaRules:
-    """`check` refuses, with a BadRequestError, a text that has more tokens than its share of the window."""
+    """`check` raises BadRequestError for a text with more tokens than its share of the window."""
 
     check: Callable[[str], None] = _anything
     max_chars: int = MAX_PERSONA_CHARS
 
     def checked(self, text: str, field: str = "text") -> str:
-        """The text as it is kept: scrubbed and stripped. Raises BadRequestError, which names `field`."""
+        """Return the text as stored: scrubbed and stripped. Raises BadRequestError, which names `field`."""
         if "\0" in text:
             raise BadRequestError(f"{field}: must not contain the NUL character.")
         text = preprocess_question(text)
@@ -152,7 +152,7 @@ class PersonaRules:
 
 
 CommandLanguage = Language | None
-"""None: the language is unknown; the answer is in both."""
+"""None: the language is unknown, so the reply is in both."""
 
 
 class CommandName(StrEnum):
@@ -165,13 +165,13 @@ class CommandName(StrEnum):
 
 
 _NAMES = {f"/{name.value}": name for name in CommandName}
-_LONGEST = max(map(len, _NAMES))
+_MAX_COMMAND_CHARS = max(map(len, _NAMES))
 _SLASHES = ("/", "\uff0f")
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`argument` is what follows the name, stripped; "" when nothing does."""
+    """`argument` is what follows the name, stripped; "" if nothing does."""
 
     name: CommandName
     argument: str = ""
@@ -182,29 +182,29 @@ class Command:
 
     @property
     def text(self) -> str:
-        """What somebody wrote in it; "" for what only names a command."""
+        """The person's own text in it; "" if it only names a command."""
         brings = self.name in (CommandName.REMEMBER, CommandName.FORGET)
         return self.argument if brings else self.persona_text or ""
 
     @property
     def persona_text(self) -> str | None:
-        """The persona that is to be set; None when it is shown, cleared, or another command."""
+        """The persona to set; None if it is shown, cleared, or this is another command."""
         sets = self.name is CommandName.PERSONA and self.argument and not self.clears_persona
         return self.argument if sets else None
 
 
 def parse_command(question: str) -> Command | None:
-    """The command that the first word names, in any case and width; None for a question."""
+    """Return the command that the first word names, in any case and width; None for a question."""
     words = question.split(maxsplit=1)
-    if not words or not words[0].startswith(_SLASHES) or len(words[0]) > _LONGEST:
+    if not words or not words[0].startswith(_SLASHES) or len(words[0]) > _MAX_COMMAND_CHARS:
         return None
     name = _NAMES.get(fold_width(words[0]).lower())
     return Command(name, words[1].strip() if len(words) > 1 else "") if name else None
 
 
 def plain_request(question: str) -> Command | None:
-    """A message that is nothing but the wish that something be remembered or forgotten, in plain words: it
-    is carried out like the command. None for a question."""
+    """Return the command for a message that is nothing but a plain-language wish to remember or forget
+    something; None for a question."""
     request = explicit_request(question)
     if request is None or not request.whole:
         return None
@@ -212,19 +212,19 @@ def plain_request(question: str) -> Command | None:
 
 
 def command_language(command: Command, earlier: str = "", reader: CommandLanguage = None) -> CommandLanguage:
-    """The language to answer in: that of the text it brings, else the reader's where it is known, else that
-    of an earlier question of the session."""
+    """Return the language to reply in: that of the command's text, else the reader's if known, else that of
+    an earlier question of the session."""
     return language_of(command.text) or reader or language_of(earlier)
 
 
-AHEAD_US = 86_400_000_000  # how far a clock may have been ahead: a day
-CLEAR = "clear"  # the command after which the next question begins a new root
+AHEAD_US = 86_400_000_000  # tolerance for a clock that was ahead: a day
+CLEAR = "clear"  # the command after which the next question starts a new root
 
 
 @dataclass(frozen=True, slots=True)
 class TurnNode:
-    """A turn without its texts: enough to walk the tree. `command` is "" for a question; `has_answer` is
-    whether a word of one came."""
+    """A turn without its texts: enough to walk the tree. `command` is "" for a question; `has_answer`: at
+    least a word of an answer came."""
 
     turn_id: str
     parent_turn_id: str | None
@@ -254,12 +254,12 @@ class TurnNode:
 
     @property
     def recallable(self) -> bool:
-        """Whether the turn may be found for a later question: completed, and no slash command."""
+        """Whether later questions may recall the turn: completed, and not a slash command."""
         return self.status is TurnStatus.COMPLETED and not self.command
 
     @property
     def is_history(self) -> bool:
-        """Whether later prompts on its branch repeat it: a question that has ended, unless it failed before
+        """Whether later prompts on its branch include it: a question that has ended, unless it failed before
         its answer began."""
         failed = self.status is TurnStatus.FAILED
         return self.status.finished and not self.command and (self.has_answer or not failed)
@@ -267,11 +267,11 @@ class TurnNode:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Where a new turn grows: its parent, the nodes from the root down to it, its place in the session.
+    """Where a new turn is attached: its parent, the nodes from the root down to it, its place in the session.
 
-    `aside` are the session's other turns, which no prompt of this branch may contain. `unreadable` is how
-    many turns of the session are stored in a form that cannot be read; they are on no branch. `silent` is how
-    many are not recallable, on this branch or aside.
+    `aside` are the session's other turns, which no prompt of this branch may contain. `unreadable` counts
+    turns of the session that cannot be read; they are on no branch. `silent` counts those that are not
+    recallable, on this branch or aside.
     """
 
     session_id: str
@@ -285,20 +285,20 @@ class Branch:
     places: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     def time_after(self, now_us: int) -> int:
-        """When a turn begins that is the session's newest: now, or just after the newest so far where a clock
-        was ahead; of one that is further ahead than that, nothing is believed."""
+        """Return the time at which the session's newest turn begins: now, or just after the newest so far if
+        a clock was ahead; a turn that is further ahead is not believed."""
         return now_us if self.newest_us > now_us + AHEAD_US else max(now_us, self.newest_us + 1)
 
     def place(self, turn_id: str) -> int | None:
-        """The turn's index in `nodes`, None when it is not on the branch."""
-        at = self.places.get(turn_id)  # shared with the branch as it goes on, so there may be later turns
+        """Return the turn's index in `nodes`, None if it is not on the branch."""
+        at = self.places.get(turn_id)  # shared with the branch as it grows, so it may include later turns
         return at if at is not None and at < len(self.nodes) else None
 
 
 class SessionTree:
-    """The turns of one session; a branch is walked once, and its next turn is added to it where it ends.
+    """The turns of one session; a branch is walked once, and the next turn is appended to the cached walk.
 
-    `gaps` are turns that cannot be read, each with its parent where that is known: branches lead past them.
+    `gaps` are unreadable turns, each with its parent if known: branches lead past them.
     """
 
     def __init__(
@@ -310,7 +310,7 @@ class SessionTree:
         self._next_seq = 0
         self._newest_us = 0
         self._latest: TurnNode | None = None
-        self._walk: list[TurnNode] = []  # the branch asked for last, from its root on
+        self._walk: list[TurnNode] = []  # the last requested branch, from its root
         self._places: dict[str, int] = {}
         self._aside: dict[str, None] = {}  # the turns that are not on it, in the order of `nodes`
         self._silent: set[str] = set()
@@ -324,7 +324,7 @@ class SessionTree:
         return turn_id in self.nodes or turn_id in self.gaps
 
     def put(self, node: TurnNode) -> None:
-        """Add a turn, or replace what was known of it; a summary alone leaves it in its place."""
+        """Add a turn, or replace it; a change of the summary alone leaves its position unchanged."""
         known = self.nodes.get(node.turn_id)
         if known is not None and replace(known, has_summary=node.has_summary) == node:
             self._summarise(node)
@@ -350,7 +350,7 @@ class SessionTree:
             self._walk[at] = node
 
     def default_parent(self, now_us: int) -> str | None:
-        """Where the next turn grows unless it says so: the latest completed question; after /clear, nowhere.
+        """Return the next turn's parent if it names none: the latest completed question; after /clear, none.
 
         None is a new root.
         """
@@ -360,7 +360,7 @@ class SessionTree:
         return latest.turn_id if latest is not None and not latest.command else None
 
     def branch(self, leaf: str | None) -> Branch:
-        """The branch on which a turn below `leaf` grows; None is a new root."""
+        """Return the branch on which a turn below `leaf` grows; None is a new root."""
         nodes = self._walk_to(leaf) if leaf is not None and leaf in self.nodes else []
         return Branch(
             session_id=self.session_id,
@@ -375,7 +375,7 @@ class SessionTree:
         )
 
     def _walk_to(self, leaf: str) -> list[TurnNode]:
-        """The branch walked last is gone on with where `leaf` follows on it."""
+        """Extend the last walked branch if `leaf` follows on it, else walk anew."""
         last = self._walk[-1].turn_id if self._walk else None
         follows = last is not None and self.nodes[leaf].parent_turn_id == last and leaf not in self._places
         if follows:
@@ -395,9 +395,9 @@ class SessionTree:
 def walk_branch(
     nodes: Mapping[str, TurnNode], leaf: str | None, gaps: Mapping[str, str | None] | None = None
 ) -> list[TurnNode]:
-    """From the root down to `leaf`. A dangling parent ends the walk; a cycle is cut where it closes.
+    """Return the nodes from the root down to `leaf`. A dangling parent ends the walk; a cycle is cut.
 
-    `gaps` are turns that are walked past: they name a parent and nothing else.
+    `gaps` are turns to walk past: they name a parent and nothing else.
     """
     gaps = gaps or {}
     branch: list[TurnNode] = []
@@ -420,7 +420,7 @@ _ORDER = attrgetter("order")
 
 
 def newest_of(nodes: Collection[TurnNode], now_us: int) -> TurnNode | None:
-    """By time; where that is of a clock that was far ahead, it is believed of none: by their numbers."""
+    """Return the newest by time; if its clock was too far ahead, no time is trusted and `seq` decides."""
     newest = max(nodes, key=_ORDER, default=None)
     is_ahead = newest is not None and newest.created_us > now_us + AHEAD_US
     return max(nodes, key=attrgetter("seq")) if is_ahead else newest

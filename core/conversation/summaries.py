@@ -1,4 +1,4 @@
-"""Summaries of the older part of a branch: where one holds, what it is made of, how long it may be."""
+"""Summaries of the older part of a branch: where one applies, what it is made from, how long it may be."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from core.prompt.fence import ANY_CODE, Kind, between, fenced, neutral
 from core.relevance.sparse import WeightedTerm, presence, question_terms
 
 Count = Callable[[str], int]
-"""How many tokens a text takes."""
+"""Counts the tokens of a text."""
 
-CHARS_PER_TOKEN = 10  # no estimate gives a token more
+CHARS_PER_TOKEN = 10  # no estimate assumes more
 
 
 @dataclass(frozen=True, slots=True)
 class SummarySource:
-    """A turn as it is summarised."""
+    """A turn in the form to summarise."""
 
     turn_id: str
     question: str
@@ -30,7 +30,7 @@ class SummarySource:
 
 @dataclass(frozen=True, slots=True)
 class AppliedSummary:
-    """The summary that holds on a branch, stored with `turn_id`: for the turns `covered`, from `start` on.
+    """The summary that applies to a branch, stored with `turn_id`: of the turns `covered`, from `start` on.
     `created_us` is UTC microseconds."""
 
     text: str
@@ -41,10 +41,10 @@ class AppliedSummary:
 
 
 def nearest_applicable(branch: Sequence[str], stored: Mapping[str, Summary]) -> AppliedSummary | None:
-    """Of the summaries `stored` with turns, the last one on the branch that was made of this branch only.
+    """Return the last of the `stored` summaries on the branch that was made from this branch only.
 
-    `branch` are turn ids from the root to the leaf. A summary holds when each turn that it or one of those
-    it continues covers is on the branch, in order: an erased, expired or unrelated turn is never mentioned.
+    `branch` are turn ids from the root to the leaf. A summary applies if every turn that it or one of its
+    predecessors covers is on the branch, in order: it never mentions an erased, expired or unrelated turn.
     """
     place = {turn_id: at for at, turn_id in enumerate(branch)}
     holding: dict[str, Summary] = {}
@@ -69,7 +69,7 @@ def _holds(turn_id: str, summary: Summary, place: Mapping[str, int], holding: Ma
     before = holding.get(summary.previous)
     if before is None or place[summary.previous] >= places[0]:
         return False
-    # One made later is not the one this was made from, though it stands in its place.
+    # A later one is not this one's predecessor, though it has replaced it.
     return before.start == summary.start and before.created_us <= summary.created_us
 
 
@@ -79,10 +79,10 @@ def _covered(turn_id: str | None, stored: Mapping[str, Summary]) -> Iterator[str
         turn_id = stored[turn_id].previous
 
 
-def speaking_of(turn_ids: Collection[str], stored: Mapping[str, Summary | None]) -> set[str]:
-    """Of the turns that hold a summary, those whose summary was made of one of `turn_ids`, however far back.
+def summaries_about(turn_ids: Collection[str], stored: Mapping[str, Summary | None]) -> set[str]:
+    """Return the turns whose summary was made from one of `turn_ids`, directly or through its predecessors.
 
-    One that cannot be read, or continues a missing one, may mention anything: it counts too.
+    A summary that is unreadable, or continues a missing one, may mention anything: it counts, too.
     """
     erased = frozenset(turn_ids)
     after: dict[str, list[str]] = defaultdict(list)
@@ -107,7 +107,7 @@ def _made_of(summary: Summary, erased: frozenset[str], stored: Mapping[str, Summ
 
 
 def in_steps(turns: Sequence[SummarySource], limit: int, count: Count) -> Iterator[tuple[SummarySource, ...]]:
-    """The turns in groups of at most `limit` tokens with their fences, in order; long ones are shortened."""
+    """Group the turns in order, each group at most `limit` tokens with its fences; shorten long turns."""
 
     def as_sent(text: str) -> int:
         return count(neutral(text))
@@ -134,7 +134,7 @@ def _shortened(turn: SummarySource, limit: int, count: Count) -> SummarySource:
 
 
 def _without_middle(text: str, limit: int, count: Count) -> str:
-    """Beginning and end, where a long text says what it is about and what came of it."""
+    """Keep beginning and end, where a long text says what it is about and what came of it."""
     cut, size = text, len(text)
     while count(cut) > limit and size > 2:
         size = size * 4 // 5
@@ -143,7 +143,7 @@ def _without_middle(text: str, limit: int, count: Count) -> str:
 
 
 def task_text(previous: str, turns: Sequence[SummarySource], length: str, code: str) -> str:
-    """What the summarising model is given beside its instruction: data in fences of this request."""
+    """Return the input of the summarising model besides its instruction: data in fences of this request."""
     parts = [f"<length>{length}</length>"]
     if previous:
         parts.append(fenced(Kind.SUMMARY, code, previous))
@@ -157,7 +157,7 @@ def _turn_text(turn: SummarySource, code: str) -> str:
 
 
 def cut_at_sentence(text: str, limit: int, count: Count) -> str:
-    """As many whole sentences from the beginning as `limit` tokens hold; of a longer one, its beginning."""
+    """Return as many whole sentences as fit `limit` tokens; of a longer first sentence, its beginning."""
     if count(text) <= limit:
         return text
     text = text[: limit * CHARS_PER_TOKEN]
@@ -177,32 +177,32 @@ def _last_fitting(ends: Sequence[int], fits: Callable[[int], bool]) -> int | Non
     return ends[low - 1] if low else None
 
 
-# A summary without a model: of each turn what was asked, and the most telling sentence of the answer.
+# A summary without a model: each turn's question, and the most informative sentence of its answer.
 
 
 QUESTION_CHARS = 120  # of a question
 ANSWER_CHARS = 240
-SEARCHED_CHARS = 20_000  # of an answer, for its most telling sentence
+SEARCHED_CHARS = 20_000  # of an answer, searched for its most informative sentence
 
 _MARKS = re.compile(r"^(?:[>#*+\-•|\s]|\d{1,3}[.)、]\s)+|\s*\[\d{1,3}\]")
 _NO_STATEMENT = re.compile(r"#{1,6}\s|```|~~~|[|:\-=*_\s]+$")
 
 
 def extract(previous: str, turns: Sequence[SummarySource], limit: int, count: Count) -> str:
-    """A summary without a model: a line a turn, the older ones thinned out until `limit` tokens hold them."""
+    """Summarise without a model: a line per turn, the older ones thinned out to fit `limit` tokens."""
     lines = [line for line in previous.split("\n") if line] + [key_line(turn) for turn in turns]
     return cut_at_sentence("\n".join(_thinned(lines, limit, count)), limit, count)
 
 
 def key_line(turn: SummarySource) -> str:
-    """The first sentence of the question and the most telling one of the answer."""
+    """Join the first sentence of the question and the most informative one of the answer."""
     asked = _one_line(_first_sentence(turn.question), QUESTION_CHARS)
-    answered = _one_line(_telling_sentence(turn), ANSWER_CHARS)
+    answered = _one_line(_most_informative(turn), ANSWER_CHARS)
     return f"- {asked} → {answered}"
 
 
 def _thinned(lines: Sequence[str], limit: int, count: Count) -> list[str]:
-    """Every second line goes, but none of the last quarter, until the rest fits; the first one stays."""
+    """Drop every second line, but none of the last quarter, until the rest fits; the first one stays."""
     remaining = list(lines)
     sizes = [count(line) + 1 for line in lines]
     total, at = sum(sizes), 1
@@ -219,20 +219,20 @@ def _first_sentence(text: str) -> str:
     return text[spans[0].start : spans[0].end] if spans else ""
 
 
-def _telling_sentence(turn: SummarySource) -> str:
+def _most_informative(turn: SummarySource) -> str:
     text = turn.answer[:SEARCHED_CHARS]
     terms = question_terms(turn.question)
     best, most = "", -1.0
     for span in sentences(text):
         sentence = text[span.start : span.end]
-        value = _telling(sentence, terms)
+        value = _informativeness(sentence, terms)
         if value > most:
             best, most = sentence, value
     return best
 
 
-def _telling(sentence: str, terms: Sequence[WeightedTerm]) -> float:
-    """How much of the question it takes up, and whether it has a figure; an announcement says nothing yet."""
+def _informativeness(sentence: str, terms: Sequence[WeightedTerm]) -> float:
+    """Score how much of the question the sentence has, plus whether it has a figure; lead-ins score 0."""
     if _NO_STATEMENT.match(sentence) or sentence.endswith((":", "：")):
         return 0.0
     here = presence(terms, sentence)

@@ -1,6 +1,6 @@
-"""A session as a readable Markdown document: every turn of the tree once, in the order it reads best.
+"""A session as a readable Markdown document: every turn of the tree once, in the best order for reading.
 
-Texts of people, models and documents stand in quotes or fences that they cannot leave.
+Texts of people, models and documents are in quotes or fences that they cannot break out of.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _WORDS: dict[str, tuple[str, str]] = {
     "failed": ("失败", "failed"),
 }
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#&~|!])")
-# HTML would end a quote in the reader's browser; a link definition or a footnote would reach other turns;
-# an image would be fetched from wherever it says.
+# HTML would end a quote in the reader's browser; a link definition or a footnote would affect other turns; an
+# image would be fetched from wherever it points.
 _REACHES_OUT = re.compile(r"<[A-Za-z/!?]|\]:|!\[")
 _TICKS = re.compile("`+")
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Turns that follow each other. `first` numbers the first of them, from 1 through the whole document;
-    `after` is the number of the turn they branch from, None for a root."""
+    """Consecutive turns. `first` is the number of the first of them, counted from 1 through the whole
+    document; `after` is the number of the turn they branch from, None for a root."""
 
     turn_ids: tuple[str, ...]
     first: int
@@ -57,8 +57,8 @@ class Stretch:
 def readable_parents(
     nodes: Mapping[str, TurnNode], gaps: Mapping[str, str | None] | None = None
 ) -> dict[str, str | None]:
-    """Each turn's parent as branches are read: a missing one is none, `gaps` are walked past, and a cycle
-    is cut above its oldest turn."""
+    """Return each turn's parent as branches are read: a missing one is None, `gaps` are walked past, and a
+    cycle is cut above its oldest turn."""
     parents = {turn_id: _past_gaps(node.parent_turn_id, nodes, gaps or {}) for turn_id, node in nodes.items()}
     settled: set[str] = set()
     for turn_id in nodes:
@@ -86,7 +86,7 @@ def _past_gaps(
 
 
 def parents_first(nodes: Mapping[str, TurnNode], parents: Mapping[str, str | None]) -> list[str]:
-    """The turns in the order of `nodes`, but none before its parent."""
+    """Return the turns in the order of `nodes`, but each after its parent."""
     ordered: dict[str, None] = {}
     for turn_id in nodes:
         path: list[str] = []
@@ -99,7 +99,7 @@ def parents_first(nodes: Mapping[str, TurnNode], parents: Mapping[str, str | Non
 
 
 def stretches(nodes: Mapping[str, TurnNode], parents: Mapping[str, str | None]) -> list[Stretch]:
-    """The branch to the newest turn first, then what branches off, the older end first.
+    """Return the branch to the newest turn first, then what branches off, the older leaf first.
 
     `parents` are `readable_parents` of the nodes.
     """
@@ -124,9 +124,9 @@ def stretches(nodes: Mapping[str, TurnNode], parents: Mapping[str, str | None]) 
 def _through_commands(
     nodes: Mapping[str, TurnNode], parents: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """No turn grows from a command, but what was sent next in its place reads on from it; not from /clear."""
+    """No turn's parent is a command, but the next one in its place is read after it; not after /clear."""
     read_on = dict(parents)
-    latest: dict[str | None, str] = {}  # by parent, a command that nothing follows yet
+    latest: dict[str | None, str] = {}  # by parent, a command without a successor yet
     for node in sorted(nodes.values(), key=lambda node: node.order):
         parent = parents[node.turn_id]
         read_on[node.turn_id] = latest.pop(parent, parent)
@@ -144,7 +144,7 @@ class MarkdownTranscript:
     def head(
         self, session_id: str, title: str, created_us: int, turn_count: int, persona: Persona | None
     ) -> str:
-        """Title, what session it is, and its persona."""
+        """Render the title, the session's details, and its persona."""
         heading = f"{self._word('session')} `{session_id}` · {_when(created_us)} · "
         parts = [f"# {escaped(title) or self._word('untitled')}", heading + self._counted(turn_count, "turn")]
         if persona is not None:
@@ -153,14 +153,14 @@ class MarkdownTranscript:
         return _joined(parts)
 
     def heading(self, stretch: Stretch) -> str:
-        """Above the first turn of a stretch."""
+        """Render the heading above the first turn of a stretch."""
         if stretch.first == 1:
             return _joined([f"## {self._word('conversation')}"])
         name = self._word("root") if stretch.after is None else self._word("branch").format(stretch.after)
         return _joined([f"## {name}"])
 
     def turn(self, number: int, turn: Turn) -> str:
-        """One turn with its time, its status when it is not completed, and its sources."""
+        """Render one turn with its time, its status unless completed, and its sources."""
         status = "" if turn.status is TurnStatus.COMPLETED else f" · {self._word(turn.status.value)}"
         parts = [f"### {number} · {_when(turn.created_us)}{status}"]
         parts += self._part("question", turn.question)
@@ -198,12 +198,12 @@ class MarkdownTranscript:
 
 
 def escaped(text: str) -> str:
-    """One line in which nothing is taken for markup."""
+    """Return one line in which nothing is read as markup."""
     return _SPECIAL.sub(r"\\\1", " ".join(scrub(text).split()))
 
 
 def contained(text: str) -> str:
-    """A quote; or a fence, when the text has something that takes effect outside a quote too."""
+    """Quote the text, or fence it if it has markup that takes effect even inside a quote."""
     text = scrub(text)
     if _REACHES_OUT.search(text):
         fence = "`" * max(3, *(len(run) + 1 for run in [*_TICKS.findall(text), ""]))

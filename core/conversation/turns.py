@@ -1,10 +1,9 @@
-"""Turns: a question as it was asked and its answer, the unit that is stored and that forms a tree by its
-parents.
+"""Turns: a question as it was asked and its answer, the unit of storage; parents link turns into a tree.
 
-A turn's prompt manifest is what was sent to the model, part by part, and what came back. Texts that are
-stored elsewhere (turns, summaries, memories, the passages of the turn's own sources) are named there, not
-copied: erasing a turn erases it from every prompt that contained it. `request_sha256` proves that a request
-that is put together again is the one that was sent.
+A turn's prompt manifest records what was sent to the model, part by part, and what came back. Texts that are
+stored elsewhere (turns, summaries, memories, the passages of the turn's own sources) are referenced there,
+not copied: erasing a turn erases it from every prompt that contained it. `request_sha256` proves that a
+reassembled request is the one that was sent.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from core.tools import ToolUse
 
 
 class TurnStage(StrEnum):
-    """What a turn's progress can be at. `WARNING` and `ERROR` bring their own sentences, `FINISHED` is the
+    """Stages of a turn's progress. `WARNING` and `ERROR` carry their own sentences, `FINISHED` is the
     last."""
 
     RETRIEVING = "retrieving"
@@ -43,7 +42,7 @@ class TurnStage(StrEnum):
 
 
 class WarnCode(StrEnum):
-    """What a `WARNING` may be about; its sentence is in api.messages, by name."""
+    """Subjects of a `WARNING`; the sentences are in api.messages, by name."""
 
     CONTEXT_DROPPED = "context_dropped"
     TURNS_UNREADABLE = "turns_unreadable"
@@ -60,9 +59,9 @@ class ManifestPart:
 
     `part` and `role` are values of core.prompt.messages.Part and Role. `turn_id` names the turn it repeats,
     or that holds the summary; `chunk_id` the passage, for parts left out of the knowledge context;
-    `memory_ids` the memories, a line each; `call_ids` the calls of tools of its turn; `images` how many of
-    the turn's images went along. `text` is kept only for what is stored nowhere else. `reason` says why it is
-    included, or why it is not.
+    `memory_ids` the memories, one per line; `call_ids` the tool calls of its turn; `images` how many of the
+    turn's images were sent. `text` is stored only if it is stored nowhere else. `reason` says why it is
+    included, or why not.
     """
 
     part: str
@@ -80,12 +79,12 @@ class ManifestPart:
 
 @dataclass(frozen=True, slots=True)
 class PromptManifest:
-    """`layout` is the wire form that was used; `params` the request without its messages, as
-    JSON text, since a store may not keep the order of keys.
+    """`layout` is the wire form that was used; `params` the request without its messages, as JSON text, since
+    a store may not preserve the order of keys.
 
-    `window` and `answer_tokens` are the model's; `texts` the fixed introductions by name.
-    `request_sha256` is of the body as sent, in hex ("" when nothing was sent). `response` holds what the
-    provider reported of its answer: id, finish_reason, usage.
+    `window` and `answer_tokens` are the model's; `texts` the fixed introductions by name. `request_sha256` is
+    that of the body as sent, in hex ("" if nothing was sent). `response` holds what the provider reported
+    about its answer: id, finish_reason, usage.
     """
 
     model: str
@@ -105,16 +104,16 @@ class PromptManifest:
 
     @property
     def memory_ids(self) -> tuple[str, ...]:
-        """The memories that were told."""
+        """The memories in the prompt."""
         return tuple(memory_id for part in self.parts if part.kept for memory_id in part.memory_ids)
 
 
 TURN_SCHEMA = 1
-UNSET = "unset"  # the parent of a question that names none: it grows below the latest completed turn
+UNSET = "unset"  # the parent if a question names none: the latest completed turn
 MAX_WARNINGS = 20  # of one turn
 MAX_WARNING_CHARS = 500
 MAX_WARNING_COUNTS = 20
-MAX_REWRITTEN_CHARS = 500  # longer is no question
+MAX_REWRITTEN_CHARS = 500  # a longer text is not a question
 
 
 class TurnStatus(StrEnum):
@@ -131,7 +130,7 @@ class TurnStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of one model call; `estimated` when the provider did not say."""
+    """Token counts of one model call; `estimated` if the provider did not report them."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -140,10 +139,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the older part of a branch said, stored with the last turn it covers: it holds on every branch
+    """A condensed older part of a branch, stored with the last turn it covers: it applies to every branch
     that goes through that turn.
 
-    `covers` are the turns it was made of, oldest first, in addition to those of the summary it goes on from,
+    `covers` are the turns it was made from, oldest first, in addition to those of the summary it continues,
     which is stored with the turn `previous`. `start` is the first turn covered in all.
     """
 
@@ -157,16 +156,15 @@ class Summary:
 
 
 KnowledgeUse = Literal["auto", "always", "never"]
-"""Whether the documents are searched; `auto` leaves talk that is no question to them alone."""
+"""Whether the documents are searched; `auto` skips small talk that is not a question to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedWith:
-    """How a question was to be answered, as its request said. With the question, the model, and the filters
-    it is the same request again. `date` is when it is asked (ISO 8601: a day, a month or a year), "" for the
-    day on which it is answered. Without `memory` nothing is recalled for it, nor learned from it.
-    `tools` are tables of the configuration, or single tools of one. `temperature` and `max_tokens` None: as
-    the model's table says."""
+    """How a question was to be answered, as requested. With the same question, model and filters it is the
+    same request. `date` is when it is asked (ISO 8601: a day, a month or a year), "" for the day of the
+    answer. Without `memory` nothing is recalled for it, nor learned from it. `tools` are tables of the
+    configuration, or single tools of one. `temperature` and `max_tokens` None: as in the model's table."""
 
     thinking: bool = False
     rerank_top_n: int = 10
@@ -184,7 +182,7 @@ class AskedWith:
 class TurnWarning:
     """A warning to the reader, as the STATUS event carried it.
 
-    `counts` are its other fields by name, `at` is the event's number in the stream, 0 where it is not known.
+    `counts` are its other fields by name, `at` is the event's number in the stream, 0 if unknown.
     """
 
     code: str
@@ -195,10 +193,10 @@ class TurnWarning:
 
 @dataclass(frozen=True, slots=True)
 class RewrittenQuestion:
-    """The wording that the knowledge base was searched with once more; `at` as in TurnWarning.
+    """The wording of a second search of the knowledge base; `at` as in TurnWarning.
 
-    `turn_ids` are the earlier turns that it was made of: their words are in it, so it goes when one of them
-    does.
+    `turn_ids` are the earlier turns it was made from: it contains their words, so it is erased with any of
+    them.
     """
 
     text: str
@@ -208,7 +206,7 @@ class RewrittenQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What a reader says of an answer; `rating` None: a comment alone."""
+    """A reader's verdict on an answer; `rating` None: only a comment."""
 
     rating: Literal["up", "down"] | None
     comment: str = ""
@@ -222,16 +220,16 @@ class Feedback:
 class Turn:
     """A stored turn. `created_us` is UTC microseconds; `seq` counts from 0 within the session.
 
-    `command` is the name of the slash command it was ("" for a question): kept like a turn, never sent to a
-    model. `prompt` is the manifest of what was sent; `summary` says what came before, where one was made.
-    `request_hash` distinguishes a retry of the same request from another request under the same id. `layout`
-    is how the streamed events followed each other until the turn was stored
-    (api.turn.stream.layout_of), so that a late reader can go on. `finish_reason` is why the model
-    ended; "length": at a limit. `filters` are what the question was limited to. `request` is None where it is
-    not known: earlier versions did not keep it. `feedback` is of this answer: one that is given anew has
-    none. `warnings`, in the order sent, and `rewritten` are what its stream carried beside the answer,
-    MAX_WARNINGS at most. `tool_calls` in the order made; those of a run that was cut stand first, without a
-    result. `images` came with the question; their bytes are files beside the store.
+    `command` is the name of the slash command ("" for a question): stored like a turn, never sent to a model.
+    `prompt` is the manifest of what was sent; `summary` condenses what came before, if one was made.
+    `request_hash` distinguishes a retry of the same request from another request with the same id. `layout`
+    is the sequence of the streamed events until the turn was stored (api.turn.stream.layout_of), so that a
+    late reader can resume. `finish_reason` is why the model ended; "length": at a limit. `filters` are what
+    the question was limited to. `request` is None if unknown: earlier versions did not store it. `feedback`
+    is on this answer: a regenerated one has none. `warnings`, in the order sent, and `rewritten` are what its
+    stream carried beside the answer, MAX_WARNINGS at most. `tool_calls` are in the order made; those of an
+    interrupted run come first, without results. `images` came with the question; their bytes are files beside
+    the store.
     """
 
     turn_id: str
@@ -269,12 +267,12 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """What is embedded as the turn."""
+        """What is embedded for the turn."""
         return f"用户: {self.question}\n助手: {self.answer}"
 
 
 def settled_calls(turn: Turn) -> tuple[ToolUse, ...]:
-    """Its calls, also where the process ended before they did."""
+    """Return its calls in their final form, even if the process ended before they did."""
     return tuple(use.settled for use in turn.tool_calls) if turn.status.finished else turn.tool_calls
 
 
@@ -282,14 +280,14 @@ def settled_calls(turn: Turn) -> tuple[ToolUse, ...]:
 class TurnRequest:
     """One question. `parent_turn_id`: UNSET for the session's latest completed turn, None for a new root.
 
-    `language` is the reader's, None where it is not known; a command, which has none, is answered in it.
-    `persona` is this turn's own, before that of the session ("": none). `cancelled_when_left`: a reader who
-    leaves has stopped it, and no grace is waited for. `begins_session`: an unknown `session_id` is one
-    that the client chose, where the deployment lets it. `left_open`: what the session chooses
-    (core.conversation.sessions.CHOICES), since the request does not say it. `switches_thinking`: whether
-    `how.thinking` is the model's switch, too, and without it none is shown; else the model does as it does.
-    `sent_images` as they came; once they have been looked at, `images` are in their place. `attached` is what
-    a client sent along with the question: shown to the model in this turn, and no part of the question.
+    `language` is the reader's, None if unknown; commands, which have none, are answered in it. `persona` is
+    this turn's own, overriding the session's ("": none). `cancelled_when_left`: a reader who disconnects
+    cancels the turn at once, without a grace period. `begins_session`: the client may choose an unknown
+    `session_id`, if the deployment allows it. `left_open`: fields that the session decides
+    (core.conversation.sessions.CHOICES), since the request does not set them. `switches_thinking`:
+    `how.thinking` switches the model's thinking, too, and off, none is shown; otherwise the model decides.
+    `sent_images` as received; once checked, `images` replace them. `attached` is what a client sent along
+    with the question: shown to the model in this turn, but not part of the question.
     """
 
     question: str
@@ -313,15 +311,14 @@ class TurnRequest:
 
     @property
     def fingerprint(self) -> str:
-        """Tells a retry from another request under the same turn id; ids are compared apart from it."""
+        """Distinguishes a retry from another request with the same turn id; ids are compared separately."""
         images = [each.image for each in self.images]
         return _fingerprint(self.question, self.model_id, self.how, self.filters, images, self.attached)
 
 
 def repeats(request: TurnRequest, stored: Turn) -> bool:
-    """Whether the request is made of what can be read of the stored turn: all that a client may know of it,
-    where the question was filtered, a document it was limited to was erased, or the turn was imported. What
-    was attached can not be read there."""
+    """Whether the request matches what can be read of the stored turn: the only evidence if the question was
+    filtered, one of its documents was erased, or the turn was imported. Attachments cannot be read there."""
     if stored.request is None or request.attached:
         return False
     filters = NO_LIMITS if stored.command else request.filters
@@ -349,7 +346,7 @@ def _fingerprint(
         how.use_insert_block,
         how.insert_block_llm_id,
     ]
-    # turns of before there were these keep their fingerprint
+    # older turns, without these keys, must keep their fingerprints
     if not filters.limits_nothing:
         asked.append(asdict(filters))
     if how.knowledge != "auto":
@@ -369,17 +366,17 @@ def _fingerprint(
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]
 
 
-# The marks of a turn: hashes by which core.conversation.lineage recognises a history that a client sends.
+# The marks of a turn: hashes by which core.conversation.lineage recognises the history that a client sends.
 
 _FOOTER = re.compile(r"\n+---\n(?:Sources:|来源：)\n(?:\[\d+\] [^\n]*\n?)+\s*\Z")
 _PARAGRAPHS = re.compile(r"\n\s*\n")
-MOST_QUOTATIONS = 8  # in an answer, that are tried as the end of its thinking
+MAX_QUOTATIONS = 8  # of an answer: how many are tried as the end of its thinking
 _REASONING = re.compile(r"<think>.*?</think>|<details type=\"reasoning\".*?</details>", re.S)
 
 
 @dataclass(frozen=True, slots=True)
 class PastTurn:
-    """A question and its answer as a client's history has them."""
+    """A question and its answer in a client's history."""
 
     question: str
     answer: str
@@ -394,19 +391,19 @@ class PastTurn:
 
     @property
     def unquoted(self) -> list[PastTurn]:
-        """The same without the quotation before the answer, as which NextChat sends thinking back. Not every
-        paragraph of it need have the sign: each place where it may end is tried."""
+        """Variants without the quotation before the answer, which is how NextChat returns thinking. Not every
+        paragraph of it need have the sign: every place where it may end is tried."""
         if not self.answer.lstrip().startswith(">"):
             return []
         paragraphs = [*_PARAGRAPHS.split(self.answer.strip()), ""]
         quoted = [paragraph.startswith(">") for paragraph in paragraphs]
         ends = [at for at in range(1, len(quoted)) if quoted[at - 1] and not quoted[at]]
-        return [replace(self, answer="\n\n".join(paragraphs[at:])) for at in ends[:MOST_QUOTATIONS]]
+        return [replace(self, answer="\n\n".join(paragraphs[at:])) for at in ends[:MAX_QUOTATIONS]]
 
 
 def normalised(text: str) -> str:
-    """NFC, without reasoning that a client puts into the text, without the footer of sources and without what
-    stands for an image, every run of white space one blank."""
+    """NFC, without reasoning that a client puts into the text, without the footer of sources and image
+    placeholders, and with every run of white space reduced to one space."""
     text = _REASONING.sub("", without_footer(scrub(text)))
     for note in ONLY_IMAGE.values():
         text = text.replace(note, " ")
@@ -414,8 +411,8 @@ def normalised(text: str) -> str:
 
 
 def sources_footer(lines: Sequence[tuple[int, str]], language: Language) -> str:
-    """The numbered sources below an answer, "" without any; where it comes back in a history, it is taken out
-    again."""
+    """Return the numbered sources below an answer, "" without any; removed again from histories that contain
+    it."""
     if not lines:
         return ""
     items = (f"[{number}] {' '.join(line.split())}" for number, line in lines)
@@ -427,8 +424,8 @@ def without_footer(text: str) -> str:
 
 
 def marks_of(question: str, answer: str, status: TurnStatus) -> list[str]:
-    """What a turn is stored with. A turn that was cut has one of its question, too: its client may have read
-    less of the answer than was stored."""
+    """Return the marks to store with a turn. An incomplete turn gets one of its question alone, too: its
+    client may have read less of the answer than was stored."""
     past = PastTurn(question, answer)
     return [past.mark] if status is TurnStatus.COMPLETED else [past.mark, past.question_mark]
 

@@ -1,1 +1,1 @@
-"""What is remembered of a person across conversations: the record, requests for one, what may be kept."""
+"""What is remembered about a person across conversations: the record, requests for one, the write gate."""

@@ -1,8 +1,8 @@
-"""The write gate: what may be remembered, decided by code; a model only proposes.
+"""The write gate: code decides what may be remembered; a model only proposes.
 
-A memory is read as a statement of one kind (the name, the place, a number, a liking, …) where that is
-possible: two of the same kind and value are one fact, two of the same kind and another value cannot both be
-true. Everything else is compared by likeness and words.
+If possible, a memory is read as a statement of one kind (the name, the place, a number, a liking, …): two
+with the same kind and value are one fact, two with the same kind and different values cannot both be true.
+All others are compared by likeness and words.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from enum import StrEnum
 
 from core.memory.record import MAX_CONTENT_CHARS, Memory, MemoryDraft
 from core.relevance.sparse import question_terms, terms
-from core.text import alike, fold_width, is_mostly_chinese
+from core.text import fold_case, fold_width, is_mostly_chinese
 
 
 class Refusal(StrEnum):
-    """Why something is not remembered; counted by this name."""
+    """Why something is not remembered; counted under this name."""
 
     EMPTY = "empty"
     TOO_LONG = "too_long"
@@ -50,7 +50,7 @@ _ATTRIBUTES = {
     "birthday": "生日 出生日期 birthday date_of_birth birth_date",
 }  # fmt: skip
 _SLOT_OF = {word.replace("_", " "): slot for slot, words in _ATTRIBUTES.items() for word in words.split()}
-# Of these a person has several: another one does not end the first.
+# A person may have several of these: another one does not end the first.
 _SEVERAL = re.compile(
     r"孩子|儿子|女儿|同事|朋友|爱好|兴趣|技能|项目|过敏|宠物|客户|语言|兄弟|姐妹|哥哥|姐姐|弟弟|妹妹|任务"
     r"|目标|计划|"
@@ -93,7 +93,7 @@ _ZH_ATTRIBUTE = re.compile(
 _EN_ATTRIBUTE = re.compile(
     r"^(?P<a>[\w' -]{2,40}?) (?:is now|is called|is|are|was changed to|:) (?P<v>.+)$", re.I
 )
-# What recurs: every Tuesday something, by something to work.
+# Recurring events: "has yoga every Tuesday".
 _RECURS = re.compile(
     r"^每(?:个?月|周|星期)(?P<v>[一二三四五六日天\d]+号?)(?P<a>.{1,8})$|^has (?:a |an "
     r")?(?P<a2>[\w -]{2,30}?) every (?P<v2>.+)$",
@@ -113,9 +113,9 @@ _AVERSE = ("讨厌", "厌恶", "hate", "hates", "dislike", "dislikes")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`slot` is the kind ("name", "place", an attribute's own word, "like:tea"), `value` what is said of it.
-    `single`: another value of it cannot be true at the same time. `attribute` is the word for the kind as it
-    stands in the text, "" where a verb says it."""
+    """`slot` is the kind ("name", "place", an attribute's own word, "like:tea"), `value` what is said about
+    it. `single`: another value cannot be true at the same time. `attribute` is the word for the kind as it
+    occurs in the text, "" if a verb expresses it."""
 
     slot: str
     value: str
@@ -124,7 +124,7 @@ class Statement:
 
 
 def statement_of(content: str) -> Statement | None:
-    """None: of no kind that is known."""
+    """Return None if it is of no known kind."""
     text = " ".join(content.split()).rstrip("。.!！")
     person = _PERSON.match(text)
     if person is None:
@@ -138,8 +138,8 @@ def statement_of(content: str) -> Statement | None:
 
 
 def slot_named(attribute: str) -> str:
-    """The kind that a word for it stands for, its own where it is none of the known."""
-    word = " ".join(alike(attribute).split())
+    """Return the kind that a word stands for, or the word itself if the kind is unknown."""
+    word = " ".join(fold_case(attribute).split())
     return _SLOT_OF.get(word, word)
 
 
@@ -183,8 +183,8 @@ def _attribute(match: re.Match[str] | None) -> Statement | None:
 
 
 def _plain(value: str) -> str:
-    """Without what does not tell two values apart."""
-    return re.sub(r"^(?:the|a|an)\s+|[\s。.,，!！'\"“”「」]+", "", alike(value))
+    """Remove what does not distinguish two values."""
+    return re.sub(r"^(?:the|a|an)\s+|[\s。.,，!！'\"“”「」]+", "", fold_case(value))
 
 
 # What is refused.
@@ -225,11 +225,11 @@ _YES = re.compile(
     r"|correct)|sure|indeed)(?![\u4e00-\u9fffa-z])",
     re.I,
 )
-SUPPORT = 0.6  # of a proposal's words, by weight, that its source must have
+SUPPORT = 0.6  # share of a proposal's words, by weight, that its source must have
 
 
 def refused_always(content: str) -> Refusal | None:
-    """Whoever wants it remembered."""
+    """Return why this is refused, whoever wants it remembered."""
     if not content.strip():
         return Refusal.EMPTY
     if len(content) > MAX_CONTENT_CHARS:
@@ -238,7 +238,7 @@ def refused_always(content: str) -> Refusal | None:
 
 
 def refused_proposal(content: str, sources: Sequence[str]) -> Refusal | None:
-    """Of a model's proposal: `sources` are what the person said in the turns that it names."""
+    """Why a model's proposal is refused; `sources` are the person's words in the turns it names."""
     if refusal := refused_always(content):
         return refusal
     if not sources:
@@ -252,12 +252,12 @@ def refused_proposal(content: str, sources: Sequence[str]) -> Refusal | None:
 
 
 def confirms(text: str) -> bool:
-    """Whether this says yes to what was said just before."""
+    """Whether this says yes to the preceding message."""
     return bool(_YES.match(text)) and len(text) <= 200
 
 
 def _is_supported(claim: str, sources: Sequence[str]) -> bool:
-    """Its words and numbers stand in one source, said by the person of themselves, and not the opposite."""
+    """Whether one source has its words and numbers, said by the person of themselves, not negated."""
     return any(_supports(claim, source) for source in sources)
 
 
@@ -288,21 +288,21 @@ _FRAME = frozenset(
 
 
 def _clause_of(weights: dict[str, float], source: str) -> str:
-    """The clause of the source that has most of the claim's words."""
+    """Return the clause of the source with most of the claim's words."""
     clauses: list[str] = re.findall(r"[^。！？!?\n，,；;]+[。！？!?\n，,；;]?", source) or [source]
     return max(clauses, key=lambda each: sum(weights.get(term, 0.0) for term in set(terms(each))))
 
 
 # Same, contradicted, or new.
 
-ALIKE_Z = 2.5  # widths of the embedder's cosines above unrelated texts
+ALIKE_Z = 2.5  # in widths of the embedder's cosines above unrelated texts
 ALIKE_WORDS = 0.75
 EQUAL_WORDS = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A stored memory and how far above unrelated texts its cosine to the draft lies, in widths."""
+    """A stored memory and how far its cosine to the draft lies above unrelated texts, in widths."""
 
     memory: Memory
     z: float | None = None
@@ -310,8 +310,8 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`same` is the memory that says it already. Else it is new: `ends` are those that it takes the place of;
-    `ended_by` is a later one that took its own place before it was read."""
+    """`same` is the memory that already says it. Otherwise it is new: `ends` are those it replaces;
+    `ended_by` is a later one that already superseded it."""
 
     same: Memory | None = None
     ends: tuple[Memory, ...] = ()
@@ -319,7 +319,7 @@ class Decision:
 
 
 def decide(draft: MemoryDraft, neighbours: Sequence[Neighbour]) -> Decision:
-    """Among the owner's memories, those that still hold and those that were superseded."""
+    """Compare with the owner's memories, both current and superseded."""
     current = [each for each in neighbours if each.memory.valid_until is None]
     for each in current:
         if is_same(draft.content, each.memory.content, each.z):
@@ -332,13 +332,13 @@ def decide(draft: MemoryDraft, neighbours: Sequence[Neighbour]) -> Decision:
 
 
 def plain_words(content: str) -> str:
-    """Case, width and the full stop make no difference."""
-    return alike(content).strip("。.!！ ")
+    """Normalise case, width and the full stop."""
+    return fold_case(content).strip("。.!！ ")
 
 
 def is_same(content: str, other: str, z: float | None) -> bool:
-    """Whether both say one thing: numbers and negation equal, and the words, or most of them and the "
-    "sense."""
+    """Whether both say the same: equal numbers and negation, and equal words, or most of them and the
+    sense."""
     if plain_words(content) == plain_words(other):
         return True
     one, two = statement_of(content), statement_of(other)
@@ -358,14 +358,14 @@ def contradicts(content: str, other: str) -> bool:
 
 
 def _shared_words(content: str, other: str) -> float:
-    """Jaccard's, of the words without what stands for the person."""
+    """Return the Jaccard index of their words, without those that stand for the person."""
     one, two = (
         {term for term in terms(_PERSON.sub("", each)) if term not in _FRAME} for each in (content, other)
     )
     return len(one & two) / len(one | two) if one | two else 0.0
 
 
-# What is never remembered, whoever asks for it: keys, passwords, card and identity numbers, codes.
+# What is never remembered, whoever asks: keys, passwords, card and identity numbers, codes.
 
 _KEYS = re.compile(
     r"\b(?:sk|pk|rk|gsk|hf|xai|nvapi|ghp|gho|github_pat|glpat|xox[abpr])[-_][\w-]{8,}|\bAKIA[0-9A-Z]{12,}"
@@ -398,7 +398,7 @@ _ID_WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 
 
 def holds_secret(text: str) -> bool:
-    """Whether something in the text looks like one: rather once too often."""
+    """Whether something in the text looks like a secret; prefers false alarms."""
     text = fold_width(text)
     if (
         _KEYS.search(text)
@@ -429,7 +429,7 @@ def _passes_luhn(digits: str) -> bool:
 
 
 def _is_identity(digits: str) -> bool:
-    """A Chinese identity number, by its check digit."""
+    """Validate a Chinese identity number by its check digit."""
     if len(digits) != 18 or not digits[:17].isdigit():
         return False
     total = sum(int(digit) * weight for digit, weight in zip(digits, _ID_WEIGHTS, strict=False))
@@ -437,7 +437,7 @@ def _is_identity(digits: str) -> bool:
 
 
 def _is_iban(number: str) -> bool:
-    """By its check digits."""
+    """Validate the check digits."""
     text = number.replace(" ", "")
     moved = text[4:] + text[:4]
     return 15 <= len(text) <= 34 and int("".join(str(int(char, 36)) for char in moved)) % 97 == 1

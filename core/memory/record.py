@@ -1,4 +1,4 @@
-"""A memory: one thing about a person, kept across sessions, with the turns it comes from."""
+"""A memory: one fact about a person, kept across sessions, with the turns it comes from."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class MemoryType(StrEnum):
 class Memory:
     """`turn_ids` are the turns it comes from, none of them erased; empty for what a person wrote by hand.
 
-    `session_id` is the conversation it was said in, "" for what holds apart from any. Times are UTC
-    microseconds; it is true from `valid_from` until `valid_until` (None: still), when `superseded_by` took
-    its place. `uses` counts the prompts that it stood in.
+    `session_id` is the conversation it comes from, "" if it is independent of any. Times are UTC
+    microseconds; it is true from `valid_from` until `valid_until` (None: still), when `superseded_by`
+    replaced it. `uses` counts the prompts that included it.
     """
 
     memory_id: str
@@ -49,7 +49,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryDraft:
-    """What is to be remembered, before the gate has seen it; `said_us` is when it was said."""
+    """What to remember, before the gate has checked it; `said_us` is when it was said."""
 
     content: str
     type: MemoryType = MemoryType.FACT

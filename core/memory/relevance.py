@@ -11,14 +11,14 @@ from core.memory.record import Memory
 from core.relevance.sparse import question_terms, terms
 from core.text import is_mostly_chinese
 
-# A memory belongs to the question with the probability sigmoid(.15 z + 3.9 lead + 3 coverage + 3.6 kind
-# + person − 2): z is how many widths its cosine lies above unrelated texts, lead how many below the best of
+# A memory is relevant to the question with probability sigmoid(.15 z + 3.9 lead + 3 coverage + 3.6 kind +
+# person − 2): z is how many widths its cosine lies above unrelated texts, lead how many below the best of
 # those searched (so it is 0 or less), coverage the share of the question's words that it has in its own
-# language, kind whether it is the kind of statement that is asked for, person 2.9 where the question speaks
-# of the person and −.7 where it does not: then it must name what the memory names, as "How do I change the
-# battery of a ThinkPad X1?" does. Fitted with multilingual-e5-small on the kinds "first" and "more" of
-# benchmarks/memory, and rounded; figures, also of kinds held out: docs/decisions/0043. Small embedders put
-# all that is said of a person close together: the height of a cosine says little there, its order a lot.
+# language, kind whether it is the kind of statement asked for, person 2.9 if the question is about the person
+# and −.7 if not: then it must name what the memory names, as "How do I change the battery of a ThinkPad X1?"
+# does. Fitted with multilingual-e5-small on the kinds "first" and "more" of benchmarks/memory, and rounded;
+# figures, also for held-out kinds: docs/decisions/0043. Small embedders put all statements about a person
+# close together: the absolute cosine says little there, the order a lot.
 Z_WEIGHT = 0.15
 LEAD_WEIGHT = 3.9
 COVERAGE_WEIGHT = 3.0
@@ -27,15 +27,15 @@ SELF_WEIGHT = 2.9
 NOT_SELF_WEIGHT = -0.7
 INTERCEPT = -2.0
 THRESHOLD = 0.15
-LEAST_TOTAL = math.log(THRESHOLD / (1 - THRESHOLD))
-UNKNOWN_LEAD = -1.0  # of a memory that only shares words with the question
+MIN_LOGIT = math.log(THRESHOLD / (1 - THRESHOLD))
+UNKNOWN_LEAD = -1.0  # for a memory that only shares words with the question
 
-# not what we talked of: that is the conversation, which has its own search
+# not what we talked about: that is the conversation, which has its own search
 _SELF = re.compile(
     r"我(?!们公司|们(?:之前|上次|刚才|以前)?(?:谈|聊|讨论|说|提)[过到的])|\b(?:my|mine|me|i|i['’]m|i['’]ve)\b",
     re.I,
 )
-_ONLY_ASKS = re.compile(  # the writer as the one who asks, not as what is asked about
+_ONLY_ASKS = re.compile(  # the writer as the asker, not as the subject
     r"(?:帮|替|为|告诉|教)我|给我(?:一|讲|写|说|看[看下]|推荐|列|找|做|来|发|个|份|解释|介绍|总结|翻译|出)"
     r"|我(?:应?该|需要|想|要)(?=怎么|如何|去?哪|找谁|提交|准备|填|申请|办|领)"
     r"|\bhow (?:do|can|should|could|would|must) i\b(?! (?:like|prefer|commute"
@@ -68,8 +68,8 @@ _ASKED_OF = (
                 r"(?:university|college)|study|graduate)\b", re.I), "school"),
     (re.compile(r"我(?:今年)?(?:多大|几岁)|\bhow old am i\b", re.I), "age"),
 )  # fmt: skip
-# What people ask of themselves, in the words of both languages, which hardly share any: a memory that has
-# some of the question's is of its kind, too.
+# What people ask about themselves, in the words of both languages, which hardly overlap: a memory that has
+# some of the question's topic words is of its kind, too.
 _TOPICS = tuple(
     re.compile(words, re.I)
     for words in (
@@ -86,7 +86,7 @@ _TOPICS = tuple(
 
 
 def kinds_asked(question: str) -> frozenset[str]:
-    """The kinds of statements about the person that a question asks for."""
+    """Return the kinds of statements about the person that a question asks for."""
     named = {
         slot_named(match["a"]) for pattern in (_ASKED_ZH, _ASKED_EN) for match in pattern.finditer(question)
     }
@@ -94,7 +94,7 @@ def kinds_asked(question: str) -> frozenset[str]:
 
 
 class MemoryRelevance:
-    """Judges memories for one question. `unrelated` and `width` are the embedder's cosines."""
+    """Judges memories for one question. `unrelated` and `width` describe the embedder's cosines."""
 
     def __init__(self, question: str, unrelated: float, width: float) -> None:
         self._unrelated, self._width = unrelated, width
@@ -106,10 +106,11 @@ class MemoryRelevance:
         self._topics = [topic for topic in _TOPICS if self._of_self and topic.search(question)]
 
     def chances(self, searched: Sequence[tuple[Memory, float | None]]) -> list[float]:
-        """The probabilities 0…1 of all that was searched for the question, each with its cosine."""
+        """Return the probabilities 0…1 of all memories searched for the question, each with its cosine."""
         best = max((cosine for _, cosine in searched if cosine is not None), default=0.0)
         kinds = [self._is_of_kind(memory.content) for memory, _ in searched]
-        # where what is asked for is there, the rest is not told only because the question is about the person
+        # if the requested kind is present, the rest is not recalled merely because the question is about the
+        # person
         of_self = self._of_self and not any(kinds)
         return [
             self._chance(memory, cosine, best, is_of_kind=kind, of_self=of_self or (kind and self._of_self))
@@ -122,11 +123,11 @@ class MemoryRelevance:
         z, lead = 0.0, UNKNOWN_LEAD
         if cosine is not None:
             z, lead = (cosine - self._unrelated) / self._width, (cosine - best) / self._width
-        if is_of_kind:  # in another language it can lie far below what only resembles the question
+        if is_of_kind:  # in another language its cosine can lie far below look-alikes
             lead = max(lead, UNKNOWN_LEAD)
         person = SELF_WEIGHT * of_self if self._of_self else NOT_SELF_WEIGHT
         total = Z_WEIGHT * z + LEAD_WEIGHT * lead + KIND_WEIGHT * is_of_kind + person + INTERCEPT
-        if total + COVERAGE_WEIGHT >= LEAST_TOTAL:  # else it is not told, whatever words it has
+        if total + COVERAGE_WEIGHT >= MIN_LOGIT:  # otherwise it is not recalled, whatever words it has
             total += COVERAGE_WEIGHT * self._coverage(memory.content)
         return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, total))))
 
@@ -137,9 +138,9 @@ class MemoryRelevance:
         return any(topic.search(content) for topic in self._topics)
 
     def _coverage(self, content: str) -> float:
-        """The share of the question's words. One that does not mention the person must name more than what
-        kind of thing the memory is of, or ask for nothing else: how a jammed printer is mended has nothing to
-        do with which one somebody uses."""
+        """Return the share of the question's words that the memory has. If the question does not mention the
+        person, they must go beyond the memory's kind, or be all of the question's: how to fix a jammed
+        printer has nothing to do with which one somebody uses."""
         possible = sum(self._weights.values())
         if not possible or is_mostly_chinese(content) != self._chinese:
             return 0.0

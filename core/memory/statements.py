@@ -1,9 +1,9 @@
-"""What a person says that is to be remembered, read by rule in Chinese and English: explicit requests
+"""What a person says that should be remembered, recognised by rule in Chinese and English: explicit requests
 (「记住：…」, "remember that …", 「忘掉…」, "forget …"), and the plainest statements about oneself: name,
 department, role, place.
 
 A rule that misses a statement costs little: a model may still propose it. One that takes 「我叫他来」 for a
-name is wrong for ever. So every rule wants a whole clause and knows what must not stand in it.
+name is wrong forever. So every rule requires a whole clause and lists what must not occur in it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _OF_THE_TALK_EN = re.compile(
     r"\b(?:last|previous|earlier|first|above) |\b(?:question|message|request|instructions?|prompt|password"
     r"|keys)\b", re.I
 )  # fmt: skip
-_SENTENCE_GOES_ON = re.compile(r"[。！？!?\n]\s*\S|\.\s+\S")
+_SENTENCE_CONTINUES = re.compile(r"[。！？!?\n]\s*\S|\.\s+\S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class MemoryRequest:
 
 
 def explicit_request(text: str) -> MemoryRequest | None:
-    """What the message asks, in plain words, to remember or to forget; None for everything else."""
+    """Return what the message asks, in plain words, to remember or to forget; None for anything else."""
     if len(text) > 2 * MAX_CONTENT_CHARS:
         return None
     return _forget(text) or _remember_zh(text) or _remember_en(text)
@@ -76,7 +76,7 @@ def _forget(text: str) -> MemoryRequest | None:
         match is None
         or ASKS_ZH.search(text)
         or _OF_THE_TALK_EN.search(text)
-        or _SENTENCE_GOES_ON.search(text)
+        or _SENTENCE_CONTINUES.search(text)
     ):
         return None
     return MemoryRequest(match["what"].strip(), forget=True)
@@ -87,7 +87,7 @@ def _remember_zh(text: str) -> MemoryRequest | None:
     if match is None:
         return None
     what, marked = match["what"].strip(), bool((match["mark"] or "").strip())
-    goes_on = _SENTENCE_GOES_ON.search(what)
+    goes_on = _SENTENCE_CONTINUES.search(what)
     whole = goes_on is None or (marked and not _ASKING.search(text))
     content = what[: goes_on.start()] if goes_on and not whole else what
     if what.startswith(("了", "过")) or content in ("我", "吧") or (whole and _ASKING.search(text)):
@@ -102,7 +102,7 @@ def _remember_en(text: str) -> MemoryRequest | None:
     if match is None or _NOT_A_FACT_EN.match(match["what"]):
         return None
     what = match["what"].strip()
-    goes_on = _SENTENCE_GOES_ON.search(what)
+    goes_on = _SENTENCE_CONTINUES.search(what)
     if goes_on:
         return MemoryRequest(what[: goes_on.start()], whole=False)
     if _ASKING.search(text) and not (match["polite"] or "").lower().endswith("you "):
@@ -121,7 +121,7 @@ _WISH = re.compile(
 
 
 def type_of(content: str) -> MemoryType:
-    """Of what a person asked to remember, by its words."""
+    """Classify what a person asked to remember, by its words."""
     if _LASTING.search(content):
         return MemoryType.INSTRUCTION
     return MemoryType.PREFERENCE if _WISH.search(content) else MemoryType.FACT
@@ -137,7 +137,7 @@ _SUPPOSED = re.compile(
     r"said|they)\b)",
     re.I,
 )
-# What follows is a text to be worked on, and not said of anybody.
+# What follows is a text to work on, not a statement about anybody.
 _OF_A_TEXT = re.compile(
     r"翻译(?:成|一下|下|这|以下|[:：，,])|译成|造句|改写|润色|例句"
     r"|\b(?:translate|rephrase|proofread|this sentence)\b",
@@ -150,9 +150,9 @@ _SUBJECTLESS = re.compile(
     rf"(?P<joint>也|还|并且?|而且)?(?P<zh>(?:现在|目前)?(?:住在|家在|搬到|搬家到|是|在|改名?叫))|{_SUBJECTLESS_EN}",
     re.I,
 )
-# Who lives where the sentence goes on is not sure: "with people who sing and live in Rome".
+# The subject of what follows is uncertain: "with people who sing and live in Rome".
 _OF_OTHERS = re.compile(r"\b(?:who|whose|which|that|with|like|people|friends?|parents)\b", re.I)
-# Between two statements it leaves the subject as it is.
+# Between two statements, these do not change the subject.
 _ASIDE = re.compile(
     r"(?:你好|您好|大家好|嗨|hi|hello|hey|(?:我?今年)?\d{1,3}岁了?|(?:i am|i['’]m) \d{1,3}(?: years old)?)$",
     re.I,
@@ -175,19 +175,19 @@ _SURNAMES = (
 )
 _CHINESE_NAME = rf"(?:欧阳|上官|司马|诸葛|[{_SURNAMES}]|[小老阿大])[\u4e00-\u9fff·]{{1,3}}?"
 _LATIN_NAME = r"[A-Z][\w'’-]*(?: [A-Z][\w'’.-]*){0,3}"
-_NO_NAME = re.compile(
+_NOT_A_NAME = re.compile(
     r"[他她它你您谁不没去了过着吗呢吧啊就来帮们个车]|什么|外卖|老师|师傅|经理|医生|先生|女士|大家|老板$"
     r"|^大[^\u4e00-\u9fff]?$"
 )
-_NO_LATIN_NAME = re.compile(
+_NOT_A_LATIN_NAME = re.compile(
     r"^(?:Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday|Tomorrow|Today|Later|Back|Not|Now|Maybe"
     r"|When|If|"
     r"A|An|The|Crazy|On|In|At|What|Who|Uber|Taxi|Train|Bus|Car|Bike|Bicycle)\b"
 )
 _UNIT = r"(?:部门?|组|团队|中心|科室?|办公室|事业部|分公司|公司|学院|医院)"
-_NO_UNIT = re.compile(r"^(?:问|说|想|找|要|从|被|去|来|给|替|帮|不|谁|哪|什么|这个?|那个?)")
+_NOT_A_UNIT = re.compile(r"^(?:问|说|想|找|要|从|被|去|来|给|替|帮|不|谁|哪|什么|这个?|那个?)")
 _ROLE_END = r"(?:师|员|生|家|经理|主管|总监|助理|负责人|顾问|专员|会计|律师|司机|厨师|护士|教授|医生)"
-# Of one character behind 小 or 老, and no word with it: not 小白, not 老广
+# 小 or 老 plus one character that forms no word with it: not 小白, not 老广.
 _NICKNAME = (
     "[小老][王李张刘陈杨赵周吴徐孙朱胡郭林何罗郑梁谢宋唐许邓韩冯曹彭"
     "曾肖田董潘袁蔡蒋余于杜程魏吕丁沈姚卢傅钟谭]"
@@ -231,8 +231,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def self_statements(text: str) -> list[MemoryDraft]:
-    """What the message plainly says of its writer: name, department, role, place. None of a question, of
-    what is quoted or supposed, and of what is said of others."""
+    """Return what the message plainly says about its writer: name, department, role, place. Nothing from
+    questions, quotations, suppositions, or statements about others."""
     if len(text) > 4 * MAX_CONTENT_CHARS or _OF_A_TEXT.search(text):
         return []
     return [MemoryDraft(content) for content in dict.fromkeys(_statements(fold_width(text)))]
@@ -249,9 +249,9 @@ def _statements(text: str) -> Iterator[str]:
 
 
 def _of_one_sentence(clauses: Sequence[str]) -> Iterator[str]:
-    """A clause without a subject, or behind "and", goes on with what was stated before it: what others say
-    may be of them ("they think I am late and I live in Rome", 「我朋友叫小李，住在苏州」)."""
-    before: str | None = None  # the last statement; "" when something else was said since
+    """Let a clause without a subject, or after "and", continue the preceding statement; if that was about
+    others, it may be, too ("they think I am late and I live in Rome", 「我朋友叫小李，住在苏州」)."""
+    before: str | None = None  # the last statement; "" if something else followed it
     for clause in clauses:
         for at, part in enumerate(filter(None, _AND.split(clause))):
             if not before and (at or clause[:4].lower() == "and "):
@@ -263,7 +263,7 @@ def _of_one_sentence(clauses: Sequence[str]) -> Iterator[str]:
 
 
 def _with_subject(part: str, before: str | None) -> str:
-    """Empty when it has none and nothing says that it is the writer's."""
+    """Supply the subject; "" if it lacks one and nothing shows that it is the writer."""
     match = _SUBJECTLESS.match(part)
     if match is None or before is None:
         return part
@@ -292,7 +292,7 @@ def _is_value(kind: str, value: str) -> bool:
         return False
     if kind == "name":
         words = value.split()
-        return not (_NO_LATIN_NAME.match(value) if latin else _NO_NAME.search(value)) and all(
+        return not (_NOT_A_LATIN_NAME.match(value) if latin else _NOT_A_NAME.search(value)) and all(
             word[:1].isupper() for word in words if latin
         )
-    return not (_NO_UNIT.match(value) if kind == "unit" else ASKS_ZH.search(value))
+    return not (_NOT_A_UNIT.match(value) if kind == "unit" else ASKS_ZH.search(value))

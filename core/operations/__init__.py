@@ -1,1 +1,1 @@
-"""Rules of the operators' work as values: archives, repairs, erasure, expiry, receipts, reports of a sync."""
+"""Values and rules of operations: archives, repairs, erasure, expiry, receipts, reports of a sync."""

@@ -1,8 +1,8 @@
-"""The backup archive: which members it has, what the manifest says of them, how a point is written.
+"""The backup archive: its members, its manifest, and the form of a point.
 
 A zip whose members have fixed names: `<role>.points` (or `<role>.snapshot`, a Qdrant server's own) for each
-collection, `images.points` where questions have images, and `manifest.json` last. Points are frames, a length
-as big-endian u32 and a msgpack record. Nothing in it is code, and no name in it is ever a path.
+collection, `images.points` if questions have images, and `manifest.json` last. Points are frames: a length as
+big-endian u32 and a msgpack record. Nothing in it is executed, and no name in it is used as a path.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ PointId = int | str
 
 
 class BadArchiveError(StartRefusedError):
-    """The archive is damaged, forged, or of another version. Nothing was written. Exit code 2."""
+    """The archive is damaged, forged, or of another version; nothing was written. Exit code 2."""
 
     code = "bad_archive"
 
 
 class Role(StrEnum):
-    """What a collection is for, whatever it is called. `IMAGES` are files beside the store."""
+    """What a collection is for, whatever its name. `IMAGES` are files beside the store."""
 
     CONVERSATIONS = "conversations"
     KNOWLEDGE = "knowledge"
@@ -51,14 +51,14 @@ class Kind(StrEnum):
 
 
 class SparseValues(msgspec.Struct, array_like=True, frozen=True):
-    """`indices` are little-endian uint32, `values` float32, equally many."""
+    """`indices` are little-endian uint32, `values` float32, of the same number."""
 
     indices: bytes
     values: bytes
 
 
 class PointRecord(msgspec.Struct, array_like=True, frozen=True):
-    """Dense vectors are raw little-endian float32. `id` comes first: it can be read without the rest."""
+    """Dense vectors are raw little-endian float32. `id` comes first, so that it can be read alone."""
 
     id: PointId
     vectors: dict[str, bytes | SparseValues]
@@ -79,7 +79,7 @@ class DenseShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a collection is made of. `sparse` says whether the engine applies IDF; `indexes` name kinds."""
+    """A collection's vectors and indexes. `sparse`: does the engine apply IDF; `indexes`: their types."""
 
     dense: dict[str, DenseShape]
     sparse: dict[str, bool]
@@ -88,7 +88,7 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`size_bytes` and `sha256` are of the member as it is read, not as it is compressed."""
+    """`size_bytes` and `sha256` are those of the uncompressed member."""
 
     role: Role
     kind: Kind
@@ -104,7 +104,7 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`created_us` is the moment (UTC microseconds) that the archive shows; `created` is it, to be read."""
+    """`created_us` is the moment (UTC microseconds) the archive shows; `created` is its readable form."""
 
     format: int
     made_by: str
@@ -129,7 +129,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def decode_manifest(content: bytes) -> Manifest:
     """Raises BadArchiveError, also for a format that this version does not know.
 
-    No text in what it returns, nor in the error, can steer a terminal that it is shown in.
+    No text in the result, nor in the error, can send control characters to a terminal.
     """
     try:
         manifest = _manifest.decode(content)
@@ -147,7 +147,7 @@ def decode_manifest(content: bytes) -> Manifest:
 
 
 def _check_shown(manifest: Manifest) -> None:
-    """Raises BadArchiveError."""
+    """Raises BadArchiveError if a text is too long or unprintable, or the time invalid."""
     if len(manifest.made_by) > MAX_MADE_BY:
         raise BadArchiveError(f"made_by in the archive's manifest is longer than {MAX_MADE_BY} characters")
     try:

@@ -1,9 +1,9 @@
-"""Repair of stored turns: what is missing or broken in a session, each kind of trouble by itself, and what it
-should be.
+"""Repair of stored turns: diagnose what is missing or broken in a session, by kind, and plan what it should
+be.
 
-The order of a session is (time, seq, turn id), turns without a readable time last. A parent is valid
-when it is an earlier turn of the session in that order, so what comes out has no cycle. Planning again
-on the applied result changes nothing, also when the work was cut half-way.
+The order of a session is (time, seq, turn id), turns without a readable time last. A parent is valid if it is
+an earlier turn of the session in that order, so the result has no cycles. Planning again on the applied
+result changes nothing, even if the run was interrupted half-way.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _FIELDS = (Repair.TIME, Repair.TIMESTAMP, Repair.SEQ, Repair.OWNER, Repair.STATU
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One session in its order: `names` is what turns are called → their ids, `finals` how they should be.
+    """One session in its order: `names` maps what turns are called to ids, `finals` is how they should be.
 
-    `duplicates` are points whose turn id is another's; `twins` are duplicate turns → the one to keep, whose
-    final id is `ids` of it.
+    `duplicates` are points whose turn id belongs to another turn; `twins` maps duplicate turns to the one to
+    keep, whose final id is in `ids`.
     """
 
     finals: Sequence[TurnChange]
@@ -47,7 +47,7 @@ class Diagnosis:
 
 
 def diagnose(session: Diagnosis) -> tuple[Finding, ...]:
-    """Sorted by kind, then in the order of the session."""
+    """Return the findings, sorted by kind, then in the order of the session."""
     on_cycle = turns_on_cycles(session.finals, session.names)
     findings = [
         *_about_ids(session),
@@ -60,9 +60,9 @@ def diagnose(session: Diagnosis) -> tuple[Finding, ...]:
 
 
 def turns_on_cycles(finals: Sequence[TurnChange], names: Mapping[str, str]) -> set[str]:
-    """Ids of turns whose stored parents lead back to them, in at most two steps for each turn."""
+    """Return ids of turns whose stored parents lead back to them, in at most two steps per turn."""
     parents = {final.turn_id: names.get(name_of(final.before.parent_turn_id or "")) for final in finals}
-    visited: dict[str, str] = {}  # turn → the walk that came by
+    visited: dict[str, str] = {}  # turn → the walk that visited it
     on_cycle: set[str] = set()
     for start in parents:
         turn: str | None = start
@@ -121,7 +121,7 @@ def _about_times(finals: Sequence[TurnChange]) -> Iterator[Finding]:
 
 
 def _is_naive(turn: StoredTurn) -> bool:
-    """What it means depends on the zone that is assumed."""
+    """Whether the turn's time depends on the assumed zone."""
     known = turn.created_us is not None and is_moment(turn.created_us)
     return not known and names_zone(turn.timestamp) is False
 
@@ -133,22 +133,22 @@ def _about_fields(finals: Sequence[TurnChange]) -> Iterator[Finding]:
             yield Finding(Trouble.MISSING_FIELDS, final.point_id, None, ", ".join(fields))
 
 
-# Which id each turn of a session gets, which point is a copy of which, and what children call a turn.
+# Assign each turn of a session its id, find points that are copies, and resolve what children call a turn.
 
 
 def claimed_ids(turns: Iterable[StoredTurn]) -> set[str]:
-    """Turn ids that differ from their point's id: the caller finds out which of them are points already."""
+    """Return turn ids that differ from their point's id; the caller checks which of them exist as points."""
     claims = ((turn, canonical_uuid(turn.turn_id)) for turn in turns)
     return {turn_id for turn, turn_id in claims if turn_id is not None and turn_id != str(turn.point_id)}
 
 
 def own_id(turn: StoredTurn) -> str:
-    """The turn id that the point itself gives: its UUID, or one made of its number."""
+    """Return the turn id that follows from the point: its UUID, or one derived from its number."""
     return canonical_uuid(str(turn.point_id)) or str(uuid5(NAMESPACE_URL, f"wenmai:{turn.point_id}"))
 
 
 def find_leftovers(turns: Sequence[StoredTurn]) -> dict[PointId, None]:
-    """Points whose copy, under the id they would move to, is there and says where it came from."""
+    """Return points that already have a copy under their new id, which names them as its origin."""
     copies = {turn.legacy_point_id: str(turn.point_id) for turn in turns if turn.legacy_point_id is not None}
     originals = set(copies.values())
     return {
@@ -161,9 +161,9 @@ def find_leftovers(turns: Sequence[StoredTurn]) -> dict[PointId, None]:
 
 
 def find_twins(turns: Iterable[StoredTurn], times: Mapping[PointId, int]) -> dict[PointId, PointId]:
-    """Duplicate turns → the one to keep: of equal text and time, that which has its own id, else the first.
+    """Map duplicate turns to the one to keep: of equal text and time, the one with its own id or the first.
 
-    A turn that is still running, or whose time is not known, is nobody's duplicate.
+    A turn that is still running, or whose time is unknown, is not a duplicate.
     """
     alike: dict[tuple[int, str], list[StoredTurn]] = defaultdict(list)
     for turn in turns:
@@ -179,7 +179,7 @@ def find_twins(turns: Iterable[StoredTurn], times: Mapping[PointId, int]) -> dic
 def assign_ids(
     turns: Sequence[StoredTurn], taken: Container[str], beside: Iterable[PointId] = ()
 ) -> tuple[dict[PointId, str], list[PointId]]:
-    """The id of each turn, and the points whose stored one belongs to another turn.
+    """Return each turn's id, and the points whose stored id belongs to another turn.
 
     `beside` are points of the session that are not among the turns, `taken` those of other sessions.
     """
@@ -197,11 +197,11 @@ def assign_ids(
     return ids, duplicates
 
 
-def names_of_turns(turns: Sequence[StoredTurn], ids: Mapping[PointId, str]) -> dict[str, str]:
-    """What children may call a turn → its id.
+def turn_names(turns: Sequence[StoredTurn], ids: Mapping[PointId, str]) -> dict[str, str]:
+    """Map what children may call a turn to its id.
 
-    An id that a turn has afterwards means that turn, so a parent that is right stays; then come stored turn
-    ids, point ids and former ids.
+    An id that a turn will have always means that turn, so a correct parent stays; then come stored turn ids,
+    point ids and former ids.
     """
     spoken: list[tuple[PointId | None, StoredTurn]] = [
         *((ids[turn.point_id], turn) for turn in turns),
@@ -228,8 +228,8 @@ def plan_session(
 ) -> SessionPlan:
     """Plan the repair of one session of one owner. `taken` are ids that other points have or will get.
 
-    With `drop_duplicates` of duplicate turns one is kept, and is what children of the others grow on.
-    Raises ValueError when there are no turns.
+    With `drop_duplicates`, one of duplicate turns is kept, and becomes the parent of the others' children.
+    Raises ValueError if there are no turns.
     """
     if not turns:
         raise ValueError("a session without turns has nothing to repair")
@@ -242,7 +242,7 @@ def plan_session(
     ids, duplicates = assign_ids([turn for turn in by_point if turn.point_id not in dropped], taken, dropped)
     ids |= {twin: ids[original] for twin, original in dropped.items()}
     ordered = sorted(remaining, key=lambda turn: _order(turn, times[turn.point_id], ids[turn.point_id]))
-    names = names_of_turns(sorted(ordered, key=lambda turn: turn.point_id in dropped), ids)
+    names = turn_names(sorted(ordered, key=lambda turn: turn.point_id in dropped), ids)
     staying = [turn for turn in ordered if turn.point_id not in dropped]
     finals = _final_turns(staying, times, ids, names, owner)
     known = [time for time in times.values() if time]
@@ -262,15 +262,15 @@ def plan_session(
     )
 
 
-def perhaps_twins(turns: Sequence[StoredTurn], zone: tzinfo) -> list[PointId]:
-    """Points that share their time with another: the only ones whose texts need comparing."""
+def possible_twins(turns: Sequence[StoredTurn], zone: tzinfo) -> list[PointId]:
+    """Return points that share their time with another: the only ones whose texts need comparing."""
     times = {turn.point_id: _time_of(turn, zone) for turn in turns}
     count = Counter(times.values())
     return [point for point, created_us in times.items() if created_us and count[created_us] > 1]
 
 
 def _time_of(turn: StoredTurn, zone: tzinfo) -> int:
-    """UTC microseconds, 0 when neither field has a time."""
+    """Return UTC microseconds, 0 if neither field has a time."""
     if turn.created_us is not None and is_moment(turn.created_us):
         return turn.created_us
     return parse_time(turn.timestamp, zone) or 0
@@ -292,7 +292,7 @@ def _final_turns(
     for index, turn in enumerate(ordered):
         turn_id, created_us = ids[turn.point_id], times[turn.point_id]
         before = finals[-1] if finals else None
-        # Equal times are ordered by seq: a new one must not sort before those it was placed after.
+        # Equal times are ordered by seq: a new one must not sort before the turns it follows.
         least = before.seq + 1 if before and before.created_us == created_us else 0
         replaced = turn.turn_id is not None and name_of(turn.turn_id) != turn_id
         change = TurnChange(
@@ -316,7 +316,7 @@ def _final_turns(
 
 
 def _parent(turn: StoredTurn, names: Mapping[str, str], earlier: dict[str, None]) -> str | None:
-    """The named parent when it is an earlier turn, none for our own roots, else the turn just before."""
+    """Return the named parent if it is an earlier turn, None for our own roots, else the preceding turn."""
     if turn.parent_turn_id is None and turn.ours:
         return None
     named = names.get(name_of(turn.parent_turn_id or ""))

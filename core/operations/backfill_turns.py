@@ -1,4 +1,4 @@
-"""What a repair speaks of: turns as stored, the kinds of trouble, how turns should be; and what it plans and
+"""The values of a repair: turns as stored, the kinds of trouble, turns as they should be, plans and
 reports."""
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from core.conversation.sessions import Session
 from core.text import canonical_uuid
 
 PointId = str | int
-"""A UUID, or an unsigned integer where an earlier version counted its points."""
+"""A UUID, or an unsigned integer from earlier versions, which numbered their points."""
 
 
 class Repair(StrEnum):
-    """What is repaired; the value is the payload's field and TurnChange's."""
+    """What is repaired; the value is the field's name in the payload and in TurnChange."""
 
     TURN_ID = "turn_id"
     PARENT = "parent_turn_id"
@@ -29,39 +29,39 @@ class Repair(StrEnum):
 
 
 class Trouble(StrEnum):
-    """What is looked for, each kind by itself, in the order in which it is reported."""
+    """The kinds of trouble, in the order in which they are reported."""
 
     MISSING_TURN_ID = "missing_turn_id"
     OTHER_TURN_ID = "other_turn_id"
-    """A turn id that is not its point's id, which is what the turn is read by."""
+    """The turn id is not the point's id, by which turns are read."""
     DUPLICATE_TURN_ID = "duplicate_turn_id"
     DUPLICATE_TURN = "duplicate_turn"
-    """Session, question, answer and time of another turn, under an id of its own."""
+    """Same session, question, answer and time as another turn, under a different id."""
     MISSING_PARENT = "missing_parent"
     DANGLING_PARENT = "dangling_parent"
-    """Of a turn of an earlier version: one of ours is a root once its parent has expired."""
+    """Only in turns of earlier versions: one of ours becomes a root when its parent has expired."""
     FOREIGN_PARENT = "parent_of_other_session"
-    """Of another session, or of another owner."""
+    """The parent is in another session, or has another owner."""
     PARENT_CYCLE = "parent_cycle"
     """The parents lead back to the turn itself."""
     LATER_PARENT = "later_parent"
     RENAMED_PARENT = "renamed_parent"
-    """The parent is right, and called by a former id or in another spelling."""
+    """The parent is right, but named by a former id or in another spelling."""
     NAIVE_TIME = "naive_timestamp"
     MIXED_ZONES = "mixed_zones"
-    """A session in which some times name a zone and others do not: a finding for each that does not."""
+    """Some times of the session name a zone and others do not: one finding for each that does not."""
     UNPARSABLE_TIME = "unparsable_time"
     MISSING_FIELDS = "missing_fields"
     MISSING_VECTORS = "missing_vectors"
     MISSING_SESSION = "session_without_record"
     NO_SESSION = "no_session"
+    """The point names no session: it is left alone."""
     UNSEARCHED_DOCUMENT = "document_not_searched"
-    """A point that names no session: it is left alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One trouble of one point; `before` and `after` are its value, None where there is none."""
+    """One trouble of one point; `before` and `after` are the affected value, None if there is none."""
 
     trouble: Trouble
     point_id: PointId
@@ -71,9 +71,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
-    """A turn as it is stored; None is missing. Ids and the status are as written, valid or not.
+    """A turn as stored; None means missing. Ids and the status are verbatim, valid or not.
 
-    `text_digest` is of question and answer; "" where no other turn has its time.
+    `text_digest` covers question and answer; "" if no other turn has the same time.
     """
 
     point_id: PointId
@@ -91,13 +91,13 @@ class StoredTurn:
 
     @property
     def ours(self) -> bool:
-        """Written or repaired by this version: a null parent is a deliberate new root."""
+        """Written or repaired by this version, in which a null parent is a deliberate new root."""
         return self.schema is not None and self.schema >= 1
 
 
 @dataclass(frozen=True, slots=True)
 class TurnChange:
-    """How one turn should be; only the fields named in `repairs` (and `legacy_turn_id`) are written."""
+    """How one turn should be; only the fields in `repairs` (and `legacy_turn_id`) are written."""
 
     point_id: PointId
     turn_id: str
@@ -114,17 +114,17 @@ class TurnChange:
 
     @property
     def rehomed(self) -> bool:
-        """The point must move: its id is to be the turn id."""
+        """The point must move, so that its id is the turn id."""
         return str(self.point_id) != self.turn_id
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan:
-    """`leftovers` were copied to their new id before, by a run that was cut, and only need deleting.
+    """`leftovers` were copied to their new id by an interrupted run, and only need deleting.
 
-    `unparsable` and `duplicates` (another turn has their id) are point ids, reported and kept; `dropped`
-    are duplicate turns that are to be deleted. `created_us` and `updated_us` are of the first and the last
-    turn, 0 when no time is known.
+    `unparsable` and `duplicates` (another turn has their id) are point ids, reported and kept; `dropped` are
+    duplicate turns to delete. `created_us` and `updated_us` are those of the first and the last turn, 0 if no
+    time is known.
     """
 
     session_id: str
@@ -142,18 +142,18 @@ class SessionPlan:
 
 
 def name_of(turn_id: str) -> str:
-    """What two spellings of one id have in common."""
+    """Normalise an id, so that its spellings become equal."""
     return canonical_uuid(turn_id) or turn_id
 
 
-# What a repair or an import would do, and the report of what it did.
+# Plans of a repair or an import, and reports of what was done.
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillOptions:
-    """`assume_timezone` is for times that name none; turns without an owner become `owner`'s.
+    """`assume_timezone` applies to times that name none; turns without an owner become `owner`'s.
 
-    `session_id` is the only session to look at; `drop_duplicates` deletes all but one of duplicate turns.
+    `session_id` limits the run to one session; `drop_duplicates` deletes all but one of duplicate turns.
     """
 
     assume_timezone: str = "UTC"
@@ -163,22 +163,22 @@ class BackfillOptions:
 
 
 def is_listable(session_id: str) -> bool:
-    """A route names a session by its UUID, in lower case with hyphens."""
+    """Whether a route can name the session: by its UUID, in lower case with hyphens."""
     return canonical_uuid(session_id) == session_id
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillReport:
-    """What was found, and in a run that is not dry, done. `repairs` counts turns by the field that changes,
-    `troubles` turns (or sessions) by the kind of trouble that was found before.
+    """What was found and, unless it was a dry run, done. `repairs` counts turns by changed field, `troubles`
+    turns (or sessions) by the kind of trouble found before.
 
-    `unreadable` points have no session and are left alone; `unlisted` sessions have an id that is no
-    UUID, so that no route can name them; `unparsable` times and `duplicates` (turns that shared an id)
-    are kept; `dropped` duplicate turns are deleted. `deleted` went between plan and run, `skipped`
-    changed in between: they are left to the next run. `lacking` turns had no vectors, `embedded` got them;
-    `foreign_vectors`: the collection's vectors are not the configured embedding's, so none are made.
-    `documents` said ready and were not searched. `backup` is the archive that was written first. `plan` is
-    there when it was asked for.
+    `unreadable` points have no session and are left alone; `unlisted` sessions have an id that is not a UUID,
+    so that no route can name them; `unparsable` times and `duplicates` (turns that shared an id) are kept;
+    `dropped` duplicate turns are deleted. `deleted` disappeared between plan and run, `skipped` changed in
+    between: they are left to the next run. `lacking` turns had no vectors, `embedded` got them;
+    `foreign_vectors`: the collection's vectors are not from the configured embedding, so none are made.
+    `documents` were marked ready but not searched. `backup` is the archive written first. `plan` is set on
+    request.
     """
 
     dry_run: bool
@@ -212,10 +212,10 @@ class BackfillReport:
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
-    """`new_sessions` are the session records to make; `unreadable` are point ids.
+    """`new_sessions` are the session records to create; `unreadable` are point ids.
 
-    `lacking` are the points of completed turns that have not all their vectors, `unsearched` the documents
-    that say ready and are not searched.
+    `lacking` are points of completed turns that miss vectors, `unsearched` documents that are marked ready
+    but not searched.
     """
 
     sessions: tuple[SessionPlan, ...] = ()
@@ -232,12 +232,12 @@ class BackfillPlan:
 
     @property
     def removed(self) -> Iterator[PointId]:
-        """Points that are deleted: copies that a cut run left, and duplicate turns."""
+        """Points to delete: copies left by an interrupted run, and duplicate turns."""
         return (point for each in self.sessions for point in (*each.leftovers, *each.dropped))
 
     @property
     def writes(self) -> int:
-        """How many turns `apply` goes through, embedding aside."""
+        """How many turns `apply` processes, embedding aside."""
         return sum(len(session.changes) for session in self.sessions) + len(list(self.removed))
 
     @property
@@ -246,7 +246,7 @@ class BackfillPlan:
 
     @property
     def troubles(self) -> dict[str, int]:
-        """By kind, in the order of Trouble, those that there are none of left out."""
+        """Counts by kind, in the order of Trouble, without zeros."""
         counts = Counter(finding.trouble for finding in self.findings)
         counts[Trouble.MIXED_ZONES] = sum(
             any(finding.trouble is Trouble.MIXED_ZONES for finding in session.findings)
@@ -259,7 +259,7 @@ class BackfillPlan:
         return {trouble.value: counts[trouble] for trouble in Trouble if counts[trouble]}
 
     def report(self) -> BackfillReport:
-        """Of a dry run."""
+        """Report of a dry run."""
         repairs = Counter(repair.value for change in self.changes for repair in change.repairs)
         names = {session.session_id for session in self.sessions}
         return BackfillReport(
@@ -285,11 +285,11 @@ class BackfillPlan:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """`turns` can be copied, `existing` are in the store already, under their id; `added` is what was copied.
+    """`turns` can be copied, `existing` are in the store already, under their id; `added` were copied.
 
-    `unreadable` points have no session or no question, `left_out` are what a cut repair or a repeated
-    write left in the old collection. `troubles` are those that are repaired on the way. `backup` is the
-    archive that was written first.
+    `unreadable` points have no session or no question, `left_out` are what an interrupted repair or a
+    repeated write left in the old collection. `troubles` are repaired on the way. `backup` is the archive
+    written first.
     """
 
     dry_run: bool
@@ -308,7 +308,7 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """`ids` are the readable turns: the old point's id → the id that the turn gets."""
+    """`ids` maps the readable turns' old point ids to their new ids."""
 
     source: str
     repair: BackfillPlan

@@ -1,6 +1,6 @@
-"""Erasure and its proof: what was erased, where was looked for it afterwards, what is left and why.
+"""Erasure and its proof: what was erased, where it was searched for afterwards, what is left and why.
 
-A proof names every place that can hold something, with how much was looked at there and what was found.
+A proof names every place that can hold something, with how much was examined there and how much was found.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from core.citing.passages import sentences
 from core.conversation.turns import Turn
 
-ERASED_ID = "00000000-0000-0000-0000-000000000000"  # stands where the id of an erased document stood
+ERASED_ID = "00000000-0000-0000-0000-000000000000"  # replaces the id of an erased document
 
 
 class ErasedKind(StrEnum):
@@ -27,8 +27,8 @@ class ErasedKind(StrEnum):
 
 
 class Thoroughness(StrEnum):
-    """`REFERENCES`: every field that can hold one of the ids. `FULL`: every string of everything stored, for
-    the ids and for pieces of the texts."""
+    """`REFERENCES`: every field that can hold one of the ids. `FULL`: every stored string, for the ids and
+    for pieces of the texts."""
 
     REFERENCES = "references"
     FULL = "full"
@@ -36,10 +36,10 @@ class Thoroughness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What one thing is known by, wherever it may have left a trace: all that must not be found any more.
+    """All that identifies one erased thing, wherever it may have left a trace: none of it may remain.
 
-    `owner` is whose it was, "" when nobody's. `session_id` is where a turn stood, "" when that is not known.
-    `texts` are pieces of its texts that nothing else says.
+    `owner` is whose it was, "" if nobody's. `session_id` is the turn's session, "" if unknown. `texts` are
+    pieces of its texts that occur nowhere else.
     """
 
     kind: ErasedKind
@@ -56,14 +56,14 @@ class Traced:
 
     @property
     def ids(self) -> frozenset[str]:
-        """Every id of it that is one of a kind; an owner's name is not, it may be an everyday word."""
+        """Every id that is unique; an owner's name is not, as it may be an everyday word."""
         lists = (self.turn_ids, self.session_ids, self.document_ids, self.chunk_ids, self.memory_ids)
         return frozenset(each for ids in lists for each in ids)
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """One place by name, how many things were looked at there, and how many of them hold something."""
+    """One place by name, how many items were examined there, and how many of them hold something."""
 
     place: str
     looked_at: int
@@ -72,7 +72,7 @@ class Searched:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is still there, or may be, and what to do about it. `hits` is 0 where it only may be."""
+    """What is left, or may be, and what to do about it. `hits` is 0 if it only may be."""
 
     place: str
     hits: int
@@ -91,9 +91,9 @@ class CopyHit:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """`hits` is 0 when nothing is found any more. `complete` says whether every place was searched to its
-    end, none could not be, and nothing is still under way but a rewriting of the store's files, which
-    `left` announces. Times are RFC 3339 in UTC."""
+    """`hits` is 0 if nothing is left. `complete`: every place was searched to its end, none was unavailable,
+    and nothing is still under way except a rewrite of the store's files, which `left` announces. Times are
+    RFC 3339 in UTC."""
 
     checked_at: str
     mode: Thoroughness
@@ -106,8 +106,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """Turns and summaries (by the turn that holds them) that say something of an erased document in its own
-    words."""
+    """Turns and summaries (by the turn that holds them) that repeat an erased document verbatim."""
 
     turn_ids: tuple[str, ...] = ()
     summary_turn_ids: tuple[str, ...] = ()
@@ -115,7 +114,7 @@ class Quoted:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """`counts` are what went, by kind; in a dry run what would go, and then there is no proof."""
+    """`counts` are the erased items by kind; in a dry run, what would be erased, without a proof."""
 
     kind: ErasedKind
     dry_run: bool
@@ -127,8 +126,8 @@ class Erased:
 
 @dataclass(frozen=True, slots=True)
 class ErasureOptions:
-    """`with_answers`: answers that quote an erased document go, too. `delete_backups`: archives that hold
-    what is erased go, too. `reason` is the receipt's."""
+    """`with_answers`: erase answers that quote an erased document, too. `delete_backups`: delete archives
+    that hold what is erased, too. `reason` goes into the receipt."""
 
     mode: Thoroughness = Thoroughness.REFERENCES
     with_answers: bool = False
@@ -141,13 +140,12 @@ def total_hits(searched: Sequence[Searched]) -> int:
     return sum(each.hits for each in searched)
 
 
-# Where an id or an owner is named: ids that are UUIDs are recognised anywhere, all others by their field
-# only.
+# Finding ids and owners: ids that are UUIDs are recognised anywhere, all others only by their field.
 
 
 UUID_TEXT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UUID_BYTES = re.compile(UUID_TEXT.pattern.encode())
-FEW = 8  # ids that are looked for one by one
+MAX_SEPARATE_SEARCHES = 8  # up to so many ids are searched for one by one
 OWNER_FIELDS = frozenset(("owner", "writer"))
 _ID_ENDINGS = ("id", "ids")
 
@@ -156,26 +154,26 @@ def uuids_of(ids: Collection[str]) -> frozenset[str]:
     return frozenset(each for each in ids if UUID_TEXT.fullmatch(each))
 
 
-def others_of(ids: Collection[str]) -> frozenset[str]:
-    """Such an id, of an imported session, may be an everyday word: it is never looked for in a text."""
+def non_uuids_of(ids: Collection[str]) -> frozenset[str]:
+    """Return ids other than UUIDs (imported sessions): as possible words, never searched for in texts."""
     return frozenset(each for each in ids if each and not UUID_TEXT.fullmatch(each))
 
 
 def mentioning(values: Collection[bytes]) -> Callable[[bytes], bool]:
-    """Whether stored bytes have one of the values in them; of many, only those that are UUIDs are found."""
-    if len(values) <= FEW:
+    """Return a test whether stored bytes contain one of the values; of many, only UUIDs are found."""
+    if len(values) <= MAX_SEPARATE_SEARCHES:
         return lambda body: any(each in body for each in values)
     many = frozenset(values)
     return lambda body: not many.isdisjoint(_UUID_BYTES.findall(body))
 
 
 def is_id_field(path: str) -> bool:
-    """Whether what stands at `a.b` is an id, or a list of ids."""
+    """Whether the field at `a.b` holds an id, or a list of ids."""
     return path.endswith(_ID_ENDINGS)
 
 
 def has_id(value: Any, ids: Collection[str], path: str = "") -> bool:
-    """Whether a field for ids of this payload holds exactly one of these."""
+    """Whether an id field of this payload holds exactly one of these ids."""
     match value:
         case str():
             return is_id_field(path) and value in ids
@@ -186,12 +184,12 @@ def has_id(value: Any, ids: Collection[str], path: str = "") -> bool:
     return False
 
 
-def is_of(payload: Mapping[str, Any], owner: str) -> bool:
-    """Whether a point with this payload is this owner's."""
+def is_owned_by(payload: Mapping[str, Any], owner: str) -> bool:
+    """Whether a point with this payload belongs to this owner."""
     return bool(owner) and any(payload.get(field) == owner for field in OWNER_FIELDS)
 
 
-# The words of a turn: derived from the record, so that a new field of text cannot be left out.
+# The text fields of a turn, derived from the record, so that no new field can be forgotten.
 
 
 _NO_WORDS = frozenset(
@@ -200,12 +198,12 @@ _NO_WORDS = frozenset(
         "request.tools", "tool_calls.function.name", "images",
     )
 )  # fmt: skip
-_COPIED = frozenset(("sources", "prompt", "summary"))  # what documents, or the turns before it, say
+_COPIED = frozenset(("sources", "prompt", "summary"))  # copied from documents or earlier turns
 _STORED_AS = {"question": "user_query", "answer": "assistant_response", "rewritten": "rewritten_question"}
 
 
 def own_words(record: type = Turn) -> tuple[str, ...]:
-    """Where a stored turn says something itself, as `a.b`: every text but ids, names and copies."""
+    """Return the text fields of a stored turn, as `a.b`, without ids, names and copies."""
     return tuple(
         dict.fromkeys(
             path
@@ -229,16 +227,16 @@ def _text_paths(hint: Any, path: str) -> Iterator[str]:
             yield from _text_paths(part, path)
 
 
-# Verbatim quotes: whether a text says a whole sentence of another one.
+# Verbatim quotes: whether a text contains a whole sentence of another one.
 
 
-LEAST_CHARS = 20  # a shorter sentence may be anybody's
+MIN_QUOTE_CHARS = 20  # shorter sentences may be coincidence
 PIECE_CHARS = 80
 MAX_SENTENCES = 200_000
 
 
 class Quotes:
-    """The sentences of some texts, those of at least LEAST_CHARS characters."""
+    """The sentences of some texts that have at least MIN_QUOTE_CHARS characters."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._by_beginning: dict[str, set[str]] = defaultdict(set)
@@ -252,35 +250,35 @@ class Quotes:
     def add(self, text: str) -> None:
         for span in sentences(text):
             sentence = text[span.start : span.end].strip()
-            if len(sentence) >= LEAST_CHARS and self._number < MAX_SENTENCES:
-                same = self._by_beginning[sentence[:LEAST_CHARS]]
+            if len(sentence) >= MIN_QUOTE_CHARS and self._number < MAX_SENTENCES:
+                same = self._by_beginning[sentence[:MIN_QUOTE_CHARS]]
                 self._number += sentence not in same
                 same.add(sentence)
 
     def discard(self, text: str) -> None:
-        """Forget the sentences that this text says, too."""
+        """Forget the sentences that this text contains, too."""
         for sentence in self.in_text(text):
-            self._by_beginning[sentence[:LEAST_CHARS]].discard(sentence)
+            self._by_beginning[sentence[:MIN_QUOTE_CHARS]].discard(sentence)
             self._number -= 1
 
     def are_in(self, text: str) -> bool:
-        """Whether the text contains one of them, word for word."""
+        """Whether the text contains one of them verbatim."""
         return bool(self._number) and next(iter(self.in_text(text)), None) is not None
 
     def in_text(self, text: str) -> list[str]:
-        """Those that the text contains, each once."""
+        """Return those that the text contains, without duplicates."""
         if not self._number:
             return []
         quotes: dict[str, None] = {}
         known = self._by_beginning
-        for start in range(len(text) - LEAST_CHARS + 1):
-            beginning = text[start : start + LEAST_CHARS]
+        for start in range(len(text) - MIN_QUOTE_CHARS + 1):
+            beginning = text[start : start + MIN_QUOTE_CHARS]
             if beginning in known:
                 quotes |= {one: None for one in known[beginning] if text.startswith(one, start)}
         return list(quotes)
 
 
 def pieces_of(texts: Iterable[str]) -> tuple[str, ...]:
-    """The beginning of each text that is long enough to be distinctive."""
+    """Return the beginning of each text that is long enough to be distinctive."""
     cut = (text.strip()[:PIECE_CHARS] for text in texts)
-    return tuple(dict.fromkeys(piece for piece in cut if len(piece) >= LEAST_CHARS))
+    return tuple(dict.fromkeys(piece for piece in cut if len(piece) >= MIN_QUOTE_CHARS))

@@ -1,5 +1,4 @@
-"""When a turn is old enough to go: decided from what is stored of its time, and from nothing else; and what a
-run of the clean-up reports."""
+"""Decide from a turn's stored time alone whether it has expired; and the report of a clean-up."""
 
 from __future__ import annotations
 
@@ -22,23 +21,22 @@ class Age(StrEnum):
 
 
 def cutoff_of(now_us: int, days: int) -> int:
-    """Turns that began before it have expired. Raises ValueError if days < 1: 0 would empty the store."""
+    """Turns that began earlier have expired. Raises ValueError if days < 1: 0 would empty the store."""
     if days < 1:
         raise ValueError("days must be at least 1")
     return now_us - days * DAY_US
 
 
 def moment_of(created_us: object, timestamp: object) -> int | None:
-    """UTC microseconds. Turns of earlier versions have no `created_us`: their `timestamp` counts, and where
-    that names no zone, the latest instant that it can mean anywhere. None: no time can be read.
-    """
+    """Return UTC microseconds. Turns of earlier versions have no `created_us`: their `timestamp` counts and,
+    without a zone, means its latest possible instant. None: no readable time."""
     if isinstance(created_us, int | float) and not isinstance(created_us, bool) and created_us > 0:
         return int(min(created_us, 2**62))
     return parse_time(timestamp, LATEST_ZONE) if isinstance(timestamp, str) else None
 
 
 def age_of(created_us: object, timestamp: object, cutoff_us: int) -> Age:
-    """Expired is strictly before the cutoff; a time in the future is kept."""
+    """Expired is strictly before the cutoff; a time in the future is current."""
     moment_us = moment_of(created_us, timestamp)
     if moment_us is None:
         return Age.UNPARSABLE
@@ -47,8 +45,8 @@ def age_of(created_us: object, timestamp: object, cutoff_us: int) -> Age:
 
 @dataclass(frozen=True, slots=True)
 class AgeLimits:
-    """How old a session's turns may become. `own` are the sessions with a limit of their own, in days, longer
-    or shorter than `days`; `held` never expire, whatever their limit."""
+    """How old a session's turns may become. `own` maps sessions to their own limits in days, longer or
+    shorter than `days`; `held` never expire, whatever their limit."""
 
     now_us: int
     days: int
@@ -57,18 +55,18 @@ class AgeLimits:
 
     @property
     def cutoff_us(self) -> int:
-        """For sessions without a limit of their own. Raises ValueError if days < 1."""
+        """For sessions without their own limit. Raises ValueError if days < 1."""
         return cutoff_of(self.now_us, self.days)
 
     def cutoff_of(self, session_id: str) -> int:
         return cutoff_of(self.now_us, self.own.get(session_id, self.days))
 
     def stricter(self) -> list[str]:
-        """The sessions whose turns go sooner than the others', those with the nearest limits together."""
+        """Return the sessions whose turns expire earlier than others', sorted by limit."""
         return sorted((each for each in self.own if self.own[each] < self.days), key=self._place)
 
     def longer(self) -> frozenset[str]:
-        """The sessions of which something is kept that the others lose."""
+        """Return the sessions that keep turns which others lose."""
         return self.held.union(each for each, days in self.own.items() if days > self.days)
 
     def _place(self, session_id: str) -> tuple[int, str]:
@@ -76,14 +74,14 @@ class AgeLimits:
 
 
 def trusts_clock(now_us: int, days: int, matched: int, last_run_us: int | None, lately: int) -> bool:
-    """Whether a run that would delete `matched` turns may believe the clock.
+    """Whether a run that would delete `matched` turns may trust the clock.
 
-    A clock that has jumped ahead makes every turn old. It looks the same as a server that stood
-    still, or a backup put back, so one rule holds for all three: when the last clean-up is longer ago than
-    the limit (`days`, at least STILL_DAYS), all that was there then would go at once, and a person has to
-    confirm it. Before the first clean-up the turns themselves speak: `lately` is how many began within that
-    time. Few turns (GUARDED_TURNS) are not worth the question. A server whose nightly run works is never
-    asked, however little it is used, so nothing stays longer than it must.
+    A clock that has jumped ahead makes every turn old. It looks the same as a server that was down for long,
+    or a restored backup, so one rule covers all three: if the last clean-up is longer ago than the limit
+    (`days`, at least STILL_DAYS), everything from that time would go at once, and a person has to confirm it.
+    Before the first clean-up the turns themselves decide: `lately` is how many began within that time. Few
+    turns (GUARDED_TURNS) are not worth the question. A server whose nightly run works never asks, however
+    little it is used, so nothing is stored longer than allowed.
     """
     if matched <= GUARDED_TURNS:
         return True
@@ -93,19 +91,19 @@ def trusts_clock(now_us: int, days: int, matched: int, last_run_us: int | None, 
 
 
 def still_since(now_us: int, days: int) -> int:
-    """A store that shows no sign of life since then stood still, or the clock has jumped."""
+    """A store without a sign of life since this time was down, or the clock has jumped."""
     return now_us - max(days, STILL_DAYS) * DAY_US
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiryReport:
-    """`matched` turns are older than `cutoff` (RFC 3339, UTC), or than their session's own limit says;
-    `deleted` is 0 in a dry run.
+    """`matched` turns are older than `cutoff` (RFC 3339, UTC), or than their session's own limit; `deleted`
+    is 0 in a dry run.
 
-    `sessions` counts the matched turns by session. `unparsable` turns have no time that could be read, and
-    are kept (`unparsable_ids`: the first of them); so are the `held` ones, old turns of a session on hold.
-    `sessions_removed` had no turn left. Bytes are None where the engine does not say. `refusal` is why a run
-    that nobody attends would delete nothing.
+    `sessions` counts the matched turns by session. `unparsable` turns have no readable time, and are kept
+    (`unparsable_ids`: the first of them); so are the `held` ones, old turns of a session on hold.
+    `sessions_removed` had no turn left. Bytes are None if the engine does not report them. `refusal` is why
+    an unattended run would delete nothing.
     """
 
     cutoff: str

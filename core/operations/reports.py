@@ -1,9 +1,9 @@
-"""What an operation reports: findings, one plain line for each thing that the doctor looked at; and receipts,
-kept in the store: what was done to everybody's data, when, why, and how much of it.
+"""Reports of operations: findings, one plain line for each check of the doctor; and receipts, stored in the
+store: what was done to the data, when, why, and to how much of it.
 
-No sentence of a finding holds a key, a text, a title or an owner: what it says may be sent to anybody who
-helps. A receipt never holds a text, a title, or an id of what was erased: `subject` is a SHA-256 of the id,
-so that who knows the id can find the receipt, and nobody learns the id from it.
+No finding holds a key, a text, a title or an owner: it may be sent to anybody who helps. No receipt holds a
+text, a title, or an id of what was erased: `subject` is a SHA-256 of the id, so that whoever knows the id can
+find the receipt, and nobody can derive the id from it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`sentence` says what is there, and for `warn` and `fail` what to do about it."""
+    """`sentence` states what was found and, for `warn` and `fail`, what to do about it."""
 
     level: Level
     name: str
@@ -45,7 +45,7 @@ def fail(name: str, sentence: str) -> Finding:
 
 
 def exit_code(findings: list[Finding]) -> int:
-    """0 when all is well or only warned of, 1 when something fails."""
+    """Return 0 without failures (warnings allowed), else 1."""
     return int(any(finding.level is Level.FAIL for finding in findings))
 
 
@@ -62,10 +62,10 @@ class ReceiptKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Times are UTC microseconds, sizes bytes on the disk (None: the engine does not say).
+    """Times are UTC microseconds, sizes bytes on disk (None: the engine does not report them).
 
     `reason` says who asked: "schedule", "request" or "command". `counts` are numbers by what was counted;
-    `details` short plain words such as the cutoff. `error` is empty when it was done to its end.
+    `details` short plain words such as the cutoff. `error` is empty if it was completed.
     """
 
     receipt_id: str
@@ -82,5 +82,5 @@ class Receipt:
 
 
 def subject_of(kind: str, name: str) -> str:
-    """The fingerprint of an id; `kind` is what it names: turn, session, document or owner."""
+    """Return the fingerprint of an id; `kind` is what it names: turn, session, document or owner."""
     return hashlib.sha256(f"{kind}:{name}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What a sync of followed folders does and did, as operators and readers see it."""
+"""What a sync of followed folders is doing and has done, for operators and readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class KindCount:
-    """How many files have an ending that cannot be read; "" for those without one."""
+    """How many files have an unsupported extension; "" for files without one."""
 
     ending: str
     count: int
@@ -17,7 +17,7 @@ class KindCount:
 
 @dataclass(frozen=True, slots=True)
 class SyncFailure:
-    """`path` is below the source's folder; `since_us` is when a run first said so, UTC microseconds."""
+    """`path` is relative to the source's folder; `since_us` is its first report, in UTC microseconds."""
 
     path: str
     reason: str
@@ -28,10 +28,10 @@ class SyncFailure:
 class SyncReport:
     """One run over one source. Times are UTC microseconds.
 
-    `failed` files cannot be read as they are; `failures` names at most 1,000 of them. `changing` were being
-    written and `not_reached` were left, for the reason in `stopped`; the next run takes both up. `skipped`
-    are kinds of files that cannot be read at all. `problem` is a plain sentence when the folder could not be
-    followed, or when `held_back` documents were not removed. `cancelled`: a shutdown ended it early.
+    `failed` files cannot be read as they are; `failures` names at most 1,000 of them. `changing` files were
+    being written, and `not_reached` were left for the reason in `stopped`; the next run takes up both.
+    `skipped` are unsupported kinds of files. `problem` is a plain sentence if the folder could not be
+    followed, or if `held_back` documents were not removed. `cancelled`: a shutdown ended the run early.
     """
 
     source: str
@@ -57,7 +57,7 @@ class SyncReport:
 
 
 def skipped_words(skipped: Sequence[KindCount]) -> str:
-    """12 files of kinds that cannot be read: .exe ×10, .mp4 ×2. Empty when there are none."""
+    """Return, for example, "12 files of kinds that cannot be read: .exe ×10, .mp4 ×2"; "" if none."""
     if not skipped:
         return ""
     total = sum(kind.count for kind in skipped)
@@ -74,7 +74,7 @@ class SyncStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SyncProgress:
-    """Of the source that is followed just now; `done` of `total` files are read in, or documents removed."""
+    """Progress on the current source; `done` of `total` files are ingested, or documents removed."""
 
     source: str
     step: SyncStep
@@ -95,7 +95,7 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class LeftSource:
-    """A source that is configured no longer, and how many of its documents are still there."""
+    """A source that is no longer configured, and how many of its documents remain."""
 
     source: str
     documents: int
@@ -110,7 +110,7 @@ class LeftSource:
 
 @dataclass(frozen=True, slots=True)
 class SyncState:
-    """`began_us` is the running run's, 0 while none runs."""
+    """`began_us` is when the current run began, 0 without one."""
 
     running: bool
     began_us: int
@@ -121,7 +121,7 @@ class SyncState:
 
 @dataclass(frozen=True, slots=True)
 class SourceSummary:
-    """What a reader may know of a source; `synced_us` is 0 before its first run."""
+    """What a reader may know about a source; `synced_us` is 0 before its first run."""
 
     source: str
     documents: int

@@ -1,1 +1,1 @@
-"""The messages a model receives: their order, budget and layouts, and the request that they are sent in."""
+"""The messages a model receives: their order, budget and layouts, and the request that carries them."""

@@ -1,10 +1,9 @@
-"""Fit the parts of a prompt into the model's window: shares first, then what is left over, whole items.
+"""Fit the parts of a prompt into the model's window: shares first, then what is left over, in whole items.
 
-How many tokens a text takes is estimated from its characters: no tokenizer, no vocabulary, linear time. Two
-estimates. `estimate_tokens` is for the embedder and for showing usage: fitted to multilingual-e5's tokenizer
-on nine Chinese and English corpora and rounded up. `estimate_prompt_tokens` is for a language model whose
-tokenizer is not known: safe for byte-level vocabularies as old as cl100k_base, which need up to twice as many
-for Chinese.
+Token counts are estimated from characters: no tokenizer, no vocabulary, linear time. There are two estimates.
+`estimate_tokens` is for the embedder and for showing usage: fitted to multilingual-e5's tokenizer on nine
+Chinese and English corpora and rounded up. `estimate_prompt_tokens` is for a language model with an unknown
+tokenizer: safe for byte-level vocabularies as old as cl100k_base, which need up to twice as many for Chinese.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _IDEOGRAPH = 80
 _FOREIGN_LETTER = 80
 _SYMBOL = 150
 
-# The same for byte-level vocabularies, held against cl100k_base and o200k_base: up to this code point, each.
+# The same for byte-level vocabularies, checked against cl100k_base and o200k_base, up to each code point.
 _BPE_RANGES = (
     (0x1F, 50),  # tabs and line breaks
     (0x20, 20),
@@ -66,7 +65,7 @@ _BPE_RANGES = (
     (0x303F, 150),  # Chinese punctuation
     (0x30FF, 120),  # kana
     (0x4DFF, 300),
-    (0x9FFF, 240),  # ideographs beyond the common ones, traditional forms among them
+    (0x9FFF, 240),  # less common ideographs, including traditional forms
     (0xABFF, 300),
     (0xD7AF, 150),  # Hangul
     (0xFEFF, 300),
@@ -74,7 +73,7 @@ _BPE_RANGES = (
     (0xFFFF, 300),
     (0x1EFFF, 400),
     (0x1FBFF, 300),  # emoji
-    (0x1FFFF, 400),  # stands for all beyond: no character takes more than its UTF-8 bytes
+    (0x1FFFF, 400),  # stands for everything above: no character takes more tokens than UTF-8 bytes
 )
 _BPE_COMMON_IDEOGRAPH = 110
 
@@ -86,7 +85,7 @@ _FOREIGN_LETTERS = re.compile(r"[^\W\d_]+")
 
 
 def estimate_tokens(text: str) -> int:
-    """A safe estimate for mixed Chinese and English; 0 only for "".
+    """Estimate safely for mixed Chinese and English; 0 only for "".
 
     estimate(a + b) <= estimate(a) + estimate(b), so pieces that fit one by one also fit together.
     """
@@ -108,7 +107,7 @@ def _ascii_hundredths(text: bytes) -> int:
 
 
 def _foreign_hundredths(text: str, foreign: int, ascii_text: bytes) -> int:
-    """What the `foreign` characters outside ASCII weigh."""
+    """Return the weight of the `foreign` characters outside ASCII."""
     ideographs = sum(map(len, _IDEOGRAPHS.findall(text)))
     ascii_letters = len(ascii_text) - len(ascii_text.translate(None, _LETTERS))
     letters = sum(map(len, _FOREIGN_LETTERS.findall(text))) - ascii_letters - ideographs
@@ -117,22 +116,22 @@ def _foreign_hundredths(text: str, foreign: int, ascii_text: bytes) -> int:
 
 
 def estimate_prompt_tokens(text: str) -> int:
-    """A safe estimate for a language model with an unknown tokenizer; 0 only for "".
+    """Estimate safely for a language model with an unknown tokenizer; 0 only for "".
 
-    estimate(a + b) <= estimate(a) + estimate(b), and it never falls when text is added.
+    estimate(a + b) <= estimate(a) + estimate(b), and appending text never lowers it.
     """
     if not text:
         return 0
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     weights = _bpe_weights()
     hundredths = int(weights[np.minimum(codes, len(weights) - 1)].sum(dtype=np.int64))
-    # a word takes a token at least: single letters between spaces are as dear as long words
+    # a word takes at least one token: single letters between spaces cost as much as long words
     return max(-(-hundredths // 100), len(text.split()))
 
 
 @lru_cache(maxsize=1)
 def _bpe_weights() -> NDArray[np.uint16]:
-    """Hundredths of a token by code point."""
+    """Return hundredths of a token by code point."""
     weights = np.empty(_BPE_RANGES[-1][0] + 1, np.uint16)
     start = 0
     for last, weight in _BPE_RANGES:
@@ -143,18 +142,18 @@ def _bpe_weights() -> NDArray[np.uint16]:
     return weights
 
 
-MESSAGE_OVERHEAD = 8  # tokens around one message: role and separators of the templates, or of a transcript
+MESSAGE_OVERHEAD = 8  # tokens per message: role and separators of the template, or of a transcript
 OVER_BUDGET = "over_budget"
 
 Count = Callable[[str], int]
-"""Tokens of a text: the model's tokenizer, or `estimate_prompt_tokens`."""
+"""Counts a text's tokens: the model's tokenizer, or `estimate_prompt_tokens`."""
 
-COUNTED_TEXTS = 4_096  # half a megabyte: the prompts' own texts, and the passages and last turns in use
+CACHED_COUNTS = 4_096  # half a megabyte: our own prompt texts, and the passages and last turns in use
 
 
-def counting_once(count: Count) -> Count:
-    """`count` that knows the texts it counted lately, by a hash. Safe in any thread where `count` is."""
-    known: LRUCache[bytes, int] = LRUCache(COUNTED_TEXTS)
+def cached_count(count: Count) -> Count:
+    """Wrap `count` with a cache of recently counted texts, by hash. As thread-safe as `count`."""
+    known: LRUCache[bytes, int] = LRUCache(CACHED_COUNTS)
     lock = Lock()
 
     def counted(text: str) -> int:
@@ -171,13 +170,13 @@ def counting_once(count: Count) -> Count:
 
 
 MEMORY_SHARE = 0.05
-PERSONA_SHARE = 0.15  # of the window: with more, a small model has hardly any room left for what is asked
+PERSONA_SHARE = 0.15  # of the window: with more, a small model has hardly any room left for the question
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What each part may take before others are asked, of the room for the prompt; `answer` and `persona` of
-    the whole window."""
+    """What each part may take before the others get more, as a share of the room for the prompt; `answer` and
+    `persona` of the whole window."""
 
     persona: float = PERSONA_SHARE
     memory: float = MEMORY_SHARE
@@ -189,7 +188,7 @@ class Shares:
 
 
 def shares_of(*, knowledge: float, answer: float) -> Shares:
-    """What memories and passages leave goes to the history: a fifth to the summary, three tenths to relevant
+    """Give what memories and passages leave to the history: a fifth to the summary, three tenths to relevant
     turns, half to recent ones."""
     history = 1 - MEMORY_SHARE - knowledge
     summary, relevant, recent = (round(history * part, 9) for part in (0.2, 0.3, 0.5))  # 0.1, not 0.0999…
@@ -198,8 +197,8 @@ def shares_of(*, knowledge: float, answer: float) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`window`, `answer` (kept free for the answer), `tools` (for what is offered and their results) and
-    `images` (of the question) in tokens, as `count` counts them."""
+    """Tokens, as `count` counts them: the `window`, and of it `answer` (kept free for the answer), `tools`
+    (for the offered tools and their results) and `images` (of the question)."""
 
     window: int
     answer: int
@@ -210,18 +209,18 @@ class Budget:
 
     @property
     def prompt_tokens(self) -> int:
-        """What the texts of the whole prompt may take."""
+        """How many tokens the texts of the whole prompt may take."""
         return self.window - self.answer - self.tools - self.images
 
     @property
     def persona_tokens(self) -> int:
-        """From how many tokens on a persona is longer than its share. It is sent whole all the same."""
+        """The persona's share in tokens. A longer persona is sent whole all the same."""
         return int(self.window * self.shares.persona)
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What found no room. `item_id` is a turn's or a chunk's id; the summary's is the turn that holds it."""
+    """What did not fit. `item_id` is a turn's or a chunk's; for the summary, the turn's that holds it."""
 
     part: Part
     item_id: str
@@ -231,7 +230,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What stays. `recent` holds the turns that the remaining summary stands for, which cost nothing."""
+    """What stays. `recent` includes turns that the remaining summary replaces, at no cost."""
 
     relevant: tuple[Turn, ...]
     recent: tuple[Turn, ...]
@@ -242,7 +241,7 @@ class Fitted:
     tokens: int
 
     def history(self, before: History) -> History:
-        """`before`, the history this was fitted from, with only what stays."""
+        """Return `before`, the history this was fitted from, reduced to what stays."""
         fitted = replace(before, relevant=self.relevant, recent=self.recent)
         return fitted if self.has_summary else replace(fitted, summary="", covered=frozenset())
 
@@ -251,20 +250,20 @@ class Fitted:
 
 
 def fits_alone(budget: Budget, texts: PromptTexts, question: str) -> bool:
-    """Whether persona, system prompt and question, which never go, fit at all."""
+    """Whether persona, system prompt and question, which are never dropped, fit at all."""
     return _standing_tokens(budget.count, texts, question) <= budget.prompt_tokens
 
 
 def fit(
     budget: Budget, texts: PromptTexts, history: History, candidates: Sequence[Candidate], question: str
 ) -> Fitted:
-    """Choose what goes into the prompt: of each part a run of whole items, the newest turns, the best
+    """Choose what goes into the prompt: from each part a run of whole items, the newest turns, the best
     candidates.
 
-    First each part gets items up to its share, then what is left goes to recent, knowledge, relevant, summary
-    and memory in this order. Recent turns that the summary covers cost nothing while it stays; without room
-    for it they are sent themselves. Persona, system prompt and question never go, whether they fit or not.
-    The total is within `budget.prompt_tokens` in every layout, when they fit.
+    First each part gets items up to its share; what is left goes to recent, knowledge, relevant, summary and
+    memory, in this order. Recent turns that the summary covers cost nothing while it stays; if it does not
+    fit, they are sent themselves. Persona, system prompt and question are never dropped, whether they fit or
+    not; if they fit, the total is within `budget.prompt_tokens` in every layout.
     """
     fitted = _choose(budget, texts, history.in_order(), candidates, question)
     if fitted.has_summary or not history.summary.strip():
@@ -276,16 +275,16 @@ def fit(
 
 
 def attached_room(budget: Budget, texts: PromptTexts, question: str) -> int:
-    """Tokens for what a client attached: as large a share of what never goes leaves as passages have."""
+    """Return the tokens for client attachments: the passages' share of what the fixed texts leave."""
     standing = _standing_tokens(budget.count, texts, question)
     return int(max(0, budget.prompt_tokens - standing) * budget.shares.knowledge)
 
 
-RESULTS_SHARE = 0.25  # of the window, for what tools give back
+RESULTS_SHARE = 0.25  # of the window, for tool results
 
 
 def tool_tokens(budget: Budget, offer: ToolOffer | None) -> int:
-    """What is kept free for the tools that are offered, and for their results."""
+    """Return the tokens to keep free for the offered tools and their results."""
     if offer is None or not offer.tools:
         return 0
     offered = budget.count(canonical_json(wire_tools(offer)).decode())
@@ -296,8 +295,8 @@ BLOCK_CHARS = 8_000
 
 
 def beginning_within(text: str, room: int, count: Count) -> str:
-    """As much of it as `room` tokens hold. Counted a block at a time, for a text may have millions of
-    characters, and everybody's answers wait for it."""
+    """Return as much of the text's beginning as `room` tokens hold. Counts a block at a time: a text may have
+    millions of characters, and this blocks everybody's answers."""
 
     def counted(part: str) -> int:
         return count(neutral(part))
@@ -325,7 +324,7 @@ def turn_tokens(count: Count, turn: Turn) -> int:
 
 @dataclass(slots=True)
 class _Pile:
-    """The items of one part in the order they are granted; `taken` of them are."""
+    """The items of one part in the order in which they are granted; `taken` is how many are."""
 
     part: Part
     share: float
@@ -333,7 +332,7 @@ class _Pile:
     taken: int = 0
 
     def take(self, room: int) -> int:
-        """Grant items while they fit into `room`; returns what they cost."""
+        """Grant items while they fit into `room`; return their cost."""
         spent = 0
         while self.taken < len(self.costs) and spent + self.costs[self.taken][1] <= room:
             spent += self.costs[self.taken][1]
@@ -341,7 +340,7 @@ class _Pile:
         return spent
 
     def dropped(self) -> Iterable[Dropped]:
-        """The first to go first."""
+        """Yield what was dropped, the first to go first."""
         return (Dropped(self.part, item_id, cost) for item_id, cost in reversed(self.costs[self.taken :]))
 
 
@@ -368,7 +367,7 @@ def _choose(
 
 
 def _grant(piles: Sequence[_Pile], available: int) -> int:
-    """Returns what was spent of `available`."""
+    """Grant items and return the tokens spent."""
     spent = sum(pile.take(int(pile.share * available)) for pile in piles)
     for pile in piles:
         spent += pile.take(available - spent)
@@ -378,7 +377,7 @@ def _grant(piles: Sequence[_Pile], available: int) -> int:
 def _piles(
     budget: Budget, texts: PromptTexts, history: History, candidates: Sequence[Candidate]
 ) -> tuple[_Pile, _Pile, _Pile, _Pile, _Pile]:
-    """In the order in which what is left over is given away; a part's first item pays its introduction."""
+    """In the order in which leftovers are granted; a part's first item pays for its introduction."""
     count, shares, code = budget.count, budget.shares, texts.code
     recent = [(turn.turn_id, turn_tokens(count, turn)) for turn in reversed(history.recent)]
     relevant = [(turn.turn_id, turn_tokens(count, turn)) for turn in reversed(history.relevant)]

@@ -1,7 +1,7 @@
-"""The request as it was sent to a model, and what the provider reported of its answer.
+"""The request as it was sent to a model, and what the provider reported about its answer.
 
-The request is kept without its messages (`params`, `messages_key`) and put together again, byte for byte,
-with `rebuild_body`, or `rebuild_fielded` for Claude's form. Headers are never recorded, so no key is; a
+The request is stored without its messages (`params`, `messages_key`) and reassembled, byte for byte, with
+`rebuild_body`, or with `rebuild_fielded` for Claude's form. Headers are never recorded, hence no keys; a
 secret among the options is masked.
 """
 
@@ -24,17 +24,17 @@ from core.tools import Tool, ToolOffer
 
 MESSAGES, PROMPT, SYSTEM = "messages", "prompt", "system"
 MASK = "***"
-MAX_RAW_BYTES = 200_000  # of a reply as it came: far more than an answer has, and it is stored with the turn
+MAX_RAW_BYTES = 200_000  # of a raw reply: far more than an answer has, and it is stored with the turn
 _SECRET_NAME = re.compile(
     r"^(.*[_-])?(api[_-]?key|secret([_-]?key)?|password|authorization|(access|auth|bearer)[_-]?token)$", re.I
 )
 
-WireMessage = dict[str, Any]  # a message as OpenAI's API takes it
+WireMessage = dict[str, Any]  # a message in the form of OpenAI's API
 
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """What one request asks of its model; None: as the model's table says, and thinking as the model does."""
+    """What one request asks of its model; None: as in its table, and thinking as the model chooses."""
 
     thinking: bool | None = None
     temperature: float | None = None
@@ -48,11 +48,11 @@ AS_THE_TABLE = CallOptions()
 class Exchange:
     """Filled while a model is called: one object per call, the last attempt wins.
 
-    `usage` is the provider's own, as received; `status` an HTTP refusal's. `body` is worked out when asked
-    for, so that an exchange nobody looks at costs nothing. `offer` is what the request is to offer, `options`
-    what it asks for, `keeps_raw` whether the reply is kept as it comes, `nearest_parts` the part of each
-    passage that is nearest to the question ("": none is known), and `language` that of the answer, both for a
-    model that only quotes: set by whoever calls, they stay.
+    `usage` is the provider's own, as received; `status` an HTTP refusal's. `body` is computed on demand, so
+    that an exchange nobody looks at costs nothing. `offer` is what the request is to offer, `options` what it
+    asks for, `keeps_raw` whether the reply is stored as received, `nearest_parts` the part of each passage
+    that is nearest to the question ("": unknown), and `language` the answer's, both for a model that only
+    quotes: the caller sets these five, and they survive a new attempt.
     """
 
     model: str = ""
@@ -75,7 +75,7 @@ class Exchange:
 
     @property
     def body(self) -> bytes:
-        """As sent; canonical JSON for a model that takes no HTTP request; empty when nothing was sent."""
+        """As sent; canonical JSON if the model takes no HTTP request; empty if nothing was sent."""
         if not self._body and self._noted:
             wire = wire_messages(self._noted, self._messages_key)
             self._body = rebuild_body({"model": self.model}, self._messages_key, wire)
@@ -83,14 +83,14 @@ class Exchange:
 
     @property
     def sha256(self) -> str:
-        """Of the body, in hex; "" when nothing was sent."""
+        """Hash of the body, in hex; "" if nothing was sent."""
         return hashlib.sha256(self.body).hexdigest() if self.body else ""
 
     @property
     def params(self) -> dict[str, Any]:
         """The body in its order, with null in the messages' place, so that their place is known.
 
-        Null stands for a system text beside the messages too (core.prompt.layouts).
+        A system text beside the messages is null, too (core.prompt.layouts).
         """
         if self._noted:
             return {"model": self.model, self._messages_key: None}
@@ -101,7 +101,7 @@ class Exchange:
 
     @property
     def response(self) -> dict[str, Any]:
-        """What the provider reported of its answer; fields that it left out are left out."""
+        """What the provider reported about its answer; missing fields are left out."""
         fields = {
             "id": self.response_id,
             "model": self.response_model,
@@ -113,15 +113,15 @@ class Exchange:
         return {name: value for name, value in fields.items() if value}
 
     def sent(self, body: bytes, *, system_apart: bool = False) -> None:
-        """Note the bytes of an HTTP request; `system_apart`: its system text stands beside the messages."""
+        """Record the bytes of an HTTP request; `system_apart`: its system text stands beside the messages."""
         self._body, self._noted, self._system_apart = body, (), system_apart
 
     def note_messages(self, messages: Sequence[Message], key: str = MESSAGES) -> None:
-        """Note the messages of a call that is no HTTP request."""
+        """Record the messages of a call that is not an HTTP request."""
         self._noted, self._messages_key, self._body = tuple(messages), key, b""
 
     def note_reply(self, piece: bytes) -> None:
-        """The body of an HTTP reply as it comes, its first MAX_RAW_BYTES."""
+        """Record the body of an HTTP reply as it arrives, up to MAX_RAW_BYTES."""
         if self.keeps_raw and len(self._raw) < MAX_RAW_BYTES:
             self._raw += piece[: MAX_RAW_BYTES - len(self._raw)]
 
@@ -134,14 +134,14 @@ class Exchange:
         return copy(self)
 
     def take(self, other: Exchange) -> None:
-        """Become that exchange."""
+        """Copy all fields from another exchange."""
         for name in self.__slots__:
             setattr(self, name, getattr(other, name))
 
 
 def wire_message(message: Message) -> WireMessage:
-    """One message in OpenAI's form; an assistant that only calls tools has null for its content. Images make
-    it a list of parts."""
+    """Convert one message to OpenAI's form; an assistant that only calls tools has null content. With images
+    the content is a list of parts."""
     extras = wire_extras(message)
     content: Any = None if "tool_calls" in extras and not message.content else message.content
     if message.images:
@@ -151,7 +151,7 @@ def wire_message(message: Message) -> WireMessage:
 
 
 def wire_extras(message: Message) -> WireMessage:
-    """What a message carries beside role and content: its tool calls, or the call it answers."""
+    """Return what a message carries besides role and content: its tool calls, or the call it answers."""
     if message.role is Role.ASSISTANT and message.tool_calls:
         return {
             "tool_calls": [
@@ -169,19 +169,19 @@ def wire_extras(message: Message) -> WireMessage:
 
 
 def messages_key(body: Collection[str]) -> str:
-    """Which key of a request's body has the messages: "messages", or "prompt" for one text."""
+    """Return the key of a request's body that holds the messages: "messages", or "prompt" for one text."""
     return PROMPT if PROMPT in body and MESSAGES not in body else MESSAGES
 
 
 def wire_messages(messages: Sequence[Message], messages_key: str = MESSAGES) -> list[WireMessage] | str:
-    """What stands under `messages_key` of the body: the messages, or the one text of a completion."""
+    """Return the value for `messages_key` of the body: the messages, or the one text of a completion."""
     if messages_key == PROMPT:
         return messages[0].content
     return [wire_message(message) for message in messages]
 
 
 def wire_tools(offer: ToolOffer | None) -> dict[str, Any]:
-    """The parameters that offer tools, in OpenAI's form; none where there are none."""
+    """Return the parameters that offer tools, in OpenAI's form; empty without tools."""
     if offer is None or not offer.as_parameters:
         return {}
     tools = [function_of(tool) for tool in offer.as_parameters]
@@ -189,23 +189,23 @@ def wire_tools(offer: ToolOffer | None) -> dict[str, Any]:
 
 
 def function_of(tool: Tool) -> dict[str, Any]:
-    """As OpenAI's API describes one."""
+    """Describe a tool in the form of OpenAI's API."""
     about = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
     return {"type": "function", "function": about}
 
 
 def rebuild_body(params: Mapping[str, Any], messages_key: str, wire: Sequence[WireMessage] | str) -> bytes:
-    """The bytes that were sent, from an exchange's `params` and its messages laid out again."""
+    """Return the bytes that were sent, from an exchange's `params` and its messages laid out again."""
     return canonical_json({**params, messages_key: wire})
 
 
 def canonical_json(value: Any) -> bytes:
-    """As the openai SDK and httpx serialise a request: no blanks, UTF-8, keys in their own order."""
+    """Serialise like the openai SDK and httpx: no spaces, UTF-8, keys in their own order."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _masked(name: str, value: Any) -> Any:
-    """`value` without secrets, by the names they stand under."""
+    """Mask the secrets in `value`, by the names they stand under."""
     if isinstance(value, dict):
         return {inner: _masked(inner, inside) for inner, inside in value.items()}
     if isinstance(value, list):
@@ -213,7 +213,7 @@ def _masked(name: str, value: Any) -> Any:
     return MASK if isinstance(value, str) and _SECRET_NAME.match(name) else value
 
 
-# Messages as Claude's API takes them: the system text beside the messages, tools as blocks of content.
+# Claude's form: the system text beside the messages, tools as content blocks.
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class FieldedMessages:
 
 
 def fielded(messages: Sequence[Message]) -> FieldedMessages:
-    """The leading system messages are the system text; one elsewhere is sent as a user message."""
+    """Split off the leading system messages as the system text; one elsewhere is sent as a user message."""
     leading = list(takewhile(lambda message: message.role is Role.SYSTEM, messages))
     wire: list[WireMessage] = []
     for message in messages[len(leading) :]:
@@ -235,8 +235,8 @@ def fielded(messages: Sequence[Message]) -> FieldedMessages:
 
 
 def fielded_tools(offer: ToolOffer | None, messages: Sequence[Message]) -> dict[str, Any]:
-    """The parameters that offer tools. This API refuses calls of tools that are not offered, those of earlier
-    turns too: they are named, and may not be called."""
+    """Return the parameters that offer tools. This API refuses calls of tools that are not offered, those of
+    earlier turns included: these are named, but may not be called."""
     tools = [
         {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
         for tool in (offer.as_parameters if offer else ())
@@ -251,18 +251,18 @@ def fielded_tools(offer: ToolOffer | None, messages: Sequence[Message]) -> dict[
 
 
 def is_fielded(params: Mapping[str, Any]) -> bool:
-    """Of an exchange's parameters: null in the system text's place says so, as no other request has it."""
+    """Whether an exchange's parameters are of this form: only then is the system text's place null."""
     return SYSTEM in params and params[SYSTEM] is None
 
 
 def rebuild_fielded(params: Mapping[str, Any], messages: Sequence[Message]) -> bytes:
-    """The bytes that were sent, from an exchange's `params` and its messages laid out again."""
+    """Return the bytes that were sent, from an exchange's `params` and its messages laid out again."""
     request = fielded(messages)
     return canonical_json({**params, SYSTEM: request.system, MESSAGES: request.messages})
 
 
 def _has_results(wire: WireMessage) -> bool:
-    """Results of one turn of the assistant stand together."""
+    """Whether more results may join: those of one assistant turn go together."""
     return wire["role"] == Role.USER and isinstance(wire["content"], list)
 
 
@@ -291,7 +291,7 @@ def _asked(message: Message) -> str | list[dict[str, Any]]:
 
 
 def _words(message: Message) -> list[dict[str, Any]]:
-    """A text beside images, in both forms; an empty one is refused by some."""
+    """Return the text beside images, in both forms; some providers refuse an empty one."""
     return [{"type": "text", "text": message.content}] if message.content.strip() else []
 
 
@@ -304,7 +304,7 @@ def _use(call: ToolCall) -> dict[str, Any]:
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    """It must be an object; what is none is kept as text in one."""
+    """Parse the arguments into an object; anything else is wrapped as text in one."""
     try:
         value = json.loads(arguments, parse_constant=_refuse)
         canonical_json(value)  # a lone surrogate can be read, but not written

@@ -1,7 +1,7 @@
-"""One logical list of messages, four wire forms, and the way back for models of ours that read a prompt.
+"""Lay one logical list of messages out in four wire forms, and read prompts back for our own models.
 
-Introductions and fences are added here. Every text but our own and the question's can imitate neither a fence
-nor a control token (core.prompt.fence); the question stays word for word.
+Introductions and fences are added here. No text except our own and the question can imitate a fence or a
+control token (core.prompt.fence); the question is sent verbatim.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from core.prompt.tool_text import as_text, in_text
 from core.text import language_in
 from core.tools import plain_id, plain_name
 
-RULE = "---"  # between knowledge and question where there is no introduction
-SILENCE = "…"  # stands where strict alternation asks for a message and none exists
+RULE = "---"  # separates knowledge and question if there is no introduction
+FILLER = "…"  # fills in where strict alternation requires a message and none exists
 
 _NAMES_ZH = {Role.USER: "用户", Role.ASSISTANT: "助手", Role.SYSTEM: "系统", Role.TOOL: "工具"}
 _NAMES_EN = {Role.USER: "User", Role.ASSISTANT: "Assistant", Role.SYSTEM: "System", Role.TOOL: "Tool"}
 _ALL_NAMES = "|".join((*_NAMES_ZH.values(), *_NAMES_EN.values()))
-_SPEAKS = re.compile(rf"^(\\*)(?=(?:{_ALL_NAMES})[:：])", re.M)
-_USER_SAYS = re.compile(rf"^(?:用户|User): (.*?)(?=^(?:{_ALL_NAMES}): |^</{Kind.HISTORY}-|\Z)", re.M | re.S)
+_SPEAKER_LABEL = re.compile(rf"^(\\*)(?=(?:{_ALL_NAMES})[:：])", re.M)
+_USER_LINES = re.compile(rf"^(?:用户|User): (.*?)(?=^(?:{_ALL_NAMES}): |^</{Kind.HISTORY}-|\Z)", re.M | re.S)
 _ANSWER_CUE = re.compile(r"\n(?:助手|Assistant): \Z")
 _STANDING = (Part.PERSONA, Part.SYSTEM, Part.MEMORY, Part.SUMMARY)
 
 
 def lay_out(messages: Sequence[Message], layout: Layout, texts: PromptTexts) -> list[Message]:
-    """The messages as they go over the wire, the question at the end of the last one.
+    """Return the messages as sent, the question at the end of the last one.
 
-    `messages` as core.prompt.messages.assemble gives them. ONE_SYSTEM (and AUTO) and SYSTEM_FIELD: a single
-    leading system message, then strictly user, assistant, user …, tool results behind their calls; Claude's
-    adapter hoists the system text. MANY_SYSTEM: each part a message of its own. FLAT: one user message, a
-    prompt to complete.
+    `messages` come from core.prompt.messages.assemble. ONE_SYSTEM (and AUTO) and SYSTEM_FIELD: a single
+    leading system message, then strictly user, assistant, user …, tool results directly after their calls;
+    Claude's adapter hoists the system text. MANY_SYSTEM: each part is a message of its own. FLAT: one user
+    message, a prompt to complete.
     """
     if layout is Layout.FLAT:
         return [Message(Role.USER, _flat(messages, texts), Part.QUESTION, images=messages[-1].images)]
@@ -48,25 +48,25 @@ def lay_out(messages: Sequence[Message], layout: Layout, texts: PromptTexts) -> 
 def lay_steps(
     laid: Sequence[Message], steps: Sequence[Message], layout: Layout, texts: PromptTexts
 ) -> list[Message]:
-    """The messages of `lay_out` with what was said behind the question since: calls of tools and results."""
+    """Return the messages of `lay_out` plus what followed the question: tool calls and their results."""
     if not steps:
-        return _taken_back(laid)
+        return _with_plain_ids(laid)
     if layout is not Layout.FLAT:
-        since = [_of_the_dialogue(message, texts.code) for message in steps]
+        since = [_neutral_message(message, texts.code) for message in steps]
         if texts.tools_in_text:
             since = in_text(since)
-            since[-1] = replace(since[-1], content=_closed(since[-1].content, texts))
-        return _taken_back([*laid, *since])
+            since[-1] = replace(since[-1], content=_with_note(since[-1].content, texts))
+        return _with_plain_ids([*laid, *since])
     names = _NAMES_ZH if laid[0].content.endswith(f"{_NAMES_ZH[Role.ASSISTANT]}: ") else _NAMES_EN
-    prompt = _ANSWER_CUE.sub("\n", laid[0].content) + _closed(_transcript(steps, names, texts), texts)
+    prompt = _ANSWER_CUE.sub("\n", laid[0].content) + _with_note(_transcript(steps, names, texts), texts)
     return [replace(laid[0], content=f"{prompt}\n{names[Role.ASSISTANT]}: ")]
 
 
-def _taken_back(laid: Iterable[Message]) -> list[Message]:
-    """With ids and names of calls that any provider takes. Many models count the calls of each answer from 0,
-    and Claude's API refuses a request with an id twice; others refuse a name with a blank."""
+def _with_plain_ids(laid: Iterable[Message]) -> list[Message]:
+    """Give calls ids and names that every provider accepts. Many models number the calls of each answer from
+    0, and Claude's API refuses a request with a duplicate id; others refuse a name with a space."""
     taken: set[str] = set()
-    own: dict[str, str] = {}  # of the message that called last
+    own: dict[str, str] = {}  # the ids of the latest calling message
     messages: list[Message] = []
     for message in laid:
         if message.tool_calls:
@@ -82,22 +82,22 @@ def _taken_back(laid: Iterable[Message]) -> list[Message]:
     return messages
 
 
-def _closed(results: str, texts: PromptTexts) -> str:
-    """With the word that nothing more is to be called, where it is so."""
+def _with_note(results: str, texts: PromptTexts) -> str:
+    """Append the note that no more tools may be called, if that is so."""
     return GAP.join(filter(None, (results, texts.tools_closed)))
 
 
 def next_after_refusal(layout: Layout) -> Layout | None:
-    """What `auto` tries when the model's server answered 400; None when nothing is left.
+    """Return the layout that `auto` tries after the model's server answered 400; None if none is left.
 
-    FLAT as one user message: it needs no system role and no alternation. MANY_SYSTEM is never tried.
+    FLAT as one user message: it needs neither a system role nor alternation. MANY_SYSTEM is never tried.
     """
     return Layout.FLAT if layout in (Layout.AUTO, Layout.ONE_SYSTEM) else None
 
 
 def defused(text: str) -> str:
-    """Text of a conversation that neither looks like a fence of the prompt's nor like another speaker."""
-    return _SPEAKS.sub(r"\\\1", neutral(text))
+    """Make text of a conversation look neither like a fence of the prompt nor like another speaker."""
+    return _SPEAKER_LABEL.sub(r"\\\1", neutral(text))
 
 
 def _one_system(messages: Sequence[Message], texts: PromptTexts) -> list[Message]:
@@ -107,13 +107,13 @@ def _one_system(messages: Sequence[Message], texts: PromptTexts) -> list[Message
     laid: list[Message] = []
     for message in messages:
         if message.part in (Part.RELEVANT, Part.RECENT):
-            _say(laid, _of_the_dialogue(message, texts.code))
-    _ask(laid, messages, texts)
+            _append_dialogue(laid, _neutral_message(message, texts.code))
+    _append_question(laid, messages, texts)
     return [Message(Role.SYSTEM, system, Part.SYSTEM), *laid] if system else laid
 
 
-def _of_the_dialogue(message: Message, code: str) -> Message:
-    """A message of an earlier turn, in a role of its own."""
+def _neutral_message(message: Message, code: str) -> Message:
+    """Neutralise a message of an earlier turn that is sent in its own role."""
     if message.role is Role.TOOL:
         return replace(message, content=fenced(Kind.TOOL_RESULT, code, message.content))
     calls = tuple(
@@ -124,7 +124,7 @@ def _of_the_dialogue(message: Message, code: str) -> Message:
 
 
 def _neutral_arguments(arguments: str) -> str:
-    """A chat template prints what the JSON text says, whatever it is escaped with."""
+    """Neutralise the decoded JSON: chat templates print the decoded text, whatever its escapes."""
     try:
         value = json.loads(arguments)
         clean = neutral_json(value)
@@ -133,8 +133,8 @@ def _neutral_arguments(arguments: str) -> str:
         return neutral(arguments)
 
 
-def _say(laid: list[Message], message: Message) -> None:
-    """Add a message of the dialogue so that users and assistants go on taking turns."""
+def _append_dialogue(laid: list[Message], message: Message) -> None:
+    """Append a message of the dialogue, keeping users and assistants alternating."""
     last = laid[-1] if laid else None
     if message.role is Role.TOOL:
         laid.append(message)
@@ -143,16 +143,16 @@ def _say(laid: list[Message], message: Message) -> None:
         laid[-1] = replace(last, content=content, tool_calls=message.tool_calls)
     elif message.role is Role.USER:
         if last is not None and last.role is Role.TOOL:
-            laid.append(Message(Role.ASSISTANT, SILENCE, message.part))
+            laid.append(Message(Role.ASSISTANT, FILLER, message.part))
         laid.append(message)
     else:
         if last is None:
-            laid.append(Message(Role.USER, SILENCE, message.part))
+            laid.append(Message(Role.USER, FILLER, message.part))
         laid.append(message)
 
 
-def _ask(laid: list[Message], messages: Sequence[Message], texts: PromptTexts) -> None:
-    """Add the last user message: what was left unanswered, the knowledge context, then the question."""
+def _append_question(laid: list[Message], messages: Sequence[Message], texts: PromptTexts) -> None:
+    """Append the last user message: what was left unanswered, the knowledge context, then the question."""
     knowledge = _knowledge(messages, texts)
     question = messages[-1]
     blocks = [knowledge] if knowledge else []
@@ -160,7 +160,7 @@ def _ask(laid: list[Message], messages: Sequence[Message], texts: PromptTexts) -
         blocks.insert(0, laid.pop().content)
     if blocks:
         blocks.append(texts.question_intro or RULE)
-    _say(laid, replace(question, content=GAP.join((*blocks, question.content))))
+    _append_dialogue(laid, replace(question, content=GAP.join((*blocks, question.content))))
 
 
 def _many_system(messages: Sequence[Message], texts: PromptTexts) -> list[Message]:
@@ -178,7 +178,7 @@ def _many_system(messages: Sequence[Message], texts: PromptTexts) -> list[Messag
         elif message.part is Part.RECENT:
             if message is recent[0] and texts.recent_intro:
                 laid.append(Message(Role.SYSTEM, texts.recent_intro, Part.RECENT))
-            laid.append(_of_the_dialogue(message, texts.code))
+            laid.append(_neutral_message(message, texts.code))
         elif message is relevant[0]:
             laid.append(Message(Role.SYSTEM, _quoted(relevant, names, texts), Part.RELEVANT))
     return laid
@@ -211,7 +211,7 @@ def _names(messages: Sequence[Message]) -> dict[Role, str]:
 def _standing(message: Message, texts: PromptTexts) -> str:
     match message.part:
         case Part.SYSTEM:
-            return message.content  # our own; what of others it names can be no tag by then
+            return message.content  # our own; the foreign texts in it are neutral already
         case Part.SUMMARY:
             return _introduced(texts.summary_intro, fenced(Kind.SUMMARY, texts.code, message.content))
         case Part.MEMORY:
@@ -221,7 +221,7 @@ def _standing(message: Message, texts: PromptTexts) -> str:
 
 
 def _knowledge(messages: Sequence[Message], texts: PromptTexts) -> str:
-    """The passages, and what a client attached to the question."""
+    """Return the passages, and what a client attached to the question."""
     blocks = [message.content for message in messages if message.part is Part.KNOWLEDGE]
     passages = _introduced(texts.knowledge_intro, GAP.join(blocks))
     attached = [
@@ -237,7 +237,7 @@ def _introduced(intro: str, text: str) -> str:
 
 
 def _quoted(messages: Sequence[Message], names: dict[Role, str], texts: PromptTexts) -> str:
-    """Turns that are recalled, as a record that the dialogue does not go on from."""
+    """Return recalled turns as a quoted record, so that the dialogue does not continue from them."""
     if not messages:
         return ""
     return _introduced(
@@ -253,7 +253,7 @@ def _transcript(messages: Iterable[Message], names: dict[Role, str], texts: Prom
 def _spoken(message: Message, texts: PromptTexts) -> str:
     code = texts.code
     if texts.tools_in_text and (message.tool_calls or message.role is Role.TOOL):
-        text = _SPEAKS.sub(r"\\\1", as_text(_of_the_dialogue(message, code)))
+        text = _SPEAKER_LABEL.sub(r"\\\1", as_text(_neutral_message(message, code)))
         return f"\n{text}" if message.role is Role.TOOL else text
     calls = [f"[{call.name}({call.arguments})]" for call in message.tool_calls]
     text = defused("\n".join(text for text in (message.content, *calls) if text))
@@ -262,7 +262,7 @@ def _spoken(message: Message, texts: PromptTexts) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FinalUser:
-    """The last user message taken apart: what was asked before it, the knowledge blocks, the question."""
+    """The parts of the last user message: what preceded, the knowledge blocks, the question."""
 
     before: str
     knowledge: str
@@ -271,8 +271,8 @@ class FinalUser:
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """What a laid-out prompt asks: `knowledge` are its blocks, as they stand there; `previous` the questions
-    before, in order, as they were asked; `last_answer` what was answered to the last, "" in a flat prompt."""
+    """What a laid-out prompt asks: `knowledge` is its blocks, verbatim; `previous` the earlier questions in
+    order, as they were asked; `last_answer` the answer to the last of them, "" in a flat prompt."""
 
     knowledge: str
     question: str
@@ -281,17 +281,17 @@ class ReadBack:
 
 
 def parse_final_user(text: str) -> FinalUser:
-    """Without knowledge in `text`, all of it is the question."""
+    """Split the last user message. Without knowledge in `text`, all of it is the question."""
     run = find_blocks(text)
     if run is None:
         return FinalUser("", "", text)
-    before = text[: run[0]].strip("\n").rpartition(GAP)[0]  # the last paragraph introduces the knowledge
+    before = text[: run[0]].strip("\n").rpartition(GAP)[0]  # the last paragraph is the introduction
     intro, _, question = text[run[1] :].lstrip("\n").partition(GAP)
     return FinalUser(before, text[run[0] : run[1]], question or intro)
 
 
 def read_back(messages: Sequence[Message]) -> ReadBack:
-    """Knowledge and question from the wire form of any layout."""
+    """Read knowledge and question back from the wire form of any layout."""
     if len(messages) == 1 and _ANSWER_CUE.search(messages[0].content):
         return read_flat(messages[0].content)
     final = parse_final_user(messages[-1].content)
@@ -308,12 +308,12 @@ def read_back(messages: Sequence[Message]) -> ReadBack:
 
 
 def read_flat(prompt: str) -> ReadBack:
-    """The same from a flat prompt; a text of another make is all question."""
+    """Read them back from a flat prompt; a prompt in another form is all question."""
     final = parse_final_user(_ANSWER_CUE.sub("", prompt))
-    questions = _USER_SAYS.findall(final.before if final.knowledge else final.question)
+    questions = _USER_LINES.findall(final.before if final.knowledge else final.question)
     previous = tuple(restored(text.strip()) for text in questions)
     if final.knowledge:
-        question = _USER_SAYS.match(final.question)
+        question = _USER_LINES.match(final.question)
         asked = final.question[question.start(1) :] if question else final.question
         return ReadBack(final.knowledge, asked, previous)
     return ReadBack("", questions[-1].strip() if questions else prompt, previous[:-1])

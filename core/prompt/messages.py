@@ -1,7 +1,7 @@
-"""What goes into the prompt, in the logical order: persona, system, memory, summary, relevant history, recent
-history, knowledge, what a client attached, question.
+"""The parts of a prompt in logical order: persona, system, memory, summary, relevant history, recent history,
+knowledge, client attachments, question.
 
-Five checked steps, each a pure function on the list, make it; core.prompt.layouts lays it on the wire.
+Five checked steps, each a pure function on the list, build it; core.prompt.layouts lays it out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Role(StrEnum):
 
 
 class Part(StrEnum):
-    """Where a message stands in the logical order; the order of the members is that order."""
+    """A message's position in the logical order, which is the order of the members."""
 
     PERSONA = "persona"
     SYSTEM = "system"
@@ -47,12 +47,12 @@ class Part(StrEnum):
 
 
 class Layout(StrEnum):
-    """How the logical order is laid on the wire (core.prompt.layouts).
+    """How the logical order is laid out on the wire (core.prompt.layouts).
 
-    `one_system`: a single leading system message, strictly alternating dialogue, knowledge fenced in the
-    last user message. `many_system`: what is not dialogue in system messages of its own. `system_field`: as
-    Claude takes it. `flat`: one text, for models that only complete. `auto`: the safest for the model, and
-    what a refusal taught.
+    `one_system`: a single leading system message, strictly alternating dialogue, knowledge fenced in the last
+    user message. `many_system`: everything but dialogue in system messages of its own. `system_field`:
+    Claude's form. `flat`: one text, for models that only complete. `auto`: the safest for the model, given
+    what its refusals have taught.
     """
 
     AUTO = "auto"
@@ -63,14 +63,14 @@ class Layout(StrEnum):
 
 
 class MessagesInvalidError(WenmaiError):
-    """The messages put together must not be sent: a fault of ours, found before a model is called."""
+    """The assembled messages must not be sent: a bug of ours, caught before a model is called."""
 
     code = "messages_invalid"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A function the model asks for; `arguments` is JSON text, as the model wrote it."""
+    """A function that the model calls; `arguments` is JSON text, as the model wrote it."""
 
     call_id: str
     name: str
@@ -79,10 +79,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message; `turn_id` names the turn it repeats, for history, or that holds it, for the summary.
+    """One message; `turn_id` names the turn that history repeats, or that stores the summary.
 
-    `tool_calls` are an assistant's; a tool message's `tool_call_id` names the call it answers. `images` are
-    the question's, and stand before its text.
+    `tool_calls` are an assistant's; a tool message's `tool_call_id` names the call it answers. `images`
+    belong to the question and precede its text.
     """
 
     role: Role
@@ -95,7 +95,7 @@ class Message:
 
     @property
     def call_ids(self) -> tuple[str, ...]:
-        """Of the calls that it makes, or of the one that it answers."""
+        """Ids of the calls that it makes, or of the one that it answers."""
         answered = self.tool_call_id
         return tuple(call.call_id for call in self.tool_calls) if answered is None else (answered,)
 
@@ -104,20 +104,20 @@ INTRODUCTIONS = (
     "relevant_intro", "recalled_note", "recent_intro", "knowledge_intro", "summary_intro", "question_intro",
     "memory_intro", "attached_intro",
 )  # fmt: skip
-LAID_WITH = (*INTRODUCTIONS, "code", "tools_in_text", "tools_closed")
-"""What a layout needs beside the messages: recorded with the turn, a request is laid out again the same."""
+LAYOUT_TEXTS = (*INTRODUCTIONS, "code", "tools_in_text", "tools_closed")
+"""What a layout needs besides the messages; recorded with the turn, so that a request can be reproduced."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptTexts:
-    """The texts that are no turn's: fixed ones in the language of the question, and the user's own.
+    """The texts that do not come from turns: fixed ones in the language of the question, and the user's own.
 
-    The introductions are single paragraphs; the layouts place them. `recalled_note` stands in the system
-    message where the dialogue itself begins with recalled turns. `memory` has a line for each memory.
-    `attached` is what a client sent along with the question, for this turn alone.
-    `code` is that of the request's fences (core.prompt.fence); without one nothing but passages is fenced.
-    `tools_in_text` is "yes" where calls of tools go as core.prompt.tool_text writes them; `tools_closed` then
-    says, behind the last results, that nothing more may be called ("": it may).
+    The introductions are single paragraphs; the layouts place them. `recalled_note` goes into the system
+    message if the dialogue itself begins with recalled turns. `memory` has a line for each memory. `attached`
+    is what a client sent with the question, for this turn only. `code` is that of the request's fences
+    (core.prompt.fence); without one only passages are fenced. `tools_in_text` is "yes" if tool calls are
+    written as in core.prompt.tool_text; `tools_closed` then says, after the last results, that no more may be
+    called ("": they may).
     """
 
     system: str
@@ -139,8 +139,8 @@ class PromptTexts:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The parts of a branch that may go into a prompt. `summary` says what the turns `covered` said ("":
-    there is none); `summary_turn_id` is the turn it is stored with. `relevant` and `recent` in any order."""
+    """The parts of a branch that may go into a prompt. `summary` condenses the turns in `covered` ("": there
+    is none); `summary_turn_id` is the turn it is stored with. `relevant` and `recent` come in any order."""
 
     summary: str = ""
     covered: frozenset[str] = frozenset()
@@ -149,7 +149,7 @@ class History:
     recent: Sequence[Turn] = ()
 
     def in_order(self) -> History:
-        """Questions only, in time order, each turn once: as recent, unless a summary covers it there."""
+        """Keep questions only, in time order, each turn once: as recent, unless a summary covers it."""
         covered = self.covered if self.summary.strip() else frozenset[str]()
         recent_ids = {turn.turn_id for turn in self.recent} - covered
         relevant = _in_order(turn for turn in self.relevant if turn.turn_id not in recent_ids)
@@ -160,7 +160,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class StepCount:
-    """What one step did: messages before and after, and how many it took out, put in, altered or moved."""
+    """What one step did: messages before and after, and how many it removed, inserted, altered or moved."""
 
     step: str
     before: int
@@ -170,7 +170,7 @@ class StepCount:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """The logical list, valid, and what each step did to it, in their order."""
+    """The logical list, validated, and what each step did to it, in order."""
 
     messages: list[Message]
     steps: tuple[StepCount, ...]
@@ -183,9 +183,9 @@ def assemble(
     question: str,
     images: tuple[ImageData, ...] = (),
 ) -> Assembled:
-    """Lay the parts into the logical order and take them through the five steps.
+    """Put the parts into logical order and run the five steps on them.
 
-    Raises MessagesInvalidError, which a question that is not blank and a system text never cause.
+    Raises MessagesInvalidError, never with a non-blank question and a system text.
     """
     history = history.in_order()
     asked = Message(Role.USER, question, Part.QUESTION, images=images)
@@ -206,11 +206,11 @@ def assemble(
 def apply_compression(
     messages: Sequence[Message], summary: str, covered: Set[str], summary_turn_id: str | None = None
 ) -> list[Message]:
-    """One summary message instead of the recent messages it covers, where the first of them stood.
+    """Replace the recent messages that the summary covers with it, where the first of them was.
 
-    A covered turn that was recalled stays word for word beside the summary: it is there because the question
-    is about it, and a summary keeps the drift, not the words asked for. When no recent message is covered,
-    the summary still says what came before, ahead of all history. A blank one changes nothing.
+    A covered turn that was recalled stays verbatim beside the summary: it is there because the question is
+    about it, and a summary keeps the gist, not the exact words. If no recent message is covered, the summary
+    still says what came before, ahead of all history. A blank summary changes nothing.
     """
     if not summary.strip():
         return list(messages)
@@ -223,7 +223,7 @@ def apply_compression(
 
 
 def drop_invalid(messages: Sequence[Message]) -> list[Message]:
-    """Without messages that say nothing. A tool's empty result says something, and a call is not empty."""
+    """Drop messages without content. A tool's empty result is content, and so is a call."""
     return [
         message
         for message in messages
@@ -232,9 +232,9 @@ def drop_invalid(messages: Sequence[Message]) -> list[Message]:
 
 
 def repair_tools(messages: Sequence[Message]) -> list[Message]:
-    """Every tool call directly followed by its result, in call order; what has no partner is taken out.
+    """Put every tool result directly after its call, in call order; drop what has no partner.
 
-    By id: a result belongs to the nearest call of its id before it, and a call takes its first result.
+    Matched by id: a result belongs to the nearest preceding call with its id, and a call takes its first.
     """
     results = _results_by_call(messages)
     repaired: list[Message] = []
@@ -252,14 +252,14 @@ def repair_tools(messages: Sequence[Message]) -> list[Message]:
 
 
 def insert_system(messages: Sequence[Message], texts: PromptTexts) -> list[Message]:
-    """With the standing texts in front: the persona before the default prompt, memory behind both."""
+    """Put the standing texts in front: the persona before the default prompt, memory after both."""
     standing = ((Part.PERSONA, texts.persona), (Part.SYSTEM, texts.system), (Part.MEMORY, texts.memory))
     inserted = [Message(Role.SYSTEM, text, part) for part, text in standing if text.strip()]
     return [*inserted, *messages]
 
 
 def validate(messages: Sequence[Message], question: str) -> list[Message]:
-    """The same messages, fit to be sent. Raises MessagesInvalidError, which names the first fault."""
+    """Return the messages if they may be sent. Raises MessagesInvalidError, naming the first fault."""
     if not messages:
         raise MessagesInvalidError("There is nothing to send.")
     if messages[0].role is not Role.SYSTEM:
@@ -310,7 +310,7 @@ def _history_messages(turns: Iterable[Turn], part: Part) -> Iterator[Message]:
 
 
 def question_in_history(turn: Turn) -> str:
-    """A turn's question, with a note in the place of its images."""
+    """Return a turn's question, with a note in place of its images."""
     if not turn.images:
         return turn.question
     note = images_note(turn.images, "zh" if is_mostly_chinese(turn.question) else "en")
@@ -318,12 +318,12 @@ def question_in_history(turn: Turn) -> str:
 
 
 def answer_in_history(turn: Turn) -> str:
-    """A turn's answer without the numbers of its passages, which would be taken for today's."""
+    """Return a turn's answer without its citation numbers, which would be taken for the current ones."""
     return without_marks(turn.answer, max((source.index for source in turn.sources), default=0))
 
 
 def step_messages(answer: str, uses: Iterable[ToolUse]) -> Iterator[Message]:
-    """The calls of the turn that is being answered, each step with what the model said before it."""
+    """Yield the calls of the turn being answered, each step with what the model said before it."""
     begins = 0
     for _, step in groupby((use for use in uses if use.state.has_result), key=lambda use: use.step):
         together = list(step)
@@ -335,18 +335,18 @@ def step_messages(answer: str, uses: Iterable[ToolUse]) -> Iterator[Message]:
 
 
 _NUMBER = re.compile(r'(?<=\{)"number":\d+,')
-OLD_RESULT_CHARS = 2_000  # of a result that is sent again in later turns
+OLD_RESULT_CHARS = 2_000  # of a result when it is sent again in later turns
 
 
 def tool_messages(uses: Iterable[ToolUse], part: Part, turn_id: str | None = None) -> Iterator[Message]:
-    """An earlier turn's calls and their results, which are cut; its answer follows them."""
+    """Yield an earlier turn's calls and their shortened results, which precede its answer."""
     for message in step_messages("", map(_unnumbered, uses)):
         content = cut_result(message.content, OLD_RESULT_CHARS)
         yield replace(message, content=content, part=part, turn_id=turn_id)
 
 
 def _unnumbered(use: ToolUse) -> ToolUse:
-    """Without the numbers of passages, as its answer: they would be taken for today's."""
+    """Remove passage numbers from search results, as from answers: they would be taken for current ones."""
     if use.function.name != SEARCH_TOOL:
         return use
     return replace(use, result=_NUMBER.sub("", use.result))
@@ -361,7 +361,7 @@ def _in_order(turns: Iterable[Turn]) -> tuple[Turn, ...]:
 
 
 def _results_by_call(messages: Sequence[Message]) -> dict[tuple[int, int], Message]:
-    """Each call's first result; a call is (place of its message, its number in it)."""
+    """Map each call, as (index of its message, index in it), to its first result."""
     nearest: dict[str, tuple[int, int]] = {}
     results: dict[tuple[int, int], Message] = {}
     for at, message in enumerate(messages):
@@ -372,7 +372,7 @@ def _results_by_call(messages: Sequence[Message]) -> dict[tuple[int, int], Messa
 
 
 def _tools_match(messages: Sequence[Message]) -> bool:
-    waiting: list[str] = []  # ids of calls whose results must come next, the next one last
+    waiting: list[str] = []  # ids of calls whose results must follow, the next one last
     for message in messages:
         if message.role is Role.TOOL:
             if not waiting or message.tool_call_id != waiting.pop():
@@ -384,7 +384,7 @@ def _tools_match(messages: Sequence[Message]) -> bool:
 
 
 def _count(step: str, before: Sequence[Message], after: Sequence[Message]) -> StepCount:
-    sides = _apart(before, after)
+    sides = _without_common_ends(before, after)
     was, now = map(Counter, sides)
     changed = (was - now).total() + (now - was).total()
     stayed = [[message for message in side if was[message] and now[message]] for side in sides]
@@ -392,10 +392,10 @@ def _count(step: str, before: Sequence[Message], after: Sequence[Message]) -> St
     return StepCount(step, len(before), len(after), changed + moved)
 
 
-def _apart(
+def _without_common_ends(
     before: Sequence[Message], after: Sequence[Message]
 ) -> tuple[Sequence[Message], Sequence[Message]]:
-    """Without what both begin and end with, mostly all: to compare messages is to read their texts."""
+    """Strip the common head and tail, usually almost everything: comparing messages compares their texts."""
     for _ in range(2):
         same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(before, after, strict=False)))
         before, after = before[same:][::-1], after[same:][::-1]
@@ -409,7 +409,7 @@ _WEEKDAYS: dict[Language, tuple[str, ...]] = {
 
 
 def with_times(text: str, language: Language, now: datetime, begun: datetime) -> str:
-    """The context lines of a prompt; both times are in the zone that they are written in."""
+    """Fill in the context lines of a prompt; both times are in the zone in which they are written."""
     named = {
         "{date}": f"{now:%Y-%m-%d}",
         "{weekday}": _WEEKDAYS[language][now.weekday()],

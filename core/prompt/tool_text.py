@@ -1,10 +1,10 @@
-"""Tools in the text of a prompt, for models without an interface for them, in the form that Hermes and Qwen
-were trained on: schemas in the system text, calls in <tool_call>, results in <tool_response>.
+"""Tools in the text of a prompt, for models without a tool interface, in the form that Hermes and Qwen were
+trained on: schemas in the system text, calls in <tool_call>, results in <tool_response>.
 
-A call is read out of the model's own answer only, never out of its thinking. Its tag counts where `<think>`
-does (core.thinking): at the beginning of a line, outside a code fence; so an answer that shows the form in a
-fence, in inline code or within a line calls nothing. What follows a call was written without its result:
-further calls are made beside it, anything else ends the answer there.
+Calls are only read from the model's own answer, never from its thinking. The tag counts where `<think>` does
+(core.thinking): at the beginning of a line, outside a code fence; so an answer that shows the form in a
+fence, in inline code or within a line calls nothing. Whatever follows a call was written without its result:
+further calls are made in parallel, anything else ends the answer there.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from core.thinking import Lines
 from core.tools import MAX_NAME_CHARS, Tool
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-UNREADABLE = "unreadable_call"  # the name of a call that names no tool
+UNREADABLE = "unreadable_call"  # the name of a call that does not name a tool
 
 _NAME = re.compile(r'"name"\s*:\s*"([^"\\]+)"')
 
 
 def tool_lines(tools: Iterable[Tool]) -> str:
-    """Each on a line of its own; a description can imitate no tag."""
+    """Describe each tool on a line of its own; no description can imitate a tag."""
     return "\n".join(canonical_json(neutral_json(function_of(tool))).decode() for tool in tools)
 
 
 def as_text(message: Message) -> str:
-    """What it says with its calls, or the result that it is; its own texts are neutral already."""
+    """Write out a message with its calls, or a tool's result; the texts in it are neutral already."""
     if message.role is Role.TOOL:
         return f"<tool_response>\n{message.content}\n</tool_response>"
     calls = (
@@ -46,7 +46,7 @@ def as_text(message: Message) -> str:
 
 
 def in_text(messages: Iterable[Message]) -> list[Message]:
-    """Without a tool's role: calls are the assistant's words, results of a step one message of the user's."""
+    """Remove the tool role: calls become the assistant's words, the results of a step one user message."""
     laid: list[Message] = []
     for is_result, group in groupby(messages, key=lambda message: message.role is Role.TOOL):
         together = list(group)
@@ -58,18 +58,18 @@ def in_text(messages: Iterable[Message]) -> list[Message]:
 
 
 class CallReader:
-    """Fed an answer in any pieces; gives back what is text of it. Linear in the input.
+    """Takes an answer in pieces of any size and returns the text in it. Linear in the input.
 
-    `ended`: a call was read, and something that is none followed it. A call that the end cut off is one if
-    its JSON is whole, else text.
+    `ended`: after a call came something that is not one. A call cut off by the end counts if its JSON is
+    complete, and is text otherwise.
     """
 
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
         self.ended = False
         self._lines = Lines()
-        self._held = ""  # may be the beginning of a tag
-        self._body: list[str] | None = None  # of the call that is open
+        self._held = ""  # possibly the beginning of a tag
+        self._body: list[str] | None = None  # of the open call
 
     def feed(self, text: str) -> str:
         text, self._held = self._held + text, ""
@@ -85,7 +85,7 @@ class CallReader:
         return "".join(passed)
 
     def flush(self) -> str:
-        """What was held back, at the end of the answer."""
+        """Return what was held back, at the end of the answer."""
         text, self._held = self._held, ""
         if self._body is not None:
             body, self._body = "".join((*self._body, text)), None
@@ -95,7 +95,7 @@ class CallReader:
         return "" if self.calls else text
 
     def _read_text(self, text: str) -> tuple[str, str]:
-        """The text before a call, and what follows its tag."""
+        """Return the text before a call, and the text after its opening tag."""
         at, end = 0, _cut_off(text, OPEN)
         while (at := self._lines.next_tag(text, at, end)) < end:
             if text.startswith(OPEN, at):
@@ -131,15 +131,15 @@ class CallReader:
 
 
 def _cut_off(text: str, tag: str) -> int:
-    """Where `tag` begins that the end of `text` may have cut off; the end of `text` when there is none."""
+    """Return where `tag` begins if the end of `text` may cut it off, or else the length of `text`."""
     at = text.rfind("<", max(0, len(text) - len(tag) + 1))
     return at if at >= 0 and tag.startswith(text[at:]) else len(text)
 
 
 def _calls(body: str) -> Iterator[ToolCall]:
-    """One, or several in a list; none where it is no JSON of the form."""
+    """Yield one call, or several from a list; none if the body is not JSON of this form."""
     try:
-        value = json.loads(body, strict=False)  # a line break in a string is what such models write
+        value = json.loads(body, strict=False)  # such models write raw line breaks into strings
     except (ValueError, RecursionError):
         return
     each = value if isinstance(value, list) else [value]
@@ -148,12 +148,12 @@ def _calls(body: str) -> Iterator[ToolCall]:
 
 
 def _call(name: str, arguments: Any) -> ToolCall:
-    """Arguments may be JSON in a string; what is no object is kept for the check to name."""
+    """Arguments may be JSON in a string; anything but an object is left to the later check to report."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     return ToolCall(f"call_{uuid.uuid4().hex[:16]}", name[:MAX_NAME_CHARS], text)
 
 
 def _broken(body: str) -> ToolCall:
-    """The model is to read what is wrong with it, as with arguments that do not fit."""
+    """Make a call of it anyway: the model shall read what is wrong, as with arguments that do not fit."""
     named = _NAME.search(body)
     return _call(named[1] if named else UNREADABLE, body.strip())

@@ -1,4 +1,4 @@
-"""A store's own slope and shift of the logits, from questions of which it is known what answers them."""
+"""Fit a store's own slope and shift of the logits, from questions whose answering passages are known."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ import numpy as np
 from core.errors import BadRequestError
 from core.relevance.probability import logistic, logit
 
-LEAST_QUESTIONS = 20
-LEAST_OF_EACH = 5  # without any that nothing answers, all would become sure
-SHIFT_DEVIATION, SLOPE_DEVIATION = 2.0, 0.5  # of what collections differ by, before any question is known
-LEAST_SLOPE = 0.1  # it never turns the order round
+MIN_QUESTIONS = 20
+MIN_OF_EACH = 5  # without unanswered ones, everything would become sure
+SHIFT_DEVIATION, SLOPE_DEVIATION = 2.0, 0.5  # the prior: how much collections differ
+MIN_SLOPE = 0.1  # never reverses the order
 STEPS = 100
 _MARKS = re.compile(r"\W+")
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The best passage of a question: its probability before any calibration, and whether it answers."""
+    """The best passage of a question: its uncalibrated probability, and whether it answers."""
 
     chance: float
     answers: bool
 
 
 def holds_words(text: str, words: str) -> bool:
-    """Whether the text has these words one after the other, whatever marks stand between."""
+    """Whether the text has these words in sequence, whatever punctuation is between them."""
     return _MARKS.sub("", words) in _MARKS.sub("", text)
 
 
 def fit(judged: Sequence[Judged]) -> tuple[float, float]:
-    """The most probable slope and shift, by Newton's method on the logits, from where collections are alike.
+    """Fit the most probable slope and shift, by Newton's method on the logits, starting from the prior.
 
-    Raises BadRequestError where the questions cannot say.
+    Raises BadRequestError if the questions are too few or one-sided.
     """
     answers = sum(each.answers for each in judged)
-    if len(judged) < LEAST_QUESTIONS or min(answers, len(judged) - answers) < LEAST_OF_EACH:
+    if len(judged) < MIN_QUESTIONS or min(answers, len(judged) - answers) < MIN_OF_EACH:
         raise BadRequestError(
-            f"{len(judged)} questions, of {answers} the best passage answers: at least {LEAST_QUESTIONS} are "
-            f"needed, of which {LEAST_OF_EACH} are answered by it and {LEAST_OF_EACH} are not."
+            f"{len(judged)} questions, of {answers} the best passage answers: at least {MIN_QUESTIONS} are "
+            f"needed, of which {MIN_OF_EACH} are answered by it and {MIN_OF_EACH} are not."
         )
     rows = np.array([(logit(each.chance), 1.0) for each in judged])
     labels = np.array([float(each.answers) for each in judged])
     prior, tied = np.array([1.0, 0.0]), np.diag([SLOPE_DEVIATION**-2, SHIFT_DEVIATION**-2])
-    found = prior.copy()
+    params = prior.copy()
     for _ in range(STEPS):
-        chances = logistic(rows @ found)
-        gradient = rows.T @ (chances - labels) + tied @ (found - prior)
+        chances = logistic(rows @ params)
+        gradient = rows.T @ (chances - labels) + tied @ (params - prior)
         curvature = (rows.T * (chances * (1.0 - chances))) @ rows + tied
         step = np.linalg.solve(curvature, gradient)
-        found = found - step / max(1.0, float(np.linalg.norm(step)))  # a longer one overshoots for good
-        found[0] = max(found[0], LEAST_SLOPE)
-    return float(found[0]), float(found[1])
+        params = params - step / max(1.0, float(np.linalg.norm(step)))  # a longer step overshoots for good
+        params[0] = max(params[0], MIN_SLOPE)
+    return float(params[0]), float(params[1])

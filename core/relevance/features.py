@@ -1,7 +1,6 @@
-"""What is known of a question's candidates, in numbers: a row for each, and one for all of them together.
+"""The features of a question's candidates: a row for each, and one for all of them together.
 
-What of the question's words a text holds and how near to each other they stand, and what the lists of the
-search say.
+They measure which of the question's words a text has, how close together, and what the search's lists say.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from core.knowledge import Candidate, FormMatch
 from core.relevance.names import identifiers
 from core.relevance.query import Query, wording
 from core.relevance.sparse import (
-    READ_TEXTS,
+    CACHED_TEXTS,
     Hits,
     covered_nearby,
     folded,
@@ -31,24 +30,24 @@ from core.relevance.sparse import (
     terms_in,
 )
 from core.relevance.tokens import Floats, nearest_tokens, nearness, parts_in, unpacked
-from core.relevance.translation import LEAST_WEIGHT, TextWords, coverage, translated
+from core.relevance.translation import MIN_WEIGHT, TextWords, coverage, translated
 from core.text import QUESTION_WORD, holds_chinese
 
 Matrix = npt.NDArray[np.float64]
-MAX_QUESTION_CHARS = 400  # of a form, for matching; enough to know what a longer question is about
-MAX_ANSWER_CHARS = 800  # of the last answer; enough to know what it is about
+MAX_QUESTION_CHARS = 400  # of a form, for matching; enough for the subject of a longer question
+MAX_ANSWER_CHARS = 800  # of the last answer; enough for its subject
 MAX_TERMS = 160
-MAX_TEXT_CHARS = 8_000  # of a candidate; far beyond any chunk
-NEAR_CHARS = 160  # about a sentence of an alphabet
+MAX_TEXT_CHARS = 8_000  # of a candidate; far longer than any chunk
+NEAR_CHARS = 160  # about a sentence in an alphabetic script
 NEAR_CHARS_CJK = 60
-A_CHARACTER = 0.3  # what one alone weighs, in Chinese
+A_CHARACTER = 0.3  # the weight of a single Chinese character
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionWords:
-    """The terms of a question and of what it may lean on.
+    """The terms of a question and of its context.
 
-    `rows`: the weight of each term in the question as it was asked, in the one before, in all before, and
+    `rows`: the weight of each term in the question as asked, in the previous one, in all previous ones, and
     in the last answer.
     """
 
@@ -64,7 +63,7 @@ class QuestionWords:
         weighted = [_weights(text[-MAX_QUESTION_CHARS:]) for text in texts] + [
             _weights(query.last_answer[:MAX_ANSWER_CHARS])
         ]
-        # in an order of their own, so that the same words joined with others find the same hits
+        # sorted, so that the same words in another form reuse the hits
         terms = sorted([*dict.fromkeys(term for form in weighted for term in form)][:MAX_TERMS])
         rows = np.array([[form.get(term, 0.0) for term in terms] for form in weighted]).reshape(4, -1)
         numbers = {term: number for number, term in enumerate(terms)}
@@ -75,14 +74,14 @@ class QuestionWords:
         return hits_in(text[:MAX_TEXT_CHARS], self._latin, self._cjk)
 
 
-@lru_cache(maxsize=READ_TEXTS)
+@lru_cache(maxsize=CACHED_TEXTS)
 def _languages(beginning: str) -> tuple[bool, bool]:
-    """Whether it is Chinese, and whether it has letters at all."""
+    """Return whether it is Chinese, and whether it has letters at all."""
     return holds_chinese(beginning), any(map(str.isalpha, beginning))
 
 
 def _whole(candidate: Candidate) -> TextWords:
-    """With what stands above it."""
+    """Return the words of a candidate, including those above its text."""
     (above, head), (lowered, places) = (
         terms_in(candidate.chunk.above),
         terms_in(candidate.chunk.text[:MAX_TEXT_CHARS]),
@@ -100,10 +99,10 @@ WORD_FEATURES = (
     "near", "rare_near", "coverage", "previous_coverage", "conversation_coverage", "answer_coverage",
     "numbers_missing",
 )  # fmt: skip
-# In another language than the question's, words say nothing and the cosine must say it all.
+# In another language than the question's, words say nothing and the cosine must decide alone.
 FOREIGN_FEATURES = (
     "foreign", "foreign_dense", "foreign_lead", "foreign_gap", "foreign_top_lead", "foreign_rank",
-    "foreign_beside_own",  # texts of the question's language are candidates, too
+    "foreign_beside_own",  # texts in the question's language are candidates, too
     "foreign_beside_words",  # how much of the question the best of those has
 )  # fmt: skip
 FEATURES = (
@@ -114,19 +113,19 @@ QUESTION_FEATURES = (
     "top_dense", "ten_dense", "dense_by_words", "overlap", "covered", "rare_covered", "foreign",
     "foreign_top_lead",
 )  # fmt: skip
-# Of a candidate's tokens beside the question's, where both are known.
+# Of a candidate's tokens compared with the question's, if both are known.
 TOKEN_FEATURES = ("tokens", "tokens_lead", "tokens_gap", "tokens_foreign")
-# These mean something only for the embedder they were learnt on.
+# Meaningful only for the embedder they were fitted on.
 ABSOLUTE_FEATURES = ("dense", "foreign_dense", "top_dense", "ten_dense", "dense_by_words")
 
 AHEAD = 10.0  # 11 / (10 + rank): 1 for the first, .37 for the twentieth
 AGREED = 5  # ranks that count as agreement
-FIRST = 10  # candidates of a list that say whether anything is there at all
+FIRST = 10  # top candidates of a list, which show whether there is an answer at all
 NEAREST = 5
-FEW_WORDS = 1.0  # of a question's own: one with fewer says nothing without the one before
-USUAL_OVERLAP, USUAL_COVERED, USUAL_RARE = 0.4, 0.5, 0.6  # of questions that have an answer
-LANGUAGE_CHARS = 600  # of a text under its heading, enough to detect its language
-# A question with something behind it that asks nothing: a table of contents has questions alone.
+FEW_WORDS = 1.0  # of its own: with fewer, a question needs the previous one
+USUAL_OVERLAP, USUAL_COVERED, USUAL_RARE = 0.4, 0.5, 0.6  # for questions that have an answer
+LANGUAGE_CHARS = 600  # of a text with its heading, enough to detect its language
+# A question followed by text that is not one: a table of contents has only questions.
 _ASKS = re.compile(
     rf"^[ \t*_#>-]*(?:{QUESTION_WORD}[ ]?\d{{0,3}}[ ]?[:：.、．])?([^\n?？]{{2,150}}[?？])"
     r"(?!\]\()(?=[\s*_>#-]*[^\s*_>#?？-][^\n?？]*$)",
@@ -137,24 +136,24 @@ _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The cosines of questions in one language and texts at random in the same or another."""
+    """The cosines between questions in one language and random texts in the same or another."""
 
     mean: float
     deviation: float
 
 
 Levels = Mapping[tuple[bool, bool], Level]
-"""By whether the question is Chinese, and whether the text is: a pair of languages has a level of its own."""
+"""(question is Chinese, text is Chinese) → level: each pair of languages has its own."""
 NO_LEVELS: Levels = {}
 RAW = Level(0.0, 1.0)
 
 
 class Texts(NamedTuple):
-    """What each candidate's text has of the question, whatever stands beside it: the costly part. `here`: the
-    terms in it or above it; `tokens`: None where the question's or any candidate's are not known, for what
-    lacks them could not be compared; `gains`: how much nearer its nearest part is, None likewise;
-    `translated`: the share of the question's words in the other language that it has by a dictionary, NaN
-    where none are known; `numbers_missing`: the share of the question's numbers that it has not."""
+    """What each candidate's text shares with the question, whatever the other candidates: the costly part.
+    `here`: the terms in it or above it; `tokens`: None if the question's or any candidate's are unknown,
+    since one without could not be compared; `gains`: how much nearer its nearest part is, None likewise;
+    `translated`: the share of the question's words in the other language that it has by dictionary, NaN if
+    unknown; `numbers_missing`: the share of the question's numbers that it lacks."""
 
     foreign: Matrix
     translated: Matrix
@@ -167,16 +166,16 @@ class Texts(NamedTuple):
 
 
 class Features:
-    """`rows`: candidates × FEATURES; `question`: as QUESTION_FEATURES. Needs one candidate at least.
+    """`rows`: candidates × FEATURES; `question`: as QUESTION_FEATURES. Needs at least one candidate.
 
-    Cosines are in deviations from the level of their pair of languages, so that a translation is not behind a
-    text of the question's language for its language alone; without `levels` they are as they are. `abroad`
-    is how far a text is judged by the level of another language, 0…1: as far as it lacks the question's
-    words. A Chinese text that has the product's name word for word is near an English question for that name
-    alone, and would pass the English text that answers.
+    Cosines are in deviations from the level of their pair of languages, so that a translation does not rank
+    lower for its language alone; without `levels` they are raw. `abroad` is how far a text is judged by the
+    level of the other language, 0…1: as far as it lacks the question's words. Otherwise a Chinese text that
+    contains the product's name, and is near an English question for that alone, would pass the English text
+    that answers.
 
-    Why? and 它呢？ have nothing to look for themselves: there the form joined with the question before stands
-    in for the question.
+    Why? and 它呢？ have no words to search for: there the form joined with the previous question replaces the
+    question.
     """
 
     def __init__(
@@ -186,8 +185,8 @@ class Features:
         levels: Levels = NO_LEVELS,
         other: Features | None = None,
     ) -> None:
-        """`other`: those of another form of the question with the same candidates; tokens are the same, and
-        where it has the same words so is where they stand: they are not read again."""
+        """`other`: features of another form of the question with the same candidates. Its tokens and, if the
+        words are the same, their positions are reused."""
         self._chinese, self._words = query.is_chinese, QuestionWords.of(query)
         asked, previous, *_ = self._words.rows
         self._asked = int(asked.sum() < FEW_WORDS and len(query.forms) > 1)
@@ -196,12 +195,12 @@ class Features:
         self._compare(candidates, self._read(candidates, other))
 
     def joined(self) -> Features:
-        """With the form that is joined with the question before in the place of the question's own."""
+        """Replace the question's own form with the one joined with the previous question."""
         each = [replace(one, matches=(*one.matches[1:2], *one.matches[1:])) for one in self.candidates]
         return Features(self.query.joined(), each, self._levels, self)
 
     def among(self, at: Sequence[int]) -> Features:
-        """Of some candidates, compared with each other alone; no text is read again."""
+        """Return features of some candidates, compared only with each other; texts are not read again."""
         some, texts = copy(self), (None if each is None else each[at] for each in self._texts)
         some._compare([self.candidates[number] for number in at], Texts._make(texts))
         return some
@@ -211,7 +210,7 @@ class Features:
         self.translated = texts.translated
         self.coverage = _covered(self._weight, texts.here)
         self.abroad = texts.foreign * (1.0 - self.coverage)
-        # what no candidate has weighs most
+        # terms that no candidate has weigh most
         self._rare = np.log1p((len(candidates) + 1) / (texts.here.sum(axis=0) + 0.5))
         self._mean, self._deviation = level_between(self._levels, self._chinese, self.abroad)
         self._dense, self._columns = self._forms()
@@ -229,7 +228,7 @@ class Features:
         )  # fmt: skip
 
     def _term_hits(self, candidates: Sequence[Candidate]) -> tuple[npt.NDArray[np.object_], Matrix]:
-        """Where each text has the question's terms, and which of them it has, or what stands above it."""
+        """Return where each text has the question's terms, and which of them it or its heading has."""
         hits = [self._words.hits(candidate.chunk.text) for candidate in candidates]
         above, count = [candidate.chunk.above for candidate in candidates], len(self._words.terms)
         heads = {text: self._words.hits(text).here(count) for text in dict.fromkeys(above)}
@@ -249,7 +248,7 @@ class Features:
         return shares
 
     def tokens(self, levels: Levels) -> Matrix | None:
-        """Candidates × TOKEN_FEATURES, in deviations from the level of their pair of languages."""
+        """Return candidates × TOKEN_FEATURES, in deviations from the level of their pair of languages."""
         if self._texts.tokens is None or self.query.tokens is None:
             return None
         mean, deviation = level_between(levels, self._chinese, self.abroad)
@@ -258,8 +257,8 @@ class Features:
 
     @property
     def part_gains(self) -> Matrix:
-        """How much nearer the nearest part of each text is than the whole of it, in deviations and beside the
-        mean of all; 0 where the parts of any are not known, for it would fall behind for that alone."""
+        """How much nearer the nearest part of each text is than the whole, in deviations and relative to the
+        mean; 0 if any text's parts are unknown, since it would rank lower for that alone."""
         gains: Matrix = np.zeros(1) if self._texts.gains is None else self._texts.gains / self._deviation
         return np.asarray(gains - gains.mean())
 
@@ -274,13 +273,13 @@ class Features:
         return gains
 
     def _is_foreign(self, candidate: Candidate) -> bool:
-        """A text without a letter is of no language, and no other than the question's."""
+        """Whether it is in the other language; a text without letters belongs to none."""
         chunk = candidate.chunk
         chinese, has_letters = _languages(f"{chunk.heading} {chunk.text[:LANGUAGE_CHARS]}"[:LANGUAGE_CHARS])
         return chinese != self._chinese and has_letters
 
     def _forms(self) -> tuple[Matrix, Sequence[Matrix]]:
-        """The cosines of the first form, and the columns of all."""
+        """Return the cosines of the first form, and the columns of all."""
         last = max(len(candidate.matches) for candidate in self.candidates) - 1
         numbers = [max(0, min(last, max(number, self._asked))) for number in range(len(FORMS))]
         by_number = {number: self._form(number) for number in dict.fromkeys(numbers)}
@@ -291,10 +290,10 @@ class Features:
         return np.array([self._dense, *self._columns, *self._of_words(), *self._others()]).T
 
     def _form(self, number: int) -> tuple[Matrix, Sequence[Matrix]]:
-        """The cosines, and the columns of FORM_FEATURES; a form that there is not repeats the last one."""
+        """Return the cosines, and the columns of FORM_FEATURES; a missing form repeats the last one."""
         matches = [_match(candidate, number) for candidate in self.candidates]
         known = [match.dense for match in matches if match.dense is not None]
-        floor = min(known, default=None)  # what no dense list returned lies below all they did
+        floor = min(known, default=None)  # texts that no dense list returned lie below all that it did
         cosines = np.array([floor if match.dense is None else match.dense for match in matches], dtype=float)
         dense = (np.where(np.isnan(cosines), self._mean, cosines) - self._mean) / self._deviation
         sparse = np.array([match.sparse for match in matches])
@@ -307,13 +306,13 @@ class Features:
 
     @property
     def answered(self) -> Matrix:
-        """How much each text has of the last answer's words, rarer ones counting more, 0…1."""
+        """How much each text has of the last answer's words, weighted by rarity, 0…1."""
         return _covered(self._words.rows[3] * self._rare, self._texts.here)
 
     @property
     def asks_itself(self) -> npt.NDArray[np.bool_]:
-        """Which texts ask the question, as lists of questions and answers do: before what asks nothing, in a
-        line with all its words and no other, those that say nothing aside but for why, when and the like."""
+        """Which texts contain the question, as FAQs do: in a line with the same words, stop words aside but
+        including why, when and the like, followed by text that is not a question."""
         asked = _words_of(self.query.question[-MAX_QUESTION_CHARS:])
         has_all = (self.coverage > 0.99) & (len(asked) > 1)
         texts = [
@@ -323,11 +322,11 @@ class Features:
         return np.array([any(_words_of(line) == asked for line in _ASKS.findall(text)) for text in texts])
 
     def rare_nearby(self, at: int) -> float:
-        """How much of the question this text has in one place, rarer words counting more, 0…1."""
+        """Return how much of the question this text has in one place, weighted by rarity, 0…1."""
         return float(self._nearby(self._weight * self._rare, self._texts.hits[at : at + 1])[0])
 
     def _of_words(self) -> Sequence[Matrix]:
-        """The columns of WORD_FEATURES."""
+        """Return the columns of WORD_FEATURES."""
         texts, (_, previous, conversation, _) = self._texts, self._words.rows
         earlier = (_covered(weight, texts.here) for weight in (previous, conversation))
         rarest = self._nearby(self._weight * self._rare, texts.hits)
@@ -346,7 +345,7 @@ class Features:
         return np.array([sum(number not in text for number in numbers) / len(numbers) for text in texts])
 
     def _others(self) -> Sequence[Matrix]:
-        """From "fused" on."""
+        """Return the columns from "fused" on."""
         dense, foreign, near = self._dense, self.foreign, self._texts.near
         matches = [_match(candidate, self._asked) for candidate in self.candidates]
         agreed = [(m.dense_rank or 99) <= AGREED and (m.sparse_rank or 99) <= AGREED for m in matches]
@@ -367,20 +366,20 @@ class Features:
 
     @property
     def question(self) -> Matrix:
-        """One row, as in QUESTION_FEATURES: how much there is, whatever of it is best.
+        """One row, as in QUESTION_FEATURES: how much evidence there is, whichever candidate is best.
 
-        Where the nearest are in another language, words say nothing: then what they would say is neither
+        If the nearest texts are in another language, words are no evidence: they then count as usual, neither
         much nor little.
         """
         dense = self._dense
-        first = min(FIRST, -(-len(dense) // 2))  # most of a small collection has nothing to do with it
+        first = min(FIRST, -(-len(dense) // 2))  # most of a small collection is irrelevant
         best = np.sort(dense)[::-1]
         matches = [_match(candidate, self._asked) for candidate in self.candidates]
         by_words = [at for at, match in enumerate(matches) if (match.sparse_rank or 99) <= first]
         overlap = sum((matches[at].dense_rank or 99) <= first for at in by_words) / first
         covered = np.sort(self.coverage)[::-1][: min(NEAREST, -(-first // 2))].mean()
         abroad = float(self.foreign[np.argsort(-dense, kind="stable")[:NEAREST]].mean())
-        abroad *= bool(self._words.terms)  # of an emoji no language says anything
+        abroad *= bool(self._words.terms)  # an emoji belongs to no language
         ten = float(best[:first].mean())
         worded = float(dense[by_words].mean()) if by_words else float(best[-1])
         rare = _covered(self._weight * self._rare, self._texts.here)
@@ -393,14 +392,14 @@ class Features:
 
 
 def level_between(levels: Levels, chinese: bool, abroad: Matrix) -> tuple[Matrix, Matrix]:
-    """Mean and deviation for each text, between the levels of the question's and the other language."""
+    """Return mean and deviation for each text, interpolated between the levels of its two languages."""
     home, other = (levels.get((chinese, chinese ^ is_other), RAW) for is_other in (False, True))
     mean = home.mean + abroad * (other.mean - home.mean)
     return mean, home.deviation + abroad * (other.deviation - home.deviation)
 
 
 def _match(candidate: Candidate, number: int) -> FormMatch:
-    """Of a form of the question, or of its last; one from elsewhere has only what all say together."""
+    """Return the match of this form, or of the last; candidates from elsewhere have only totals."""
     if not candidate.matches:
         return FormMatch(
             candidate.dense, candidate.dense_rank, candidate.sparse or 0.0, candidate.sparse_rank
@@ -409,12 +408,12 @@ def _match(candidate: Candidate, number: int) -> FormMatch:
 
 
 def asks_only_of(codes: Iterable[str], question: str, text: str) -> bool:
-    """Whether all else it says is in the text or says nothing of its own: my phone shows AP-4037."""
+    """Whether its other words are in the text or have no meaning of their own: my phone shows AP-4037."""
     return not wording("how_much").search(question) and not own_terms(codes, question, text)
 
 
-def own_terms(codes: Iterable[str], question: str, text: str = "", least: float = LEAST_WEIGHT) -> list[str]:
-    """What else it says of its own, and the text does not."""
+def own_terms(codes: Iterable[str], question: str, text: str = "", least: float = MIN_WEIGHT) -> list[str]:
+    """Return the question's other terms with meaning of their own that the text lacks."""
     for code in codes:
         question = re.sub(re.escape(code), " ", question, flags=re.IGNORECASE)
     lowered, places = terms_in(text[:MAX_TEXT_CHARS])
@@ -424,7 +423,7 @@ def own_terms(codes: Iterable[str], question: str, text: str = "", least: float 
 
 
 def code_alone(question: str) -> str:
-    """The only code of a question that asks nothing else: what it is, what it costs. No version."""
+    """Return the only code of a question that asks nothing else (what it is, what it costs); no version."""
     codes = identifiers(question)
     if len(codes) != 1 or "." in codes[0]:
         return ""
@@ -433,7 +432,7 @@ def code_alone(question: str) -> str:
 
 
 def _covered(weight: Matrix, here: Matrix) -> Matrix:
-    """The share of a weighting's terms that each text has."""
+    """Return the weighted share of terms that each text has."""
     total = weight.sum()
     shares: Matrix = here @ weight / total if total > 0 else np.zeros(len(here))
     return shares

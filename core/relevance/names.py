@@ -1,4 +1,4 @@
-"""What is named that an embedding barely sees: part numbers and codes, clauses, articles."""
+"""Names that an embedding barely represents: part numbers and codes, clauses, articles."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from itertools import islice
 from core.relevance.query import MAX_FORM_CHARS, follow_up_weight, wording
 from core.relevance.sparse import in_words
 
-MOST_CODES = 16
+MAX_CODES = 16
 
 _WORD = re.compile(r"[A-Za-z0-9]+(?:[-_./:][A-Za-z0-9]+)*")
 _MANY_DIGITS = re.compile(r"\d{4}")
 _YEAR = r"(?:1\d|20)\d\d"
-_NO_CODE = re.compile(
+_NOT_A_CODE = re.compile(
     rf"{_YEAR}(?:[-/.]\d{{1,2}}){{0,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]{_YEAR}|{_YEAR}[-/]{_YEAR}"
     r"|(?:[a-z]{4,}-)?\d+(?:st|nd|rd|th|s)"
 )
@@ -26,37 +26,37 @@ _CALLED_CODE = re.compile(
     re.IGNORECASE,
 )
 _SHORT_CODE = re.compile(r"(?=.{2,8}$)[a-z]+-?\d[a-z\d]*")
-_LONGEST = 64
+_MAX_IDENTIFIER_CHARS = 64
 
 
 def identifiers(text: str) -> tuple[str, ...]:
-    """Those of a text, in lower case, each once, in its order: words with four digits in a row that are no
-    year or date, words of letters with at least two digits that are no ordinal, and what is called an error
-    or a code and has three digits."""
+    """Return the identifiers in `text`, lowercased, deduplicated, in order of appearance. An identifier is a
+    word with four consecutive digits that is not a year or date, a word of letters with at least two digits
+    that is not an ordinal, or a three-digit number that the text calls an error or a code."""
     names: dict[str, None] = {}
     called = frozenset(_CALLED_CODE.findall(text))
     for word in _words(text):
         if word not in called and not _is_identifier(word):
             continue
         names[word] = None
-        if len(names) == MOST_CODES:
+        if len(names) == MAX_CODES:
             break
     return tuple(names)
 
 
 def codes_of_kind(code: str) -> re.Pattern[str]:
-    """Those that are alike up to their first digit, or of numbers those that are as long: E2 and E-05 for
-    E02, TH-215-E for TH-212-W."""
+    """Match codes that agree up to their first digit or, for numbers, in length: E2 and E-05 for E02,
+    TH-215-E for TH-212-W."""
     letters = re.split(r"\d", code)[0].rstrip("-_./: ")
     kind = rf"{re.escape(letters)}[-_ ]?\d" if letters else rf"\d{{{len(code)}}}(?!\d)"
     return re.compile(rf"(?<![a-z0-9]){kind}", re.IGNORECASE)
 
 
 def short_codes(text: str) -> frozenset[str]:
-    """The words of letters with digits behind them, in lower case: E2, but A4 and B2 as well. Where rows of a
-    table begin with them, they are codes. At most the first sixteen: each is looked for in all passages."""
+    """Return words of letters followed by digits, lowercased: E2, but also A4 and B2. They are codes if table
+    rows begin with them. At most the first sixteen: each is searched for in all passages."""
     codes = dict.fromkeys(filter(_SHORT_CODE.fullmatch, _words(text)))
-    return frozenset(islice(codes, MOST_CODES))
+    return frozenset(islice(codes, MAX_CODES))
 
 
 def _words(text: str) -> Iterator[str]:
@@ -64,13 +64,13 @@ def _words(text: str) -> Iterator[str]:
 
 
 def clauses(question: str) -> tuple[str, ...]:
-    """The numbers with dots of the clauses, sections and the like that it names, each once, in its order."""
-    return tuple(dict.fromkeys(wording("clause").findall(question)))[:MOST_CODES]
+    """Return the dotted numbers of the clauses, sections and so on that the question names, in order."""
+    return tuple(dict.fromkeys(wording("clause").findall(question)))[:MAX_CODES]
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedPart:
-    """An article, chapter, figure or the like that is named by its number; `alike` are all of its kind."""
+    """An article, chapter, figure or the like, named by its number; `alike` matches all of its kind."""
 
     name: str
     number: str
@@ -79,13 +79,13 @@ class NumberedPart:
     alike: re.Pattern[str]
 
     def share(self, text: str) -> float:
-        """1 for a text in which it begins or that is below its heading, MENTIONED for one that names it."""
+        """Return 1 if the part begins in the text or heads it, MENTIONED if the text only names it."""
         if self.heads.search(text):
             return 1.0
         return MENTIONED if self.called.search(text) else 0.0
 
     def is_item_of(self, answer: str) -> bool:
-        """Whether it is a point of a list there: 第二条, where a list was quoted and no article."""
+        """Whether it is a list item there: 第二条, if the answer quoted a list and no article."""
         if self.name[-1] not in "条條":
             return False
         quoted = answer.replace("> ", "")
@@ -96,22 +96,22 @@ class NumberedPart:
 MENTIONED = 0.5
 _IN_BOTH_SCRIPTS = {"条": "[条條]", "节": "[节節]", "课": "[课課]", "讲": "[讲講]", "编": "[编編]"}
 _TO_ONE_SCRIPT = str.maketrans("條節課講編〇两兩", "条节课讲编零二二")
-_BEGINS = r"(?:^|> )[ \t\u3000#*>_【|-]*+"  # a line, or a heading of a path
+_LINE_START = r"(?:^|> )[ \t\u3000#*>_【|-]*+"  # a line, or a heading in a path
 
 
-@lru_cache(maxsize=32)  # asked for by the judging, the quoting and the citing of a turn
+@lru_cache(maxsize=32)  # a turn needs it for judging, quoting and citing
 def numbered_parts(question: str, answer: str = "") -> tuple[NumberedPart, ...]:
-    """Those that a question names, each once: 第37条, Chapter 3, 附件二. 第37条 is found as 第三十七条, and
-    section 5 as the heading "5. Safety". None that is a point of the last `answer`."""
+    """Return the parts that a question names, deduplicated: 第37条, Chapter 3, 附件二. 第37条 also matches
+    第三十七条, and section 5 the heading "5. Safety". Items of the last `answer` are excluded."""
     if len(question) > MAX_FORM_CHARS:
         return ()
     each = ((name, match) for name in _AS_WRITTEN for match in wording(name).finditer(question))
     once = {match.group(): (_AS_WRITTEN[name], match) for name, match in each}
-    parts = [_numbered_part(*one) for one in list(once.values())[:MOST_CODES]]
+    parts = [_numbered_part(*one) for one in list(once.values())[:MAX_CODES]]
     return tuple(part for part in parts if not part.is_item_of(answer))
 
 
-# By wording, how such a part is called in texts.
+# By wording, how texts refer to such a part.
 _AS_WRITTEN = {
     "numbered_zh": r"第\s?(?:{number})\s?{kind}|(?<=> )(?:{number})(?=[、.．\s])",
     "numbered_en": r"\b{kind}\s(?:{number})(?![\d.]*\d)|(?<=> )(?:{number})(?=[.)]?\s)",
@@ -129,7 +129,7 @@ def _numbered_part(written: str, match: re.Match[str]) -> NumberedPart:
     kind = _IN_BOTH_SCRIPTS.get(kind, kind)
     called, alike = (written.format(kind=kind, number=each) for each in (number, _ANY_NUMBER))
     of_line = re.IGNORECASE | re.MULTILINE
-    heads, others = (re.compile(f"{_BEGINS}(?:{each})", of_line) for each in (called, alike))
+    heads, others = (re.compile(f"{_LINE_START}(?:{each})", of_line) for each in (called, alike))
     return NumberedPart(match.group(), number, re.compile(called, re.IGNORECASE), heads, others)
 
 
@@ -139,7 +139,7 @@ def _numbers_in_words() -> dict[str, int]:
 
 
 def shares(names: tuple[str, ...], texts: list[str]) -> list[float]:
-    """Which share of the identifiers each text has, 0…1, as whole words."""
+    """Return the share of the identifiers that each text has as whole words, 0…1."""
     if not names:
         return [0.0] * len(texts)
     lowered = [text.lower() for text in texts]
@@ -147,26 +147,26 @@ def shares(names: tuple[str, ...], texts: list[str]) -> list[float]:
 
 
 def _has_word(text: str, code: str) -> bool:
-    """A pattern is made, which takes a millisecond, only where the text has the code at all."""
+    """Check for the code first: compiling a pattern takes a millisecond."""
     return code in text and bool(re.search(rf"(?<![a-z0-9]){re.escape(code)}(?![a-z0-9])", text))
 
 
 def _is_identifier(word: str) -> bool:
     digits = sum(map(str.isdigit, word))
-    if digits < 2 or len(word) > _LONGEST or _NO_CODE.fullmatch(word):
+    if digits < 2 or len(word) > _MAX_IDENTIFIER_CHARS or _NOT_A_CODE.fullmatch(word):
         return False
     return any(map(str.isalpha, word)) or _MANY_DIGITS.search(word) is not None
 
 
 _PLACES = {"first": 0, "second": 1, "third": 2, "last": -1}
-MOST_CARRIED = 3
+MAX_CARRIED = 3
 
 
 def carried(question: str, last: str, answer: str) -> str:
-    """The names (part numbers, rooms, codes) of the last answer that a question which leans on it is about.
+    """Return the names (part numbers, rooms, codes) of the last answer that a follow-up question is about.
 
-    The one it points at (the second one, 最后那个), or, where the last question asked which it is, those that
-    it did not name itself, or whether there is one, the only one; "" for most questions.
+    The one it points at (the second one, 最后那个), or, if the last question asked "which", those that it did
+    not name itself, or, if it asked "whether", the only one; "" for most questions.
     """
     if not follow_up_weight(question):
         return ""
@@ -178,5 +178,5 @@ def carried(question: str, last: str, answer: str) -> str:
     if place is not None:
         return names[place] if len(names) > 1 and place < len(names) else ""
     new = [name for name in names if name.lower() not in last.lower()]
-    most = MOST_CARRIED if wording("which").search(last) else int(wording("whether").search(last) is not None)
+    most = MAX_CARRIED if wording("which").search(last) else int(wording("whether").search(last) is not None)
     return " ".join(new) if wording("it").search(question) and len(new) <= most else ""

@@ -1,9 +1,9 @@
 """How probably a candidate answers the question: features, three small linear models, a threshold.
 
-One raw score cannot refuse: a cosine of 0.85 may be the answer or the least bad of nothing. So candidates
-are compared with each other (`candidate`), all of them together say whether there is an answer at all
-(`question`), and both together make the probability (`together`). Where the tokens of the question and of all
-candidates are known, they are added to both scores (`tokens`). The coefficients are learnt by
+One raw score cannot refuse: a cosine of 0.85 may be the answer or the least bad of nothing. So candidates are
+compared with each other (`candidate`), all of them together show whether there is an answer at all
+(`question`), and both together make the probability (`together`). If the tokens of the question and of all
+candidates are known, they are added to both scores (`tokens`). The coefficients are fitted by
 scripts/training/train.py and shipped as data, with their figures.
 """
 
@@ -40,30 +40,32 @@ from core.relevance.translation import dictionary_gains, with_twins
 ANY_EMBEDDING = "any"
 SCORED = ("score", *TOKEN_FEATURES)
 TOPPED = ("score", "top_tokens")
-SURE = 0.45  # the best passage's probability, from which on an answer is sure; below it is only the closest
+SURE = 0.45  # the best passage's probability from which an answer is sure; below, it is only the closest
 NOT_SURE = SURE - 0.01
-# Sure is also one of at least so much that is so far before all others, has so much of the question's words,
-# and so much of them, rarer ones counting more, in one place. Found on offices and MTRAG-UN: decision 77.
+# Also sure is a passage with at least this probability, this lead over all others, this share of the
+# question's words, and this share of them, weighted by rarity, in one place. Found on offices and MTRAG-UN:
+# decision 77.
 LEADING, LEAD, LED_COVERAGE, LED_NEAR = 0.2, 0.2, 0.5, 0.5
-COMPANION_SHARE = 0.5  # of the threshold, for what is shown beside a passage that reached it
-TOKENS_ABROAD = 0.75  # of what else sets texts in another language apart: so much is left out
-CLEARLY_ABROAD = 0.5  # deviations by which their tokens are nearer than those of any in the question's
-# Of a text's tokens, in deviations from the level of texts at random; logits for each that the nearest lacks.
-# A question about something else altogether has some words here, too, and one of its cosines is the highest.
+COMPANION_SHARE = 0.5  # of the threshold, for passages shown beside one that reached it
+TOKENS_ABROAD = 0.75  # of the other differences between texts in another language: so much is ignored
+CLEARLY_ABROAD = 0.5  # deviations by which their tokens are nearer than any in the question's language
+# For a text's tokens, in deviations from the level of random texts; and logits for each deviation that the
+# nearest lacks. An off-topic question has some words here, too, and one of its cosines is the highest.
 NEAR_ENOUGH, NEAR_ENOUGH_ABROAD = 0.4, 0.8
-FAR = 1.5
-UNKNOWN = 0.37  # of how far a text is from sure, in logits: lost where no tokens say how near it is
-# Logits of a text with all of the last answer before one with nothing of it, for a question that may lean. Of
-# .5…3 the higher the more right texts first, but 1 loses some of MTRAG-UN's, 1.5 of those that change topic.
-ANSWERED = 0.5
-# Logits of a text with all words of such a question before one with none, where there is one that has all:
-# "and the printer?" after a question about leave.
-SAID = 1.5
-PART_GAIN = 0.8  # of a score, for each deviation by which a part of a text is nearer than the whole
+FAR_LOGIT = 1.5
+UNKNOWN_SHARE = 0.37  # of a text's distance from sure, in logits: subtracted if no tokens show how near it is
+# Logits by which a text with all of the last answer leads one with none of it, for a possible follow-up. From
+# .5 to 3, higher values put more right texts first, but 1 loses some of MTRAG-UN's, 1.5 some that change
+# topic.
+ANSWER_LOGIT = 0.5
+# Logits by which a text with all words of such a question leads one with none, if there is one with all: "and
+# the printer?" after a question about leave.
+ALL_WORDS_LOGIT = 1.5
+PART_GAIN = 0.8  # of a score, per deviation by which a part of a text is nearer than the whole
 IDENTIFIER_LOGIT = 3.0
-PIECE = 0.3  # of the best one's probability, for another piece of its section that has as many of the words
-# Of the best of few passages that have every code a question names: what is E02? says nothing else to go by.
-NAMED = 0.2
+PIECE_SHARE = 0.3  # of the best one's probability, for a piece of its section with as many of the words
+# Minimum for the best of few passages with every code of the question: "what is E02?" has no other clue.
+MIN_NAMED = 0.2
 FEW_NAMED = 3
 
 
@@ -77,21 +79,21 @@ class Feature:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear:
-    """intercept + Σ coefficient (x − mean) / scale, over standardised features. Compared by identity: what is
-    made of it is kept (`_slopes`), and looked up for every question."""
+    """intercept + Σ coefficient (x − mean) / scale, over standardised features. Compared by identity, since
+    what is derived from it is cached (`_slopes`) and looked up for every question."""
 
     intercept: float
     features: tuple[Feature, ...]
 
     def of(self, rows: Matrix, names: tuple[str, ...]) -> Matrix:
-        """`names` are those of the columns."""
+        """Evaluate the rows; `names` are those of the columns."""
         start, slopes = _slopes(self, names)
         return np.asarray(start + rows @ slopes)
 
 
-@lru_cache(maxsize=32)  # every model twice: of all features, and of those without absolute cosines
+@lru_cache(maxsize=32)  # each model twice: with all features, and without absolute cosines
 def _slopes(model: Linear, names: tuple[str, ...]) -> tuple[float, Matrix]:
-    """The value of a row of zeros, and what one of each column adds to it."""
+    """Return the value of a row of zeros, and what one unit of each column adds."""
     slopes, start = np.zeros(len(names)), model.intercept
     for each in model.features:
         slopes[names.index(each.name)] += each.coefficient / each.scale
@@ -127,8 +129,8 @@ class TokenCoefficients:
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """`levels` are empty where the embedding is unknown: its cosines are taken as they are. `tokens` None: it
-    shows none."""
+    """`levels` are empty if the embedding is unknown: its cosines are used raw. `tokens` None: it exposes
+    none."""
 
     embedding: str
     candidate: Linear
@@ -140,10 +142,10 @@ class Coefficients:
 
 @lru_cache(maxsize=8)
 def load_coefficients(embedding: str) -> Coefficients:
-    """The coefficients learnt for this embedding, else those that use no absolute cosine.
+    """Load the coefficients fitted for this embedding, or else those that use no absolute cosine.
 
-    Other embedders spread their cosines differently, so for them only ranks, distances within the list
-    and words are judged. Source: core/relevance/coefficients/*.json.
+    Embedders differ in the spread of their cosines, so for others only ranks, distances within the list and
+    words are judged. Source: core/relevance/coefficients/*.json.
     """
     folder = files("core.relevance") / "coefficients"
     source = folder / f"{embedding.replace('/', '_')}.json"
@@ -164,18 +166,18 @@ LANGUAGES = {"en": False, "zh": True}
 
 
 def read_levels(read: Mapping[str, Mapping[str, float]]) -> Levels:
-    """From {"en zh": {"mean": …, "deviation": …}}: the question's language, then the text's."""
+    """Read {"en zh": {"mean": …, "deviation": …}}: the question's language, then the text's."""
     pairs = {name: tuple(LANGUAGES[each] for each in name.split()) for name in read}
     return {(asked, text): Level(**read[name]) for name, (asked, text) in pairs.items()}
 
 
 def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficients) -> list[Candidate]:
-    """The candidates with their probability, in the order given; about 2 ms for 20 of them, more for a
-    question that may lean on the one before: it is judged both ways, both count the same, and a text that has
-    less of the last answer falls behind.
+    """Return the candidates with their probability, in the given order; about 2 ms for 20 of them, more for a
+    possible follow-up: it is judged alone and joined with the previous question, both count the same, and
+    texts with less of the last answer rank lower.
 
-    Those that no list found, the nearest of another language, count only where none of the others is sure:
-    beside its translation a passage's probability would be another.
+    Candidates in no list, the nearest in another language, count only if none of the others is sure: their
+    presence would change a translation's probability.
     """
     if not candidates:
         return []
@@ -184,9 +186,9 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
     if query.may_lean:
         answered, joined = features.answered, features.joined()
         chances = _between(chances, _judged(joined, coefficients))
-        chances = _raised(chances, ANSWERED * (answered - answered.max()))
+        chances = _raised(chances, ANSWER_LOGIT * (answered - answered.max()))
         if features.coverage.max() > 0.99:
-            chances = _raised(chances, SAID * (features.coverage - 1.0))
+            chances = _raised(chances, ALL_WORDS_LOGIT * (features.coverage - 1.0))
     chances = np.where(features.asks_itself, np.maximum(chances, SURE), chances)
     chances = _without_attribute(features, _with_leader(features, chances))
     chances = _with_pieces(features.candidates, (joined or features).coverage, chances)
@@ -208,7 +210,7 @@ def _judged(features: Features, coefficients: Coefficients) -> Matrix:
 
 
 def _between(one: Matrix, other: Matrix) -> Matrix:
-    """The mean of the logits, as a probability."""
+    """Return the mean of the logits, as a probability."""
     return logistic((_logits(one) + _logits(other)) / 2.0)
 
 
@@ -231,8 +233,8 @@ def probabilities(
     tokens: Matrix | None = None,
     part_gains: Matrix | float = 0.0,
 ) -> Matrix:
-    """0…1, one per row; finite for any finite row. `tokens` are rows of TOKEN_FEATURES, where known;
-    `part_gains` count beside them."""
+    """0…1, one per row; finite for any finite row. `tokens` are rows of TOKEN_FEATURES, if known;
+    `part_gains` count only with them."""
     scores = coefficients.candidate.of(rows, FEATURES)
     whole = coefficients.question.of(question[None, :], QUESTION_FEATURES)
     together, learnt = coefficients.together, coefficients.tokens
@@ -245,11 +247,11 @@ def probabilities(
 
 
 def _by_distance(nearness: Matrix | None, abroad: Matrix, chances: Matrix) -> Matrix:
-    """Where not even the nearest text is near enough, all lose: the question is about something else."""
+    """Lower all if not even the nearest text is near enough: the question is about something else."""
     if nearness is None:
-        return _raised(chances, UNKNOWN * np.minimum(0.0, _logits(chances) - logit(SURE)))
+        return _raised(chances, UNKNOWN_SHARE * np.minimum(0.0, _logits(chances) - logit(SURE)))
     enough = NEAR_ENOUGH + (NEAR_ENOUGH_ABROAD - NEAR_ENOUGH) * abroad
-    return _raised(chances, FAR * np.minimum(0.0, (nearness - enough).max()))
+    return _raised(chances, FAR_LOGIT * np.minimum(0.0, (nearness - enough).max()))
 
 
 def _raised(chances: Matrix, logits: Matrix) -> Matrix:
@@ -259,8 +261,8 @@ def _raised(chances: Matrix, logits: Matrix) -> Matrix:
 
 
 def _by_tokens_abroad(scores: Matrix, tokens: Matrix, foreign: Matrix) -> Matrix:
-    """Where the nearest tokens are clearly those of a text in another language, such texts are compared by
-    their tokens rather than by words and the one vector: these say little across languages."""
+    """If the nearest tokens are clearly those of a foreign-language text, compare such texts by their tokens
+    rather than by words and the single vector, which say little across languages."""
     own = tokens[foreign == 0, TOKEN_FEATURES.index("tokens_gap")].max(initial=-np.inf)
     if own > -CLEARLY_ABROAD:
         return scores
@@ -269,34 +271,34 @@ def _by_tokens_abroad(scores: Matrix, tokens: Matrix, foreign: Matrix) -> Matrix
 
 
 def scored(scores: Matrix, tokens: Matrix) -> Matrix:
-    """Candidates × SCORED."""
+    """Return candidates × SCORED."""
     return np.column_stack([scores, tokens])
 
 
 def topped(whole: Matrix, tokens: Matrix) -> Matrix:
-    """One row, as in TOPPED."""
+    """Return one row, as in TOPPED."""
     return np.array([[whole[0], tokens[:, 0].max()]])
 
 
 def apply_threshold(
     candidates: Sequence[Candidate], threshold: float, top_n: int, question: str
 ) -> list[Candidate]:
-    """At most `top_n` candidates, in the order given (best first); none where the best is less probable than
-    the threshold."""
+    """Return at most `top_n` candidates, in the given order (best first); none if the best is below the
+    threshold."""
     least = least_shown((candidate.probability for candidate in candidates), threshold, question)
     return [candidate for candidate in candidates if candidate.probability >= least][:top_n]
 
 
 def least_shown(chances: Iterable[float], threshold: float, question: str) -> float:
-    """Beside one that reaches the threshold, half as much is enough: what answers a question often stands in
-    several passages, and of those only one can be the best; and less for a question that asks several things,
-    which has a best passage for each."""
+    """Return the least probability to show. Beside a passage that reaches the threshold, half is enough: an
+    answer is often in several passages, and only one can be the best. A question that asks several things
+    needs even less, as it has a best passage for each."""
     share = COMPANION_SHARE / len(parts_of(question))
     return threshold * share if max(chances, default=0.0) >= threshold else threshold
 
 
 def _with_leader(features: Features, chances: Matrix) -> Matrix:
-    """Sure is one that leaves all others behind where words say that it is about what is asked."""
+    """Make the best one sure if it leads clearly and its words show that it is on the subject."""
     second, best = np.sort(chances)[-2:].tolist() if len(chances) > 1 else (1.0, 0.0)
     at = int(chances.argmax())
     leads = LEADING <= best < SURE and best - second >= LEAD and features.coverage[at] >= LED_COVERAGE
@@ -306,8 +308,8 @@ def _with_leader(features: Features, chances: Matrix) -> Matrix:
 
 
 def _without_attribute(features: Features, chances: Matrix) -> Matrix:
-    """None is sure where the best has not what is asked for (the salary of an engineer), whatever it says of
-    whom it is asked for; a text in another language cannot say so."""
+    """Make none sure if the best lacks the requested attribute (the salary of an engineer), whatever else it
+    says about its owner; a text in another language cannot be checked."""
     query, at = features.query, int(chances.argmax())
     attribute = None if query.meant or features.foreign[at] else wording("attribute").search(query.question)
     terms = question_terms(attribute["en"] or attribute["zh"]) if attribute else []
@@ -316,29 +318,28 @@ def _without_attribute(features: Features, chances: Matrix) -> Matrix:
 
 
 def _with_pieces(candidates: Sequence[Candidate], coverage: Matrix, chances: Matrix) -> Matrix:
-    """The other pieces of the best one's section that have no fewer of the question's words stand beside it:
-    a section is cut for its length, and a table apart from what is said of it."""
+    """Raise the other pieces of the best one's section that have no fewer of the question's words: sections
+    are cut for length, and tables are cut off from the text about them."""
     best = int(chances.argmax())
     section = [(each.chunk.document_id, each.chunk.heading) for each in candidates]
     is_piece = np.array([each == section[best] for each in section]) & bool(section[best][1])
     is_piece &= coverage >= max(coverage[best], 1e-9)
-    return np.where(is_piece, np.maximum(chances, PIECE * chances[best]), chances)
+    return np.where(is_piece, np.maximum(chances, PIECE_SHARE * chances[best]), chances)
 
 
 def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matrix) -> Matrix:
-    """Of candidates that are alike but for a part number, or an article's, the one that has the question's is
-    meant.
+    """Among candidates that differ by a part number or an article number, prefer the one with the question's.
 
-    One that lacks it falls behind only where another has it: its odds are divided by e^IDENTIFIER_LOGIT.
-    The best of at most FEW_NAMED that have all of them is shown at least as the closest passage, and is sure
-    where nothing else is asked. Where other articles begin but not the one that is named, none is sure.
+    One that lacks it ranks lower only if another has it: its odds are divided by e^IDENTIFIER_LOGIT. The best
+    of at most FEW_NAMED that have all of them is shown at least as the closest passage, and is sure if
+    nothing else is asked. If other articles begin but not the named one, none is sure.
     """
     names = (*identifiers(query.question), *clauses(query.question))
     parts = numbered_parts(query.question, query.last_answer)
     texts = [candidate.chunk.indexed_text for candidate in candidates]
     code = "" if query.meant else code_alone(query.question)
     if code and not any(map(codes_of_kind(code).search, texts)):
-        return np.zeros_like(chances)  # what is near its other words has nothing to do with it
+        return np.zeros_like(chances)  # what resembles its other words is irrelevant
     if not names and not parts:
         return chances
     begun = np.array([sum(part.share(text) for part in parts) for text in texts])
@@ -347,10 +348,10 @@ def _by_identifiers(query: Query, candidates: Sequence[Candidate], chances: Matr
     naming = np.flatnonzero(have == 1.0)
     if 0 < len(naming) <= FEW_NAMED:
         best = naming[judged[naming].argmax()]
-        is_the_one = not parts or len(naming) == 1  # every set of rules has its ninth article
+        is_the_one = not parts or len(naming) == 1  # every set of rules has a ninth article
         all_names = (*names, *(part.name for part in parts))
         asks_nothing_else = is_the_one and asks_only_of(all_names, query.question, texts[best])
-        judged[best] = max(judged[best], SURE if asks_nothing_else else NAMED)
+        judged[best] = max(judged[best], SURE if asks_nothing_else else MIN_NAMED)
     is_missing = any(not _begins(part.heads, texts) and _begins(part.alike, texts) for part in parts)
     return np.minimum(judged, NOT_SURE) if is_missing else judged
 
@@ -370,12 +371,12 @@ def _linear(read: Mapping[str, Any]) -> Linear:
 
 # A store's own calibration: a slope and a shift of the logits.
 
-SURELY = 1e-6  # a probability of 0 or 1 has no logit
+MIN_CHANCE = 1e-6  # clip: a probability of 0 or 1 has no logit
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Of a store whose texts have this embedding, judged by this reranker (as RERANKER names it).
+    """For a store with texts of this embedding, judged by this reranker (as RERANKER names it).
 
     In force from `made_us` until `undone_us` (0: it was not undone) or the next one.
     """
@@ -392,7 +393,7 @@ class Calibration:
         return chance if self.changes_nothing else _chance(self.slope * logit(chance) + self.shift)
 
     def raw(self, chance: float) -> float:
-        """What `of` was given."""
+        """Invert `of`."""
         return chance if self.changes_nothing else _chance((logit(chance) - self.shift) / self.slope)
 
     @property
@@ -408,7 +409,7 @@ def logistic(logits: Matrix) -> Matrix:
 
 
 def _logits(chances: Matrix) -> Matrix:
-    bounded = np.clip(chances, SURELY, 1.0 - SURELY)
+    bounded = np.clip(chances, MIN_CHANCE, 1.0 - MIN_CHANCE)
     logits: Matrix = np.log(bounded / (1.0 - bounded))
     return logits
 

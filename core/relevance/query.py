@@ -1,5 +1,5 @@
-"""A question in the forms it is searched with, how far it leans on what was asked before, and how the
-rankings of its forms are fused."""
+"""A question in the forms it is searched with, how far it depends on earlier questions, and the fusion of the
+rankings of its forms."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ from core.text import is_mostly_chinese, language_in, standard
 
 Vector = npt.NDArray[np.float32]
 
-MAX_FORM_CHARS = 600  # a question longer than that stands alone
-MAX_CONTEXT_CHARS = 300  # of earlier questions: what they are about; a pasted log costs every asker seconds
-# About a model's window; beyond, it reads no further, or costs seconds and finds nothing better.
+MAX_FORM_CHARS = 600  # a longer question stands alone
+MAX_CONTEXT_CHARS = 300  # of earlier questions: their subject; a pasted log would delay everybody
+# About a model's window; a longer text would be truncated, or cost seconds and retrieve nothing better.
 EMBEDDED_QUESTION_CHARS = 1_600
 EMBEDDED_CHINESE_CHARS = 500
-# How far the joined forms are trusted beside the question: a quarter each for one that seems to stand alone,
-# wholly for one that surely leans. Found on conversations: with .25…1 the first 20 candidates hold .707 and
-# .948 of what is sought (MTRAG, MTRAG-UN), without joined forms .668 and .909, with 1 always .668 and .936.
-LEAST_TRUST = 0.25
+# How far the joined forms are trusted beside the question: a quarter each if it seems to stand alone, fully
+# if it is surely a follow-up. Tuned on conversations: with .25…1 the first 20 candidates hold .707 and .948
+# of the relevant passages (MTRAG, MTRAG-UN), without joined forms .668 and .909, with 1 always .668 and .936.
+MIN_TRUST = 0.25
 CERTAIN_FOLLOW_UP = 1.0
 LIKELY_FOLLOW_UP = 0.5
 POSSIBLE_FOLLOW_UP = 0.25
-# Of the question in the vectors that stand for joined forms. Chosen on MTRAG-UN (nDCG@10 .828; the texts
-# themselves .830, 1 and 1 .823) and confirmed on a third of MTRAG (.448; .442 and .450).
+# The question's share in the vectors that stand for joined forms. Chosen on MTRAG-UN (nDCG@10 .828; the
+# embedded texts .830, both 1 .823) and confirmed on a third of MTRAG (.448; .442 and .450).
 SHARE_BESIDE_LAST = 0.9
 SHARE_BESIDE_ALL = 0.4
-FEW_WORDS = 1.5  # of own meaning: a question with no more cannot be searched by itself
-MAY_LEAN_WORDS = 2.4  # after another question: how far apart? says little, and points back at nothing
-MANY_WORDS = 5.0  # as many make a topic, whatever word points back
+FEW_WORDS = 1.5  # of its own meaning: with no more, a question cannot be searched alone
+MAY_LEAN_WORDS = 2.4  # for a follow-up: "how far apart?" says little, but does not refer back
+MANY_WORDS = 5.0  # so many make a topic, whatever word refers back
 
 
-# At once: compiling takes 10 ms, which no question is to wait for.
+# Compiled at import: it takes 10 ms, which no question should wait for.
 _TEXT = files("core.relevance").joinpath("wordings.toml").read_text(encoding="utf-8")
 _WORDINGS = {name: re.compile("".join(each), re.IGNORECASE) for name, each in tomllib.loads(_TEXT).items()}
 
 
 def wording(name: str) -> re.Pattern[str]:
-    """One of the patterns of wordings.toml."""
+    """Return one of the patterns of wordings.toml."""
     return _WORDINGS[name]
 
 
 def meant(question: str, before: Sequence[str], answer: str = "") -> tuple[str, list[str]]:
-    """What is searched for, and the questions before (oldest first): in standard words. After a correction
-    (不是年假，是事假; sick leave, not annual leave) it is the question before with what is meant in the place
-    of what is denied; where the last `answer` alone has that, what is meant."""
+    """Return the question as meant, and the earlier ones (oldest first), in standard words. A correction
+    (不是年假，是事假; sick leave, not annual leave) becomes the question before with the denied words
+    replaced, or just the corrected words if only the last `answer` has the denied ones."""
     asked: list[str] = []
     for number, text in enumerate([*before, question]):
-        _say(standard(text), asked, answer if number == len(before) else "")
+        _append_question(standard(text), asked, answer if number == len(before) else "")
     return asked[-1], asked[:-1]
 
 
-def _say(text: str, asked: list[str], answer: str) -> None:
-    """Add it, or put it in the place of the last."""
+def _append_question(text: str, asked: list[str], answer: str) -> None:
+    """Append the question, or merge it into the last one as a correction."""
     match = None
     if asked and len(text) <= MAX_CONTEXT_CHARS:
         match = wording("denied_zh").search(text) or wording("denied_en").search(text)
@@ -80,20 +80,20 @@ def _say(text: str, asked: list[str], answer: str) -> None:
 
 
 def embedded_part(text: str) -> str:
-    """As much of a question as is embedded."""
+    """Return as much of a question as is embedded."""
     return text[: EMBEDDED_CHINESE_CHARS if is_mostly_chinese(text) else EMBEDDED_QUESTION_CHARS]
 
 
 def joined_wordings(question: str, before: Sequence[str]) -> list[tuple[str, float]]:
-    """The question joined with the one before and with all of them, each with its weight.
+    """Join the question with the previous one and with all of them, each form with its weight.
 
-    Of one question before there is one such form, trusted as much as two. None for a question so long
-    that it says all itself.
+    After one question there is one such form, trusted as much as two. None for a question long enough to
+    stand alone.
     """
     if not before or len(question) > MAX_FORM_CHARS:
         return []
-    trust = LEAST_TRUST + (1.0 - LEAST_TRUST) * follow_up_weight(question)
-    # the question stands last, and a model reads only so far
+    trust = MIN_TRUST + (1.0 - MIN_TRUST) * follow_up_weight(question)
+    # the question comes last: limit the rest, as a model reads only so far
     last, every = before[-1][-MAX_CONTEXT_CHARS:], " ".join(before)[-MAX_CONTEXT_CHARS:]
     if len(before) == 1:
         return [(f"{last} {question}", min(1.0, 2 * trust))]
@@ -101,11 +101,11 @@ def joined_wordings(question: str, before: Sequence[str]) -> list[tuple[str, flo
 
 
 def joined_vectors(question: Vector, before: Sequence[Vector]) -> list[Vector]:
-    """What stands for the vectors of `joined_wordings`, so that none of these texts is embedded: the
-    question's with that of the one before, and with the mean of all before. Unit vectors.
+    """Approximate the vectors of `joined_wordings` without embedding their texts: the question's vector mixed
+    with the previous question's, and with the mean of all earlier ones. Unit vectors.
 
-    Not for a question that leans, nor for the only joined form, which is trusted as much as two: they lose
-    by it (MTRAG-UN's leaning questions .731 → .685; texts on the last subject before the question's own).
+    Not for follow-ups, nor for the only joined form, which is trusted as much as two: they lose by it
+    (MTRAG-UN's follow-ups .731 → .685; texts on the last subject before the question's own).
     """
     return [
         _between(question, SHARE_BESIDE_LAST, before[-1]),
@@ -114,19 +114,19 @@ def joined_vectors(question: Vector, before: Sequence[Vector]) -> list[Vector]:
 
 
 def _between(question: Vector, share: float, other: Vector) -> Vector:
-    """Opposite vectors leave no direction to search in: then the question's is taken."""
+    """Mix two vectors; if they are opposite and leave no direction, return the question's."""
     length = np.linalg.norm(other)
     joined = share * question + (other / length if length else other)
     length = np.linalg.norm(joined)
     return joined / length if length else question
 
 
-@lru_cache(maxsize=64)  # asked for some ten times a turn
+@lru_cache(maxsize=64)  # called about ten times per turn
 def follow_up_weight(question: str) -> float:
-    """How far the question leans on what was asked before: 0 stands alone, 1 surely leans.
+    """Return how far the question depends on earlier ones: 0 stands alone, 1 is surely a follow-up.
 
-    A question with next to no words of its own leans wholly; one that points back (它, 那…呢, its, what
-    about) leans the less, the more words it has.
+    With next to no words of its own it depends entirely; one that refers back (它, 那…呢, its, what about)
+    depends the less, the more words it has.
     """
     if len(question) > MAX_FORM_CHARS:
         return 0.0
@@ -145,7 +145,7 @@ def _points_back(question: str) -> bool:
 
 
 def own_words(question: str) -> float:
-    """How many words of its own meaning the question has; bigrams across words do not count."""
+    """Return how many words of its own meaning the question has; bigrams across words do not count."""
     return sum(
         term.weight for term in question_terms(question) if term.weight >= 0.3 or not is_cjk(term.text)
     )
@@ -155,7 +155,7 @@ def own_words(question: str) -> float:
 class QueryForm:
     """One wording of the question. `weight` says how far its lists are trusted, 0…1.
 
-    `dense` is held until the turn is stored: as an array it takes four bytes a number, as a list 32.
+    `dense` is held until the turn is stored: as an array it takes four bytes per number, as a list 32.
     """
 
     text: str
@@ -166,13 +166,13 @@ class QueryForm:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The question and all forms searched together.
+    """The question and all forms that are searched together.
 
-    `forms[0]` is the question as it was asked, with its year where that is known; then joined with the one
-    before, and with all of `previous` (earlier questions, oldest first). `last_answer` is what was answered
-    to the last of them. `asked` is when it was asked (ISO 8601: a day, a month or a year; "" where no time is
-    preferred), `dates` are those that it names. `tokens` are those of the question, or, where it leans on
-    the one before, of the form joined with that; None where the embedding shows none.
+    `forms[0]` is the question as asked, with its year if known; the next are joined with the previous
+    question, and with all of `previous` (earlier questions, oldest first). `last_answer` is the answer to the
+    last of them. `asked` is when it was asked (ISO 8601: a day, a month or a year; "" if no time is
+    preferred), `dates` are those that it names. `tokens` are those of the question or, for a follow-up, of
+    the form joined with the previous one; None if the embedding exposes none.
     """
 
     question: str
@@ -185,22 +185,22 @@ class Query:
 
     @property
     def is_chinese(self) -> bool:
-        """Whether its reader reads Chinese: VPN after Chinese questions is one."""
+        """Whether its reader reads Chinese: VPN after Chinese questions counts."""
         return language_in(self.question, self.previous) == "zh"
 
     @property
     def meant(self) -> int:
-        """The number of the form that says what is meant: joined with the question before where it leans on
-        that, else as it was asked."""
+        """Index of the form with the intended meaning: joined with the previous question for a follow-up,
+        else as asked."""
         return int(len(self.forms) > 1 and follow_up_weight(self.question) > 0)
 
     @property
     def may_lean(self) -> bool:
-        """Whether it is judged joined with the question before, too: it leans on that, or says little."""
+        """Whether to judge it joined with the previous question, too: it is a follow-up, or says little."""
         return bool(self.meant) or (len(self.forms) > 1 and own_words(self.question) <= MAY_LEAN_WORDS)
 
     def joined(self) -> Query:
-        """With the form that is joined with the question before in the place of the question's own."""
+        """Replace the question's own form with the one joined with the previous question."""
         return replace(self, forms=(self.forms[1], *self.forms[1:]))
 
 
@@ -209,11 +209,10 @@ def reciprocal_rank_fusion(
 ) -> list[tuple[str, float]]:
     """Merge rankings of chunk ids (best first); each adds weight / (k + rank), ranks from 1.
 
-    No weights means 1 for every ranking; a ranking of weight 0 adds nothing, not even its ids.
-    Returns (chunk id, score), best first; ties keep first-seen order. No rankings give [].
-    An id twice in one ranking counts where it stands first. Raises ValueError if k < 1, a weight is
-    negative, or there are not as many weights as rankings.
-    Source: Cormack, Clarke, Buettcher, SIGIR 2009 (their k = 60).
+    No weights means 1 for every ranking; a ranking of weight 0 adds nothing, not even its ids. Returns (chunk
+    id, score), best first; ties keep first-seen order. No rankings give []. An id that occurs twice in one
+    ranking counts at its first rank. Raises ValueError if k < 1, a weight is negative, or the number of
+    weights differs from that of rankings. Source: Cormack, Clarke, Buettcher, SIGIR 2009 (their k = 60).
     """
     trusted = [1.0] * len(rankings) if weights is None else list(weights)
     if k < 1:
@@ -225,36 +224,36 @@ def reciprocal_rank_fusion(
         if weight > 0:
             for rank, chunk_id in enumerate(dict.fromkeys(ranking), start=1):
                 shares.setdefault(chunk_id, []).append(weight / (k + rank))
-    # the exact sum: rounding in the order of the lists would part what is tied
+    # exact sums: rounding in list order would separate ties
     scores = [(chunk_id, math.fsum(added)) for chunk_id, added in shares.items()]
     return sorted(scores, key=lambda scored: -scored[1])
 
 
-# A question that asks several things, in its parts; one that compares, in what it compares.
+# Splitting a question that asks several things, or one that compares two.
 
-MOST_PARTS = 3
-LONGEST_PARTED = 300  # characters; a longer question is taken as one, and costs no time
+MAX_PARTS = 3
+MAX_SPLIT_CHARS = 300  # characters; a longer question is not split, to save time
 
 
 def parts_of(question: str) -> list[str]:
-    """At most MOST_PARTS; the question itself where it is one, or a part says next to nothing of its own."""
-    if len(question) > LONGEST_PARTED:
+    """Return at most MAX_PARTS; the question itself if it is one, or if a part says next to nothing."""
+    if len(question) > MAX_SPLIT_CHARS:
         return [question]
     compared = _compared(question)
     parts = compared or _asking(wording("between_parts").split(question))
     say_something = compared or all(own_words(part) > FEW_WORDS for part in parts)
-    return parts if 1 < len(parts) <= MOST_PARTS and say_something else [question]
+    return parts if 1 < len(parts) <= MAX_PARTS and say_something else [question]
 
 
 def asked_in(question: str) -> list[str]:
-    """All that it asks one after the other, at most MOST_PARTS: 多少钱 says next to nothing, but asks."""
-    parts = _asking(wording("between_parts").split(question[:LONGEST_PARTED]))
+    """Return all that it asks in sequence, at most MAX_PARTS: 多少钱 says next to nothing, but asks."""
+    parts = _asking(wording("between_parts").split(question[:MAX_SPLIT_CHARS]))
     clauses = (_asking(wording("between_clauses").split(part)) for part in parts)
-    return [*chain.from_iterable(clauses)][:MOST_PARTS]
+    return [*chain.from_iterable(clauses)][:MAX_PARTS]
 
 
 def _asking(pieces: Iterable[str]) -> list[str]:
-    """Each with the circumstances beside it, which ask nothing."""
+    """Attach clauses that ask nothing, such as circumstances, to their neighbour."""
     asks, parts = wording("asks").search, list[str]()
     for piece in (each.strip(" ，,。") for each in pieces):
         joins = parts and not (asks(piece) and asks(parts[-1]))
@@ -263,7 +262,7 @@ def _asking(pieces: Iterable[str]) -> list[str]:
 
 
 def _compared(question: str) -> list[str]:
-    """Each of the two with the rest of the question."""
+    """Return each of the two compared things with the rest of the question."""
     match = wording("compared_zh").search(question) or wording("compared_en").search(question)
     if match is None:
         return []
@@ -276,5 +275,5 @@ def _compared(question: str) -> list[str]:
 
 
 def asks_for_step(question: str) -> bool:
-    """Whether it asks for what stands beside what was asked before: a level up, the next stage."""
+    """Whether it asks for a neighbour of the earlier subject: a level up, the next stage."""
     return wording("step").search(question) is not None

@@ -1,10 +1,10 @@
-"""Which of the candidates are of the right time: those dated as the question says, of several versions of
-one thing the one that held when it was asked, and what does not say of itself that it holds no more.
+"""Prefer candidates of the right time: dated as the question says, the version in force when it was asked,
+and not marked as void.
 
-A preference, never a filter: the odds of the others are divided, so that one which answers much better still
-goes first. A candidate whose document has no date keeps its probability, but what stands under another
-quarter, month, weekday or year than the question names is at most the closest, as are the notes of another
-version, and what has a line for that period with all words of the question is sure.
+A preference, never a filter: the odds of the others are divided, so that one that answers much better still
+ranks first. Undated candidates keep their probability, but one under another quarter, month, weekday or year
+than the question's is at most the closest, as are the notes of another version; one with a line for that
+period and all words of the question is sure.
 """
 
 from __future__ import annotations
@@ -22,30 +22,31 @@ from core.dates import MONTH_NAMES, first_day, last_day
 from core.knowledge import Candidate, Chunk
 from core.relevance.features import asks_only_of
 from core.relevance.names import clauses
-from core.relevance.probability import FEW_NAMED, NAMED, NOT_SURE, SURE
+from core.relevance.probability import FEW_NAMED, MIN_NAMED, NOT_SURE, SURE
 from core.relevance.query import MAX_FORM_CHARS, Query, wording
 from core.relevance.spans import lies_in_span, names_moment, without_moments
-from core.relevance.sparse import A_WORD, folded, is_cjk, question_terms, word_stems
+from core.relevance.sparse import WORD_WEIGHT, folded, is_cjk, question_terms, word_stems
 from core.text import fold_width
 
-# What a candidate of another time loses. Chosen, not fitted: half of a wrong part number's IDENTIFIER_LOGIT.
+# Logits that a candidate of another time loses. Chosen, not fitted: half of a wrong part number's
+# IDENTIFIER_LOGIT.
 DATE_LOGIT = 1.5
-SHARED_WORDS = 0.6  # of the shorter text's pairs of characters; passages on one subject share up to .3
-SAME_WORDS = 0.8  # from here on versions say the same but for numbers, and answer alike
-PAIRS = 16_384  # numbers that pairs are hashed to: of a chunk's some 400, five meet another's by chance
+SHARED_WORDS = 0.6  # of the shorter text's character pairs; passages on one subject share up to .3
+SAME_WORDS = 0.8  # from here on, versions differ only in numbers and answer alike
+PAIRS = 16_384  # hash buckets for pairs: of a chunk's about 400 pairs, five collide by chance
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
-_NO_NAME = re.compile(r"[\W\d_年月日]+")
+_NOT_IN_NAMES = re.compile(r"[\W\d_年月日]+")
 
 
 def by_dates(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates with the probability that their dates leave them, in the order given."""
+    """Return the candidates with probabilities adjusted by date, in the given order."""
     candidates = _by_versions(query, _by_periods(query, _by_titles(query, _by_spans(query, candidates))))
     if not query.asked or not any(candidate.chunk.date for candidate in candidates):
         return candidates
     dated = [_Dated(candidate.chunk) for candidate in candidates]
     chances = [candidate.probability for candidate in candidates]
     behind = _out_of_period(query.dates, dated)
-    if any(behind):  # then what the question says of time is said
+    if any(behind):  # then the question's own time has been applied
         judged = _judged(dated, chances, behind)
     else:
         day = max(map(last_day, query.dates or (query.asked,)))
@@ -57,8 +58,8 @@ def by_dates(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _by_titles(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """What is under a title that says it is void falls behind, unless the question asks for such or for a
-    time of its own."""
+    """Lower texts under a title that says they are void, unless the question asks for those or names a time
+    of its own."""
     titles = [f"{each.chunk.file_name} {each.chunk.heading}" for each in candidates]
     is_void = [bool(wording("void_title").search(title)) for title in titles]
     if query.dates or all(is_void) or not any(is_void) or wording("void").search(query.question):
@@ -69,8 +70,8 @@ def _by_titles(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]
     ]
 
 
-# Quarters (1…4), halves (5, 6) and months (7…18) of a year; weekdays; years. The group that matches is a
-# number, or one of these words.
+# Quarters (1…4), halves (5, 6) and months (7…18) of a year; weekdays; years. The matching group is a number,
+# or one of these words.
 _WORDS = {
     word: at
     for words in ("一二三四五六七八九", "first second third fourth", "mon tue wed thu fri sat sun", "上下",
@@ -100,19 +101,19 @@ _UP_TO = re.compile(
 )
 _OF_YEAR, _OF_WEEK, _YEAR_ITSELF = range(len(_PERIODS))
 _MONTHS, _WEEKDAYS = range(7, 19), range(1, 8)
-# What else may say of a month, in a table of some.
+# Other expressions that include a month, in a table of months.
 _OTHER_MONTHS = re.compile(r"其[他它余餘]的?月|\b(?:an)?other months?\b", re.IGNORECASE)
-# What else may say of a weekday; "within three working days" does not.
+# Other expressions that include a weekday; "within three working days" does not.
 _SOME_DAYS = (
     (range(1, 6), re.compile(r"(?<![个個\d])工作日|平日|\bweekdays?\b", re.IGNORECASE)),
     (range(6, 8), re.compile(r"[周週](?:末|六[和、]?[日天])|双休日|雙休日|\bweekends?\b", re.IGNORECASE)),
     (_WEEKDAYS, re.compile(r"每天|每日|\bdaily\b|\bevery day\b", re.IGNORECASE)),
 )
-# a table's header, the first cell of a row, or what stands before a colon
+# a table's header, the first cell of a row, or the text before a colon
 _LABEL = re.compile(
     r"^(\|[^\n]*)(?=\n[ \t]*\|[ :|-]+$)|^[ \t>*#|-]*([^|:：\n]{1,24})(?=[|:：])", re.MULTILINE
 )
-# In brackets, or of an edition: when a text was written, not what it is about.
+# In brackets, or of an edition: when the text was written, not what it is about.
 _EDITION = re.compile(
     r"[（(【\[][^）)】\]]*[）)】\]]|\S*(?:版|手册|手冊|制度|修订|修訂|发布|發佈|生效|起|edition|version|revision)\S*"
     r"|\b(?:updated|revised|edition|version|revision|effective|since|as of)\b.*",
@@ -121,8 +122,8 @@ _EDITION = re.compile(
 
 
 def _by_periods(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """What stands under another quarter, month, weekday or year than the one that the question names is not
-    sure, and falls behind what has that one; a line of that one with all its words is sure."""
+    """A text under another quarter, month, weekday or year than the question's is not sure, and ranks below
+    those with that one; a line for that period with all of the question's words is sure."""
     named = [(family, numbers) for family, numbers in _asked(query).items() if len(numbers) == 1]
     if not named:
         return list(candidates)
@@ -141,9 +142,9 @@ def _by_periods(query: Query, candidates: Sequence[Candidate]) -> list[Candidate
 
 
 def _by_spans(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """What gives a span in which the day, the weekday or the time of the question lies says something of it,
-    though it has none of these words: with all other words of the question it may be sure, with some it
-    gains, and where nothing else is asked the few that there are are at least the closest."""
+    """A text with a span that includes the question's day, weekday or time is about it, though the words
+    differ: with all other words of the question it may be sure, with some it gains, and if nothing else is
+    asked, such texts, if few, are at least the closest."""
     asked = " ".join((query.question, *query.dates))
     if len(query.question) > MAX_FORM_CHARS or not (names_moment(asked) or _numbers(asked, _OF_WEEK)):
         return list(candidates)
@@ -158,7 +159,7 @@ def _by_spans(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         if any(held):
             chance = max(chance, min(SURE if all(held) else NOT_SURE, _divided(chance, -DATE_LOGIT)))
         elif is_within and not words and sum(within) <= FEW_NAMED:
-            chance = max(chance, NAMED)
+            chance = max(chance, MIN_NAMED)
         judged.append(replace(candidate, probability=chance))
     return judged
 
@@ -167,11 +168,11 @@ def _has_weekday(question: str, text: str) -> bool:
     return bool(_numbers(question, _OF_WEEK) & _numbers(text, _OF_WEEK))
 
 
-# Called a version (v3.6, 版本 3.6), or of three numbers: 3.6.0. An address has four, a date more digits.
+# Called a version (v3.6, 版本 3.6), or with three numbers: 3.6.0. Addresses have four, dates more digits.
 _VERSION = r"(?:(?:\b(?:version|release|v)|版本)[ .:：]?\s?{number}|{three})(?![.\d]*\d)"
 _NUMBER, _THREE = r"\d{1,3}(?:\.\d{1,3}){1,3}", r"(?<![\d.§])\d{1,3}\.\d{1,3}\.\d{1,3}"
 _NAMED = re.compile(_VERSION.format(number=f"({_NUMBER})", three=f"({_THREE})"), re.IGNORECASE)
-# At the beginning of a line, a row or a heading, with nothing or its date behind it: section 3.6.1 is none.
+# At the beginning of a line, a row or a heading, followed by nothing or by its date: not section 3.6.1.
 _HEADS = r"(?:^|> )[ \t*#|>\[-]{{0,8}}+(?:\w+ )?{version}(?=[ \t*\]]*(?:[|(（:：,，–—-]|$))"
 _OF_LINE = re.IGNORECASE | re.MULTILINE
 _ALIKE = re.compile(_HEADS.format(version=_VERSION.format(number=_NUMBER, three=_THREE)), _OF_LINE)
@@ -179,8 +180,8 @@ _ALIKE = re.compile(_HEADS.format(version=_VERSION.format(number=_NUMBER, three=
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """`called` finds it anywhere in a text, `heads` at the head of its notes, `alike` at the head of those of
-    any."""
+    """`called` matches it anywhere in a text, `heads` above its release notes, `alike` above those of any
+    version."""
 
     name: str
     called: re.Pattern[str]
@@ -188,9 +189,9 @@ class Version:
     alike: re.Pattern[str] = _ALIKE
 
 
-@lru_cache(maxsize=32)  # asked for by the judging and the quoting of a turn
+@lru_cache(maxsize=32)  # a turn needs it for judging and quoting
 def version_in(question: str) -> Version | None:
-    """None where it names none, or several: from 4.9.0 to 5.4.0."""
+    """Return the version that the question names; None without one or with several: from 4.9.0 to 5.4.0."""
     if len(question) > MAX_FORM_CHARS or clauses(question):
         return None
     named = {one or other for one, other in _NAMED.findall(question)}
@@ -203,8 +204,8 @@ def version_in(question: str) -> Version | None:
 
 
 def _by_versions(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The notes of another version than the one that is named, which say nothing of that, are not sure, and
-    fall behind its own; these are sure where nothing else is asked."""
+    """Notes of another version that do not mention the named one are not sure, and rank below its own; these
+    are sure if nothing else is asked."""
     version = version_in(query.question)
     if not version:
         return list(candidates)
@@ -226,17 +227,17 @@ _CLAUSE = re.compile(r"[,，;；。]|\.\s|\b(?:if|when|as)\b|如果|要是", re.
 
 
 def _of_asker(question: str) -> str:
-    """What it says of who asks, beside what it asks: I started in September."""
+    """Return the clauses about the asker rather than the subject: I started in September."""
     clauses = _CLAUSE.split(question.rstrip("?？ "))
-    told = [each for each in clauses if wording("of_asker").match(each) and not wording("asks").search(each)]
-    return "\n".join(told) if len(told) < len(clauses) else ""
+    about = [each for each in clauses if wording("of_asker").match(each) and not wording("asks").search(each)]
+    return "\n".join(about) if len(about) < len(clauses) else ""
 
 
 def _words(question: str) -> list[str]:
-    """Those that it asks with beside the period, the interrogatives and verbs that say little."""
+    """Return its content words, without the period, interrogatives and light verbs."""
     for each in ("asks_what", "light_verbs"):
         question = wording(each).sub(" ", question)
-    return [term.text for term in question_terms(_without_periods(question)) if term.weight >= A_WORD]
+    return [term.text for term in question_terms(_without_periods(question)) if term.weight >= WORD_WEIGHT]
 
 
 def _without_periods(text: str) -> str:
@@ -246,7 +247,7 @@ def _without_periods(text: str) -> str:
 
 
 def _has_line(chunk: Chunk, family: int, numbers: set[int], words: Sequence[str]) -> bool:
-    """Whether a line or a row of that period, and of no other, has with what stands above it all words."""
+    """Whether a line or row for only that period has all words, together with what heads it."""
     labels = [*_LABEL.finditer(chunk.text)]
     above = "\n".join((chunk.heading or chunk.title, *(each[1] for each in labels if each[1])))
     of_it = (each for each in labels if each[2] and _numbers(each[2], family) == numbers)
@@ -260,8 +261,8 @@ def _holds(text: str, words: Sequence[str]) -> bool:
 
 
 def _fits(chunk: Chunk, family: int, numbers: set[int], asker: str) -> bool | None:
-    """As `_is_of`; where the period only says something of who asks, of which the text does not speak above
-    its lines, it stands under none."""
+    """As `_is_of`; None if the period only describes the asker and the text's headings do not mention
+    that."""
     is_of = _is_of(chunk, family, numbers)
     words = _words(asker) if is_of is False and _numbers(asker, family) & numbers else []
     if not words:
@@ -271,7 +272,7 @@ def _fits(chunk: Chunk, family: int, numbers: set[int], asker: str) -> bool | No
 
 
 def _asked(query: Query) -> dict[int, set[int]]:
-    """By family. A number is a year only where it was read as one."""
+    """Return the period numbers by family. A number is a year only if it was read as one."""
     question = query.question if len(query.question) <= MAX_FORM_CHARS else ""
     named = {family: _numbers(question, family) for family in range(len(_PERIODS))}
     named[_YEAR_ITSELF] &= {int(date[:4]) for date in query.dates}
@@ -279,7 +280,7 @@ def _asked(query: Query) -> dict[int, set[int]]:
 
 
 def _is_of(chunk: Chunk, family: int, numbers: set[int]) -> bool | None:
-    """Whether it stands under that period; None where it does under none, or names this one in its text."""
+    """Whether the text is under that period; None if it is under none, or mentions this one in its body."""
     above = chunk.heading or chunk.title
     labels, whole = "\n".join(map("".join, _LABEL.findall(chunk.text))), f"{above}\n{chunk.text}"
     if _numbers(f"{above}\n{labels}", family) & numbers:
@@ -294,20 +295,20 @@ def _is_of(chunk: Chunk, family: int, numbers: set[int]) -> bool | None:
 
 
 def _numbers(text: str, family: int) -> set[int]:
-    """With all between the two of a range."""
+    """Return the period numbers, including all within a range."""
     each = ((offset, match) for offset, period in _PERIODS[family] for match in period.finditer(text))
-    found, end, last = set[int](), 0, 0
+    numbers, end, last = set[int](), 0, 0
     for offset, match in sorted(each, key=lambda one: one[1].start()):
         number = offset + _number(next(filter(None, match.groups())).lower())
         if last and _UP_TO.fullmatch(text, end, match.start()):
-            found.update(_between(last, number, _WEEKDAYS if family == _OF_WEEK else _MONTHS))
-        found.add(number)
+            numbers.update(_between(last, number, _WEEKDAYS if family == _OF_WEEK else _MONTHS))
+        numbers.add(number)
         end, last = match.end(), number
-    return found
+    return numbers
 
 
 def _between(first: int, last: int, around: range) -> Iterable[int]:
-    """From November to February, too."""
+    """Return all numbers between the two, also from November to February."""
     is_over = first > last and first in around and last in around
     return (*range(first, around.stop), *range(around.start, last)) if is_over else range(first, last)
 
@@ -317,7 +318,7 @@ def _number(word: str) -> int:
 
 
 class _Dated:
-    """A chunk as a version of something. Days are numbers (20260131)."""
+    """A chunk as a version of a document. Days are numbers (20260131)."""
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
@@ -326,22 +327,22 @@ class _Dated:
 
     @cached_property
     def holds(self) -> tuple[int, int]:
-        """The first and the last day from which it may hold: those of its date, or of a later year that its
-        heading names, for admissions of 2022 are published in December 2021."""
+        """The first and last day from which it may apply: those of its date, or of a later year in its
+        heading, since admissions of 2022 are published in December 2021."""
         years = set(_YEAR.findall(self.chunk.heading)) if self.first else set()
         year = years.pop() if len(years) == 1 else ""
         return max((self.first, self.last), (first_day(year), last_day(year)))
 
     @cached_property
     def name(self) -> str:
-        """What its versions are all called: the heading path, or else the file's name, without numbers."""
+        """The name that all its versions share: the heading path, or else the file name, without numbers."""
         stem = self.chunk.file_name.rpartition(".")[0]
-        return _NO_NAME.sub("", fold_width(self.chunk.heading or stem)).casefold()
+        return _NOT_IN_NAMES.sub("", fold_width(self.chunk.heading or stem)).casefold()
 
     @cached_property
     def pairs(self) -> NDArray[np.bool_]:
         """Which pairs of neighbouring characters the text has, hashed."""
-        text = _NO_NAME.sub("", fold_width(self.chunk.text)).casefold()
+        text = _NOT_IN_NAMES.sub("", fold_width(self.chunk.text)).casefold()
         codes = np.frombuffer(text.encode("utf-32-le", "replace"), dtype=np.uint32)
         pairs = np.zeros(PAIRS, dtype=np.bool_)
         pairs[(codes[:-1] * np.uint32(31) + codes[1:]) % PAIRS] = True
@@ -352,7 +353,7 @@ class _Dated:
         return int(np.count_nonzero(self.pairs))
 
     def shared_words(self, other: _Dated) -> float:
-        """With another version: a share of the shorter text; 0 where they are no versions of one thing."""
+        """Return the share of the shorter text in common with another version; 0 for other things."""
         if not self.name or self.name != other.name or self.chunk.document_id == other.chunk.document_id:
             return 0.0
         if other not in self._shared:
@@ -361,19 +362,19 @@ class _Dated:
         return self._shared[other]
 
     def holds_instead_of(self, other: _Dated, day: int) -> bool:
-        """Of versions: whether on that day this one does, the other being older or not yet published."""
+        """Of two versions: whether this one applies that day, the other being older or not yet out."""
         since, _ = self.holds
         _, until = other.holds
         return 0 < since <= day and (0 < until < since or other.first > day)
 
 
 Behind = Sequence[Sequence[int]]
-"""For each candidate the places of those that go before it for their dates."""
+"""For each candidate the indexes of those that rank before it by date."""
 
 
 def _out_of_period(dates: Sequence[str], dated: Sequence[_Dated]) -> Behind:
-    """Behind those of the time that the question names are those of another, unless their text names its
-    year: what is about a year may be written later."""
+    """Rank texts of another time below those of the question's time, unless they name its year: what is about
+    a year may be written later."""
     periods = [(first_day(date), last_day(date)) for date in dates]
     years = {date[:4] for date in dates}
     of_it = [any(one.first <= until and since <= one.last for since, until in periods) for one in dated]
@@ -383,7 +384,7 @@ def _out_of_period(dates: Sequence[str], dated: Sequence[_Dated]) -> Behind:
 
 
 def _superseded(dated: Sequence[_Dated], day: int) -> Behind:
-    """Behind the version that holds on that day are the others of the same thing."""
+    """Rank other versions below the one that applies on that day."""
     return [
         [
             at
@@ -395,8 +396,8 @@ def _superseded(dated: Sequence[_Dated], day: int) -> Behind:
 
 
 def _judged(dated: Sequence[_Dated], chances: Sequence[float], behind: Behind) -> list[float]:
-    """Of versions that say the same but for numbers it is chance which is judged best: one of the right time
-    gets no less than the others had."""
+    """Among versions that differ only in numbers, the best score is chance: the one of the right time gets no
+    less than the others had."""
     lifted = list(chances)
     for at, before in enumerate(behind):
         for other in before:

@@ -1,5 +1,5 @@
-"""Whether the day or the time of day that a question names lies in a span that a text gives: June 10 in
-"June 5 to June 20", 9 pm in "8:00 to 22:00". What holds then the text says, not we."""
+"""Whether a day or a time of day in a question lies within a span given in a text: June 10 in "June 5 to June
+20", 9 pm in "8:00 to 22:00". What applies during the span is left to the text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from core.dates import MONTH_NAMES, in_digits
-from core.relevance.sparse import READ_TEXTS
+from core.relevance.sparse import CACHED_TEXTS
 from core.text import fold_width
 
 _MONTH = rf"\b(?P<month>{'|'.join(f'(?:{name})' for name in MONTH_NAMES)})\b\.?"
@@ -22,7 +22,7 @@ _DAYS = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         r"(?<!\d)(?P<month>\d{1,2})\s?月\s?(?P<day>\d{1,2})(?!\d)(?:\s?[日号號])?",
-        r"(?<![\d年第])(?P<day>\d{1,2})\s?[日号號](?![楼樓线線院柜机機室房门門])",  # of every month
+        r"(?<![\d年第])(?P<day>\d{1,2})\s?[日号號](?![楼樓线線院柜机機室房门門])",  # in every month
         r"(?<!\d)20\d\d[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)",
         rf"{_MONTH}\s{_DAY}{_UNTIL}(?:,?\s20\d\d)?",
         rf"{_DAY}{_UNTIL}\s(?:of\s)?{_MONTH}(?:,?\s20\d\d)?",
@@ -42,12 +42,12 @@ _TO = re.compile(
     re.IGNORECASE,
 )
 _PM = frozenset("晚下傍夜p")
-_MOST_CHARS = 8_000  # of a text, far beyond any chunk
+_MAX_CHARS = 8_000  # far longer than any chunk
 _MONTHS = [re.compile(name, re.IGNORECASE) for name in MONTH_NAMES]
 
 
 class _Moment(NamedTuple):
-    """`first` to `last`, mostly the same: days, month × 100 + day with month 0 for every one, or minutes."""
+    """`first` to `last`, usually equal: days as month × 100 + day, month 0 for every month, or minutes."""
 
     start: int
     end: int
@@ -56,12 +56,12 @@ class _Moment(NamedTuple):
 
 
 def names_moment(question: str) -> bool:
-    """Whether it names a day or a time of day."""
+    """Whether the question names a day or a time of day."""
     return any(moments for moments, _ in _moments(question))
 
 
 def lies_in_span(question: str, text: str) -> bool:
-    """Whether a day or a time of the question lies in a span of days or of times that the text gives."""
+    """Whether a day or a time in the question lies within a span of days or times given in the text."""
     if not names_moment(question):
         return False
     asked = _moments(question)
@@ -71,7 +71,7 @@ def lies_in_span(question: str, text: str) -> bool:
 
 
 def without_moments(text: str) -> str:
-    """Without its days and times of day."""
+    """Remove days and times of day."""
     text = in_digits(fold_width(text))
     for pattern in (*_DAYS, *_TIMES):
         text = pattern.sub(" ", text)
@@ -81,17 +81,17 @@ def without_moments(text: str) -> str:
 _Spans = list[tuple[int, int]]
 
 
-@lru_cache(maxsize=READ_TEXTS)
+@lru_cache(maxsize=CACHED_TEXTS)
 def _moments(text: str) -> tuple[tuple[list[_Moment], _Spans], tuple[list[_Moment], _Spans]]:
-    """Of days and of times of day: those that the text names, in its order, and its spans."""
-    text = in_digits(fold_width(text[:_MOST_CHARS]))
-    days = _each_once(_day(match) for each in _DAYS for match in each.finditer(text))
-    times = _each_once(_time(match) for each in _TIMES for match in each.finditer(text))
+    """Return, for days and for times of day, the moments in the text, in order, and its spans."""
+    text = in_digits(fold_width(text[:_MAX_CHARS]))
+    days = _without_overlaps(_day(match) for each in _DAYS for match in each.finditer(text))
+    times = _without_overlaps(_time(match) for each in _TIMES for match in each.finditer(text))
     return (days, [*_spans(text, days)]), (times, [*_spans(text, times)])
 
 
-def _each_once(moments: Iterable[_Moment]) -> list[_Moment]:
-    """In the order of the text; the 5th of June is not the 5th of every month, too."""
+def _without_overlaps(moments: Iterable[_Moment]) -> list[_Moment]:
+    """Resolve overlaps, in text order: the 5th of June is not also the 5th of every month."""
     longest: list[_Moment] = []
     for moment in sorted(moments, key=lambda each: (each.start, -each.end)):
         if not longest or moment.start >= longest[-1].end:
@@ -124,7 +124,7 @@ def _spans(text: str, named: list[_Moment]) -> Iterator[tuple[int, int]]:
 
 
 def _is_within(asked: int, first: int, last: int) -> bool:
-    """From November 15 to February 28, from 22:00 to 7:00, from June 5 to the 20th."""
+    """Handles November 15 to February 28, 22:00 to 7:00, and June 5 to the 20th."""
     if last < 32 < first:
         last += first // 100 * 100
     if last < 32:

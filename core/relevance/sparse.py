@@ -1,9 +1,9 @@
-"""Chinese-first BM25 sparse vectors: the store multiplies in the IDF, no corpus is held in memory. And where
-a text has a question's terms.
+"""Chinese-first BM25 sparse vectors: the store multiplies in the IDF, so no corpus is held in memory. And the
+positions of a question's terms in a text.
 
-A document's weight of a term is BM25's saturated term frequency; a question's weight says how much of
-the meaning the term carries. Words and character bigrams overlap in Chinese, so the question's weights
-share one word's worth between a long word and its bigrams: nothing counts double.
+A document's term weight is BM25's saturated term frequency; a question's term weight says how much meaning
+the term carries. Words and character bigrams overlap in Chinese, so the question's weights split one word's
+worth between a long word and its bigrams: nothing counts double.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cachetools import LRUCache, cached
 
 from core.text import ENGLISH_STOP_WORDS, fold_width, simplified
 
-# Words that carry no meaning of their own in a question, Chinese (both scripts) and English.
+# Words without meaning of their own in a question, in Chinese (both scripts) and English.
 STOP_CHARACTERS = frozenset(
     "的了和是就都而及与着也还又在有被把对从到以之于为吗呢吧啊呀嘛哦哪那这它他她你我您们个么谁几很最请让给并且或但若则因所其此该什怎要会能可"
     "與著還個這們麼誰幾請讓給為嗎對從並於裡里"
@@ -42,16 +42,17 @@ _CHINESE = """
 STOP_WORDS = frozenset(_CHINESE.split()) | ENGLISH_STOP_WORDS
 
 
-# Robertson and Zaragoza's. With b = .5 short passages lose: RGB's Chinese half nDCG@10 .866, with .75 .886.
+# Robertson and Zaragoza's. With b = .5 short passages lose: nDCG@10 on RGB's Chinese half .866, with .75
+# .886.
 K1 = 1.2
 B = 0.75
-AVERAGE_WORDS = 180.0  # of a 256-token chunk
+AVERAGE_WORDS = 180.0  # in a 256-token chunk
 CHARACTERS_PER_WORD = 1.6  # Chinese
-LONGEST_INDEXED = 200_000  # characters; far beyond any chunk
-LONGEST_STEMMED = 100_000  # characters; a stem costs 30 µs, so a hostile text would cost seconds
+MAX_INDEXED_CHARS = 200_000  # characters; far beyond any chunk
+MAX_STEMMED_CHARS = 100_000  # characters; a stem costs 30 µs, so a hostile text would cost seconds
 MAX_QUESTION_REPEATS = 2.0
-A_WORD = 0.5  # a term that weighs less is half a word, or says little
-KEPT_TERMS = 20_000  # of questions: some 3 MB
+WORD_WEIGHT = 0.5  # a lighter term is half a word, or says little
+CACHED_TERMS = 20_000  # of questions: about 3 MB
 
 _CJK = (
     "\u2e80-\u2fdf\u3005-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -60,11 +61,11 @@ _CJK = (
 # Joiners and word characters are disjoint, so no input makes this backtrack.
 _WORD = re.compile(rf"([^\W{_CJK}]+(?:[.\-/:@'’][^\W{_CJK}]+)*(?:\+\+|#)?)")
 _RUN = re.compile(rf"([{_CJK}]+)|{_WORD.pattern}")
-# Characters that NFKC leaves alone, or turns into others that are no letters either: the usual Chinese text.
+# Everything but characters that NFKC keeps, or maps to other non-letters: the usual Chinese text.
 _NEEDS_FOLDING = re.compile("[^\x00-\x7f\u3001-\u301f\u4e00-\u9fff，。！？：；（）“”‘’…—·]")
 _PART = re.compile(r"[^\W\d_]+|\d+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_stemmers = threading.local()  # a stemmer keeps the word it works on: one per thread
+_stemmers = threading.local()  # stemmers are stateful: one per thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class WeightedTerm:
 
 
 class DocumentWords:
-    """The words of a document, added piece by piece by one who must not hold others up for long."""
+    """The words of a document, added piece by piece, for callers that must not block for long."""
 
     def __init__(self, stemmed: bool = True) -> None:
         self._counts: Counter[str] = Counter()
@@ -97,45 +98,45 @@ class DocumentWords:
             self._length += length
 
     def vector(self) -> SparseTerms:
-        """Saturated term frequencies."""
+        """Return the saturated term frequencies."""
         norm = K1 * (1 - B + B * self._length / AVERAGE_WORDS)
         return _vector((term, count * (K1 + 1) / (count + norm)) for term, count in self._counts.items())
 
 
 def encode_document(text: str) -> SparseTerms:
-    """The vector stored with a chunk."""
+    """Return the vector stored with a chunk."""
     words = DocumentWords(is_stemmed(text))
     words.add(text)
     return words.vector()
 
 
 def is_stemmed(text: str) -> bool:
-    return len(text) <= LONGEST_STEMMED
+    return len(text) <= MAX_STEMMED_CHARS
 
 
 def encode_query(text: str) -> SparseTerms:
-    """The vector a question is searched with; empty when it has only stop words."""
+    """Return the vector that a question is searched with; empty if it has only stop words."""
     return _vector((term.text, term.weight) for term in question_terms(text))
 
 
 def terms(text: str) -> list[str]:
-    """All index terms in the order of the text, repeats included."""
+    """Return all index terms in text order, including repeats."""
     return [piece for pieces, _ in _runs(text, is_stemmed(text)) for piece, _ in pieces]
 
 
-# A turn asks for the same few texts again and again, and beside it fifty others do; one can have 8,000 terms.
-@cached(LRUCache(KEPT_TERMS, getsizeof=lambda terms: 1 + len(terms)), lock=threading.Lock())
+# A turn needs the same few texts repeatedly, and fifty turns may run at once; a text can have 8,000 terms.
+@cached(LRUCache(CACHED_TERMS, getsizeof=lambda terms: 1 + len(terms)), lock=threading.Lock())
 def question_terms(text: str) -> tuple[WeightedTerm, ...]:
-    """The question's distinct terms with their weights, first seen first."""
+    """Return the question's distinct terms with their weights, in order of appearance."""
     weights: dict[str, float] = {}
     for pieces, _ in _runs(text, is_stemmed(text)):
         for piece, weight in pieces:
             weights[piece] = min(weights.get(piece, 0.0) + weight, MAX_QUESTION_REPEATS)
-    for verb, particle in _PARTED.findall(text[:LONGEST_PARTED]):
+    for verb, particle in _PHRASAL_VERB.findall(text[:MAX_PHRASAL_CHARS]):
         if (noun := f"{verb}{particle}".lower()) in _NOUNS:
             weights.setdefault(_stem(noun), 1.0)
-    for number, part in _ARTICLE.findall(text[:LONGEST_PARTED]):
-        weights[number] = 0.3  # of many things there are 12
+    for number, part in _ARTICLE.findall(text[:MAX_PHRASAL_CHARS]):
+        weights[number] = 0.3  # 12 is the number of many things
         for piece, weight in _cjk_terms(f"第{in_words(int(number))}{part}"):
             weights.setdefault(piece, weight)
     return tuple(WeightedTerm(piece, weight) for piece, weight in weights.items())
@@ -144,34 +145,34 @@ def question_terms(text: str) -> tuple[WeightedTerm, ...]:
 # Laws and handbooks write 第三十七条, people type 第37条.
 _ARTICLE = re.compile(r"第\s?([1-9]\d{0,3})\s?([条條章节節款])")
 _NUMERALS = "零一二三四五六七八九"
-_NO_DIGIT = re.compile("(?:零[千百十]?)+")
+_ZERO_RUNS = re.compile("(?:零[千百十]?)+")
 
 
 def in_words(number: int) -> str:
-    """1…9999: 一千零七十九."""
+    """Write 1…9999 in Chinese numerals: 一千零七十九."""
     digits = (_NUMERALS[number // size % 10] for size in (1000, 100, 10, 1))
     text = "".join(f"{digit}{size}" for digit, size in zip(digits, ("千", "百", "十", ""), strict=True))
-    return _NO_DIGIT.sub("零", text).strip("零").removeprefix("一" if 10 <= number < 20 else "")
+    return _ZERO_RUNS.sub("零", text).strip("零").removeprefix("一" if 10 <= number < 20 else "")
 
 
-# What one does when one backs something up is a backup: documents say the one, and questions the other.
+# To back something up makes a backup: documents use the noun, questions the verb.
 _NOUNS = frozenset(
     ("backup", "setup", "login", "logout", "signup", "startup", "shutdown", "rollback", "cleanup", "lookup")
 )
-_PARTED = re.compile(
+_PHRASAL_VERB = re.compile(
     r"\b(back|set|log|sign|start|shut|roll|clean|look)\s+"
     r"(?:(?:it|them|this|that|everything|all)\s+|(?:my|our|the)\s+(?:(?!up|in|out|down|back)\w+\s+){1,2}?)?"
     r"(up|in|out|down|back)\b",
     re.IGNORECASE,
 )
-LONGEST_PARTED = 400  # characters
+MAX_PHRASAL_CHARS = 400  # characters
 
 
 def folded(text: str) -> str:
-    """Full-width and compatibility letters become the ordinary ones (NFKC), traditional characters simple.
+    """Map full-width and compatibility letters to ordinary ones (NFKC), traditional characters to simplified.
 
-    Character by character: 鐘樓 and 钟楼 are one word, and what a phrase would choose differently (乾, 著) is
-    rare and the same on both sides.
+    Character by character: 鐘樓 and 钟楼 are one word. A phrase-wise conversion differs (乾, 著) only rarely,
+    and this one treats both sides alike.
     """
     if text.isascii():
         return text
@@ -180,25 +181,25 @@ def folded(text: str) -> str:
 
 
 def is_cjk(term: str) -> bool:
-    """Whether a term is of a script without spaces: its matches are found by substring."""
+    """Whether a term belongs to a script without spaces: it is matched as a substring."""
     return term[0] >= "\u2e80" or "\u0e00" <= term[0] <= "\u0e7f"
 
 
 def words_of(text: str) -> tuple[list[int], list[str]]:
-    """Where the words outside the scripts without spaces begin, and the words; of a text that is `folded`."""
+    """Return the offsets of the words outside scripts without spaces, and the words; `text` is `folded`."""
     parts = _WORD.split(text)  # what is between two words, and every other the word
     return list(accumulate(map(len, parts)))[:-1:2], parts[1::2]
 
 
 def word_stems(text: str) -> frozenset[str]:
-    """The terms of a text outside the scripts without spaces (those are found by substring)."""
-    words = set(_WORD.findall(folded(text[:LONGEST_INDEXED])))
+    """Return the index terms of a text outside scripts without spaces (those are matched as substrings)."""
+    words = set(_WORD.findall(folded(text[:MAX_INDEXED_CHARS])))
     return frozenset().union(*map(word_pieces, words))
 
 
 def _runs(text: str, stemmed: bool) -> Iterator[tuple[Iterable[tuple[str, float]], float]]:
-    """Terms with question weights, and the length in words, of each run of one script."""
-    for run, word in _RUN.findall(folded(text[:LONGEST_INDEXED])):
+    """Yield terms with question weights, and the length in words, for each run of one script."""
+    for run, word in _RUN.findall(folded(text[:MAX_INDEXED_CHARS])):
         if run:
             yield _cjk_terms(run), len(run) / CHARACTERS_PER_WORD
         else:
@@ -206,8 +207,8 @@ def _runs(text: str, stemmed: bool) -> Iterator[tuple[Iterable[tuple[str, float]
 
 
 def _cjk_terms(run: str) -> list[tuple[str, float]]:
-    """Words, and the bigrams within and between them, of a run of Chinese (or kana, Hangul, Thai)."""
-    import rjieba  # loads its dictionary at import (0.1 s), so not before the first Chinese text
+    """Return words, and bigrams within and between them, of a run of Chinese (kana, Hangul, Thai)."""
+    import rjieba  # loads its dictionary at import (0.1 s): not before the first Chinese text
 
     weighted: list[tuple[str, float]] = []
     before = ""
@@ -215,7 +216,7 @@ def _cjk_terms(run: str) -> list[tuple[str, float]]:
         if word in STOP_WORDS or word in STOP_CHARACTERS:
             before = ""
             continue
-        if before:  # two single characters are a name or a word unknown to the dictionary
+        if before:  # two single characters may be a name or a word unknown to the dictionary
             weighted.append((before[-1] + word[0], 0.7 if len(before) == len(word) == 1 else 0.25))
         weighted.extend(_cjk_word(word))
         before = word
@@ -234,7 +235,7 @@ def _cjk_word(word: str) -> tuple[tuple[str, float], ...]:
 
 @lru_cache(maxsize=32_768)
 def _word_terms(word: str, stemmed: bool) -> tuple[tuple[str, float], ...]:
-    """A plain word's stem, or an identifier whole (1) and in its parts (0.4 each)."""
+    """Return a plain word's stem, or an identifier as a whole (1) and its parts (0.4 each)."""
     lowered = word.lower().replace("’", "'").removesuffix("'s")
     if lowered in STOP_WORDS and not (word.isupper() and 1 < len(word) <= 5):  # IT, US, WHO are names
         return ()
@@ -251,7 +252,7 @@ def _word_terms(word: str, stemmed: bool) -> tuple[tuple[str, float], ...]:
 
 @lru_cache(maxsize=32_768)
 def word_pieces(word: str) -> frozenset[str]:
-    """The index terms of one word."""
+    """Return the index terms of one word."""
     return frozenset(piece for piece, _ in _word_terms(word, True))
 
 
@@ -266,8 +267,8 @@ def _stem(word: str) -> str:
 
 
 def _vector(weights: Iterable[tuple[str, float]]) -> SparseTerms:
-    """Terms hashed to u32. CRC-32 is the same in every process, version and language, and runs in C;
-    Python's own hash() is salted per process. Two terms of a question collide once in millions."""
+    """Hash terms to u32. CRC-32 is the same in every process, version and language, and runs in C; Python's
+    own hash() is salted per process. Two terms of a question collide once in millions."""
     summed: dict[int, float] = {}
     for term, weight in weights:
         index = zlib.crc32(term.encode("utf-8", "replace"))
@@ -276,29 +277,29 @@ def _vector(weights: Iterable[tuple[str, float]]) -> SparseTerms:
     return SparseTerms(indices, [summed[index] for index in indices])
 
 
-# Where a text has the terms of a question, and how near to each other.
+# Where a text has a question's terms, and how close to each other.
 
 Weights = npt.NDArray[np.float64]
-READ_TEXTS = 512  # some 6 MB
-MAX_REPEATS = 8  # of one term that are looked at in one text
+CACHED_TEXTS = 512  # some 6 MB
+MAX_REPEATS = 8  # of one term that are examined in one text
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Where a text has the question's terms: positions ascending, each with the number of its term."""
+    """Positions of the question's terms in a text, ascending, each with the number of its term."""
 
     positions: list[int]
     terms: list[int]
 
     def here(self, count: int) -> Weights:
-        """1 for each of `count` terms that the text has at all."""
+        """Return a row with 1 for each of `count` terms that occurs in the text."""
         row = np.zeros(count)
         row[self.terms] = 1.0
         return row
 
 
 def hits_in(text: str, terms: Mapping[str, int], cjk: Mapping[str, int]) -> Hits:
-    """Of terms with their numbers, those in scripts without spaces (`cjk`) found as parts of words."""
+    """Find numbered terms in a text; those of scripts without spaces (`cjk`) match as substrings."""
     lowered, places = terms_in(text)
     hits = [(at, terms[term]) for term in terms.keys() & places.keys() for at in places[term]]
     for term, number in cjk.items():
@@ -309,7 +310,7 @@ def hits_in(text: str, terms: Mapping[str, int], cjk: Mapping[str, int]) -> Hits
 
 
 def presence(question: Sequence[WeightedTerm], text: str) -> list[bool]:
-    """Which of the question's terms the text has, in the question's order."""
+    """Return, for each of the question's terms in order, whether the text has it."""
     lowered = folded(text).lower()
     cjk = [is_cjk(term.text) for term in question]
     stems = frozenset() if all(cjk) else word_stems(text)
@@ -320,16 +321,16 @@ def presence(question: Sequence[WeightedTerm], text: str) -> list[bool]:
 
 
 def covered(question: str, text: str) -> float:
-    """The share of the question's words that the text has, 0…1."""
+    """Return the share of the question's words that the text has, 0…1."""
     terms = question_terms(question)
     held = sum(term.weight for term, has in zip(terms, presence(terms, text), strict=True) if has)
     return held / (sum(term.weight for term in terms) or 1.0)
 
 
-@lru_cache(maxsize=READ_TEXTS)
+@lru_cache(maxsize=CACHED_TEXTS)
 def terms_in(text: str) -> tuple[str, Mapping[str, Sequence[int]]]:
-    """A text folded and in lower case, and where each term outside the scripts without spaces stands in it:
-    the same chunks come up question after question."""
+    """Return the text folded and lowercased, and the positions of each term outside scripts without spaces.
+    Cached: the same chunks come up question after question."""
     whole = folded(text)
     places: dict[str, list[int]] = {}
     for at, word in zip(*words_of(whole), strict=True):
@@ -348,7 +349,7 @@ def _places(text: str, term: str) -> list[int]:
 
 
 def covered_nearby(weight: Weights, hits: Hits, width: int) -> float:
-    """The largest weight of different terms within `width` characters."""
+    """Return the largest weight of distinct terms within `width` characters."""
     shares = weight.tolist()
     counts = [0] * len(shares)
     best = held = 0.0

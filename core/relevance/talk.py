@@ -1,10 +1,10 @@
-"""What is said to the assistant itself and is no question to the documents: greetings, thanks, sums, talk
-about the assistant, and requests about the conversation.
+"""Small talk to the assistant, as opposed to questions to the documents: greetings, thanks, sums, talk about
+the assistant, and requests about the conversation.
 
-By rule, in both languages, without a model: a text counts only where phrases of talk.toml cover all of it.
-Of the rest, which nobody wrote down, a model judges by the question's own vector: one linear model says
-whether a text is talk at all, one for each kind which it is. It is learnt by scripts/training/talk.py for the
-bundled embedding and shipped as data; with another embedding there is none, and phrases alone decide.
+By rule, in both languages, without a model: a text counts only if phrases of talk.toml cover all of it. The
+rest, which nobody wrote down, is judged from the question's own vector: one linear model says whether a text
+is talk at all, and one per kind which it is. It is fitted by scripts/training/talk.py for the bundled
+embedding and shipped as data; other embeddings have none, and phrases alone decide.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from core.relevance.query import own_words, wording
 from core.relevance.sparse import folded
 from core.text import fold_width, standard
 
-MAX_TALK_CHARS = 120  # a longer text has something to say
-# A passage this probable answers what only sounds like talk; beside talk itself the best has .1, once .2.
+MAX_TALK_CHARS = 120  # longer texts have content
+# A passage this probable answers what only sounds like talk; for real talk the best has .1, once .2.
 ANSWERS_TALK = 0.2
 
 
 class Talk(StrEnum):
-    """Of several in one text the later stands for it (hello, and thanks!)."""
+    """If a text has several kinds, the later one here counts (hello, and thanks!)."""
 
     CLOSING = "closing"
     GREETING = "greeting"
     THANKS = "thanks"
     ASSISTANT = "assistant"
-    PRIVATE = "private"  # who sees what is said here, and whether it is kept
+    PRIVATE = "private"  # who sees the conversation, and whether it is stored
     TODAY = "today"
     REPEAT = "repeat"
     CERTAIN = "certain"
@@ -71,12 +71,12 @@ class Talk(StrEnum):
 
 
 def talk_of(text: str) -> Talk | None:
-    """The kind of talk that all of `text` is; None for a question, and whenever that is not sure."""
+    """Return the kind of talk that all of `text` is; None for a question, and whenever that is uncertain."""
     if len(text) > MAX_TALK_CHARS:
         return None
     if _is_sum(text):
         return Talk.ARITHMETIC
-    spoken = _spoken(text)
+    spoken = _normalised(text)
     if _ASKS.search(text) and wording("objects").fullmatch(spoken):
         return Talk.CERTAIN
     if not spoken:
@@ -84,54 +84,54 @@ def talk_of(text: str) -> Talk | None:
     table = _table()
     standing = table.standing(spoken)
     kinds = [kind for kind, phrases in table.kinds.items() if _is_covered(standing, phrases)]
-    if not kinds or (kinds[-1] is Talk.CLOSING and _ASKS.search(text)):  # hm? wants to know more
+    if not kinds or (kinds[-1] is Talk.CLOSING and _ASKS.search(text)):  # "hm?" asks for more
         return None
     return None if kinds[-1].needs_answer and (asks_how(text) or asks_whether(text)) else kinds[-1]
 
 
 def asks_how(text: str) -> bool:
-    """Whether it asks how something is done, or what holds of all answers, without a word to the assistant
-    ("how do I make answers shorter?"): the documents may say so, the last answer does not matter."""
+    """Whether it asks how something is done, or about answers in general, without addressing the assistant
+    ("how do I make answers shorter?"): the documents may say so, whatever the last answer was."""
     plain = fold_width(text)
     asks = wording("how").search(plain) or wording("answers").search(plain)
     return bool(asks and not wording("you").search(plain))
 
 
 def asks_whether(text: str) -> bool:
-    """Whether it asks what is possible, allowed or to be paid ("can I delete a single answer?"), without a
-    word to the assistant: the documents may say so."""
+    """Whether it asks what is possible, allowed or charged ("can I delete a single answer?"), without
+    addressing the assistant: the documents may say so."""
     plain = fold_width(text)
     return bool(wording("allowed").search(plain) and not wording("you").search(plain))
 
 
 def is_about_languages(text: str, before: Sequence[str]) -> bool:
-    """Whether it names a language and little else ("and in English?") where the last of the questions before
-    that is no talk is about languages, too: then it asks what holds there, and not for a translation."""
+    """Whether it names a language and little else ("and in English?") after a question, small talk skipped,
+    that is about languages, too: then it asks about that language, not for a translation."""
     named = _table().language
-    if len(text) > MAX_TALK_CHARS or not wording("bare_language").match(named.sub("@", _spoken(text))):
+    if len(text) > MAX_TALK_CHARS or not wording("bare_language").match(named.sub("@", _normalised(text))):
         return False
-    asked = next((_spoken(each) for each in reversed(before) if talk_of(each) is None), "")
+    asked = next((_normalised(each) for each in reversed(before) if talk_of(each) is None), "")
     return bool(named.search(asked) or wording("languages").search(asked))
 
 
 _APOSTROPHE = re.compile("['’‘´`]")
-_UNSPOKEN = re.compile(r"[\W_]+")
-_LONG_DRAWN = re.compile(r"([^\W\d])\1{2,}")
+_NON_WORD = re.compile(r"[\W_]+")
+_REPEATED_LETTERS = re.compile(r"([^\W\d])\1{2,}")
 _BESIDE_CHINESE = re.compile("(?<=[一-鿿]) +| +(?=[一-鿿])")
 _ASKS = re.compile("[?？]")
 _SMILEY = re.compile("[\U0001f300-\U0001faff\u2600-\u27bf]|[:;]-?[)(DP]")
 
 
-def _spoken(text: str) -> str:
-    """Lower case without punctuation, no blank beside a Chinese character, hellooo as helloo; in standard
-    Chinese and simplified characters."""
-    plain = _UNSPOKEN.sub(" ", _APOSTROPHE.sub("", folded(standard(text)).lower()))
-    return _BESIDE_CHINESE.sub("", _LONG_DRAWN.sub(r"\1\1", plain)).strip()
+def _normalised(text: str) -> str:
+    """Normalise: lower case without punctuation, no space beside a Chinese character, hellooo as helloo;
+    standard Chinese in simplified characters."""
+    plain = _NON_WORD.sub(" ", _APOSTROPHE.sub("", folded(standard(text)).lower()))
+    return _BESIDE_CHINESE.sub("", _REPEATED_LETTERS.sub(r"\1\1", plain)).strip()
 
 
 @dataclass(frozen=True, slots=True)
 class _Phrases:
-    """Those that say a kind of talk, and all that may stand in it."""
+    """The phrases that express a kind of talk, and all that may occur with them."""
 
     says: frozenset[str]
     all: frozenset[str]
@@ -139,7 +139,7 @@ class _Phrases:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """The phrases by kind; those of any kind, and how long these are, by their first character."""
+    """The phrases by kind; the phrases of any kind, and their lengths by first character."""
 
     kinds: Mapping[Talk, _Phrases]
     any: frozenset[str]
@@ -159,8 +159,8 @@ class _Table:
 
 
 Standing = Sequence[Sequence[tuple[int, str]]]
-"""By place in a text, the phrases of any kind that stand there, each behind the place where it ends (and the
-blank): looked for once for all kinds."""
+"""By index in a text, the phrases of any kind that begin there, each as (end, after a space; phrase):
+searched once for all kinds."""
 
 
 def _cuts_word(spoken: str, end: int) -> bool:
@@ -168,7 +168,7 @@ def _cuts_word(spoken: str, end: int) -> bool:
 
 
 def _is_covered(standing: Standing, phrases: _Phrases) -> bool:
-    """From end to end, by at least one that says the kind."""
+    """Whether phrases cover it completely, at least one of which expresses the kind."""
     reached = {(0, False)}
     for at, here in enumerate(standing):
         for is_named in (False, True):
@@ -181,8 +181,8 @@ def _is_covered(standing: Standing, phrases: _Phrases) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of a text phrases cover, 0…1, each the best of all kinds: any of a kind, those that say it,
-    and the product of both in one kind."""
+    """How much of a text phrases cover, 0…1, each the best of all kinds: any phrases of a kind, those that
+    express it, and the product of both in one kind."""
 
     any: float
     says: float
@@ -190,12 +190,12 @@ class Coverage:
 
 
 def coverage(text: str) -> Coverage:
-    spoken = _spoken(text[:MAX_TALK_CHARS])
+    spoken = _normalised(text[:MAX_TALK_CHARS])
     if not spoken:
         return Coverage(0.0, 0.0, 0.0)
     table = _table()
     standing = table.standing(spoken)
-    # the day it is, is asked for in many a question to the documents, too
+    # questions to the documents often ask about today, too
     kinds = [phrases for kind, phrases in table.kinds.items() if kind is not Talk.TODAY]
     shares = [_covered(standing, phrases) for phrases in kinds]
     return Coverage(
@@ -206,7 +206,7 @@ def coverage(text: str) -> Coverage:
 
 
 def _covered(standing: Standing, phrases: _Phrases) -> tuple[float, float]:
-    """The most characters that phrases cover which do not overlap, as a share: of all, and of those that say
+    """Return the largest share of characters that non-overlapping phrases cover: all, and those that express
     the kind."""
     length = len(standing)
     most, saying = [0] * (length + 1), [0] * (length + 1)
@@ -222,7 +222,7 @@ def _covered(standing: Standing, phrases: _Phrases) -> tuple[float, float]:
 
 @lru_cache(maxsize=1)
 def _table() -> _Table:
-    """About 22,000 short strings, 30 ms, made when the first text is looked at."""
+    """About 22,000 short strings, built in 30 ms when the first text is judged."""
     read = tomllib.loads(folded(files("core.relevance").joinpath("talk.toml").read_text(encoding="utf-8")))
     words = {name: tuple(_split(text)) for name, text in read["words"].items()}
     weightless = {phrase for text in read["weightless"].values() for phrase in _expanded(text, words)}
@@ -254,7 +254,7 @@ _SLOT = re.compile(r"\{(\w+)\}")
 
 
 def _expanded(text: str, words: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Each phrase, once for each of the words that its slots stand for."""
+    """Yield each phrase once per word that its slots stand for."""
     for phrase in _split(text):
         slot = _SLOT.search(phrase)
         if slot is None:
@@ -264,7 +264,7 @@ def _expanded(text: str, words: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
                 yield from _expanded(f"{phrase[: slot.start()]}{word}{phrase[slot.end() :]}", words)
 
 
-# Sums: numbers and operators, and nothing but the words that ask for a result.
+# Sums: numbers and operators, with no other words than those that ask for a result.
 
 _NUMBER = r"\d[\d,]*(?:\.\d+)?\s*[%万亿千百]?"
 _OPERATOR = (
@@ -292,17 +292,17 @@ def _is_sum(text: str) -> bool:
     rest, sums = _SUM.subn(" ", _POWER.sub(" = ", plain))
     if not sums and "=" not in rest:
         return False
-    left = _UNSPOKEN.sub(" ", wording("asks_sum_zh").sub(" ", rest)).split()
+    left = _NON_WORD.sub(" ", wording("asks_sum_zh").sub(" ", rest)).split()
     return all(f" {word} " in f" {_ASKS_EN} " for word in left)
 
 
 FEATURES = ("chars", "own_words", "identifier", "asks", "digit", "covered", "says", "says_covered")
 _DIGIT = re.compile(r"\d")
-UNLIKE_ALL = -0.7  # the least score of the best kind; of 1,078 known phrases of talk none has less
+UNLIKE_ALL = -0.7  # minimum score of the best kind; all 1,078 known phrases of talk have more
 
 
 def text_features(text: str) -> list[float]:
-    """What the vector does not say, in the order of FEATURES."""
+    """Return what the vector does not show, in the order of FEATURES."""
     return [*_plain_features(text), *_phrase_features(text)]
 
 
@@ -317,16 +317,16 @@ def _plain_features(text: str) -> list[float]:
 
 
 def _phrase_features(text: str) -> list[float]:
-    """Each 0…1; a thousand times what the others cost."""
+    """Each 0…1; a thousand times as expensive as the others."""
     covered = coverage(text)
     return [covered.any, covered.says, covered.both]
 
 
 @dataclass(frozen=True, slots=True)
 class TalkModel:
-    """`weights` of the vector's numbers and then of FEATURES, all as they are. `kinds` has a row of weights
-    of the vector for each of `names`, and `offsets` its intercept. `margin`: a score below is a question;
-    `lead`: a kind that is not as far before the next one is not sure."""
+    """`weights` of the vector's numbers, then of FEATURES, unscaled. `kinds` has a row of vector weights for
+    each of `names`, and `offsets` its intercept. `margin`: a lower score is a question; `lead`: a kind with a
+    smaller lead over the next is uncertain."""
 
     margin: float
     intercept: float
@@ -337,7 +337,7 @@ class TalkModel:
     lead: float
 
     def is_talk(self, text: str, vector: Sequence[float]) -> bool:
-        """Whether its logit reaches the margin; phrases are looked for only where they may decide."""
+        """Whether its logit reaches the margin; phrases are searched for only if they can decide."""
         row = np.concatenate([np.asarray(vector, dtype=float), _plain_features(text)])
         missing = self.margin - self.intercept - float(row @ self.weights[: len(row)])
         by_phrases = self.weights[len(row) :]
@@ -346,20 +346,20 @@ class TalkModel:
         return float(by_phrases @ _phrase_features(text)) >= missing
 
     def nearest(self, text: str, vector: Sequence[float]) -> Talk | None:
-        """The kind it is, if it is talk; None where it is like none of them, or asks what the likest does
-        not. Where that is not sure, one that is answered by what can be done."""
+        """Return the kind, given that it is talk; None if it resembles none of them, or asks something its
+        likeliest kind does not. If uncertain, a kind that is answered with what the assistant can do."""
         scores: npt.NDArray[np.float64] = self.offsets + self.kinds @ np.asarray(vector, dtype=float)
         second, best = np.argsort(scores)[-2:]
         kind = self.names[int(best)]
-        if scores[best] < UNLIKE_ALL or _is_said_otherwise(kind, text):
+        if scores[best] < UNLIKE_ALL or _is_ruled_out(kind, text):
             return None
         if scores[best] - scores[second] >= self.lead:
             return kind
         return Talk.REWORDED if kind.is_about_conversation else Talk.ASSISTANT
 
     def talk_of(self, text: str, vector: Sequence[float], *, has_answer: bool) -> Talk | None:
-        """None for a question, and whenever that is not sure. A request about the conversation counts only
-        where it has an answer to refer to."""
+        """Return None for a question, and whenever uncertain. A request about the conversation counts only if
+        it has an answer to refer to."""
         text = standard(text)
         if len(text) > MAX_TALK_CHARS or wording("others").search(text):
             return None
@@ -369,8 +369,8 @@ class TalkModel:
         return None if kind and kind.is_about_conversation and not has_answer else kind
 
 
-def _is_said_otherwise(kind: Talk, text: str) -> bool:
-    """A sum has numbers; a greeting, a thank-you and a farewell ask for nobody and nothing."""
+def _is_ruled_out(kind: Talk, text: str) -> bool:
+    """Whether the text rules the kind out: sums have numbers; greetings and the like ask for nothing."""
     if kind is Talk.ARITHMETIC:
         return not wording("number").search(text)
     return kind in (Talk.GREETING, Talk.THANKS, Talk.CLOSING) and bool(wording("asks_for").search(text))
@@ -378,8 +378,8 @@ def _is_said_otherwise(kind: Talk, text: str) -> bool:
 
 @lru_cache(maxsize=4)
 def load_talk_model(embedding: str) -> TalkModel | None:
-    """None for an embedding that none was learnt for. Source: core/relevance/coefficients/talk-*.json, where
-    the vector of a kind is in multiples of its `unit`."""
+    """Return None for an embedding without a fitted model. Source: core/relevance/coefficients/talk-*.json,
+    where a kind's vector is in multiples of its `unit`."""
     name = f"talk-{embedding.replace('/', '_')}.json"
     source = files("core.relevance").joinpath("coefficients", name)
     if not source.is_file():

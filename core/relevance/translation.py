@@ -1,7 +1,7 @@
-"""A question's words in the other language, by a dictionary: by these a passage in it can be compared, where
-the question's own words say nothing. And a passage's own translation, beside which it is to stand first.
+"""A question's words in the other language, by dictionary, to compare passages in that language when the
+question's own words cannot match. And recognising a passage's translation, which should rank before it.
 
-Source: CC-CEDICT (MDBG; CC BY-SA 4.0), made by scripts.training.translations; docs/decisions/0064.
+Source: CC-CEDICT (MDBG; CC BY-SA 4.0), built by scripts.training.translations; docs/decisions/0064.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from core.relevance.tokens import QuestionTokens, likeness
 Matrix = npt.NDArray[np.float64]
 
 SOURCE = Path(str(files("core.relevance") / "coefficients" / "translations.sqlite3"))
-MOST_WORDS = 3  # of one meaning
-MOST_MEANINGS = 40  # of one word; one with more (do, much, work) says little in either language
-TWIN_LIKENESS = 0.28  # of nine in ten translations; a tenth of texts on one subject are more alike than .4
-TWIN_ODDS = 5.0  # by which one's odds may lie below its translation's
+MAX_WORDS = 3  # of one meaning
+MAX_MEANINGS = 40  # of one word; with more (do, much, work) it says little in either language
+TWIN_LIKENESS = 0.28  # reached by nine in ten translations; a tenth of texts on one subject exceed .4
+TWIN_ODDS = 5.0  # how far one's odds may lie below its translation's
 TWIN_SPARSE_RANK = 3
-TWIN_LEAD = 0.02  # of cosine; among E5's texts on one subject the second is .01 behind, a twin's rival .03
-# Logits, for texts in another language: of the share of the question's words that the best of them has and
-# one has not; of the best one's share beyond the usual, for all of them.
+TWIN_LEAD = 0.02  # of cosine; with E5 the second text on a subject is .01 behind, a twin's rival .03
+# Logits, for texts in another language: for the share of the question's words that the best of them has and
+# this one lacks; and, for all of them, for the best one's share beyond the usual.
 TRANSLATED = 3.0
 BEST_TRANSLATED, USUAL_TRANSLATED = 2.0, 0.2
-LEAST_WEIGHT = 0.6  # of a Chinese term that is a word, and no pair of characters within one or between two
+MIN_WEIGHT = 0.6  # of a Chinese term that is a word, not a bigram within a word or between two
 
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A word of the question, or some that are one in the other language. `meanings`: what may stand for it,
-    each the index terms that must be there, together."""
+    """A word of the question, or several that are one word in the other language. `meanings` are
+    alternatives, each a set of index terms that must all occur."""
 
     weight: float
     meanings: tuple[tuple[str, ...], ...]
@@ -47,23 +47,23 @@ class Translated:
 
 @lru_cache(maxsize=64)
 def translated(question: str) -> tuple[Translated, ...]:
-    """What the dictionary does not have stands for itself where it is no Chinese, as a name or a number does;
-    else it is left out."""
+    """Translate the question's words. Words missing from the dictionary stand for themselves unless Chinese,
+    like names and numbers; Chinese ones are dropped."""
     asked = [(term.text, term.weight) for term in question_terms(question)]
     chinese = [(term, weight) for term, weight in asked if is_cjk(term)]
     latin = [(term, weight) for term, weight in asked if not is_cjk(term)]
-    words = [(term, weight) for term, weight in chinese if weight >= LEAST_WEIGHT and len(term) > 1]
+    words = [(term, weight) for term, weight in chinese if weight >= MIN_WEIGHT and len(term) > 1]
     known = [Translated(weight, meanings) for term, weight in words if (meanings := _meanings(term))]
     kept = [Translated(weight, ((term,),)) for term, weight in latin] if chinese else _joined(latin)
-    return tuple(word for word in (*known, *kept) if len(word.meanings) <= MOST_MEANINGS)
+    return tuple(word for word in (*known, *kept) if len(word.meanings) <= MAX_MEANINGS)
 
 
 def _joined(asked: Sequence[tuple[str, float]]) -> list[Translated]:
-    """The longest run of words that the dictionary has as one goes first: annual leave is 年假."""
+    """Prefer the longest run of words that is one dictionary entry: annual leave is 年假."""
     joined: list[Translated] = []
     at = 0
     while at < len(asked):
-        for length in range(min(MOST_WORDS, len(asked) - at), 0, -1):
+        for length in range(min(MAX_WORDS, len(asked) - at), 0, -1):
             run = asked[at : at + length]
             meanings = _meanings(" ".join(term for term, _ in run))
             if meanings or length == 1:
@@ -75,10 +75,10 @@ def _joined(asked: Sequence[tuple[str, float]]) -> list[Translated]:
 
 @lru_cache(maxsize=4_096)
 def _meanings(term: str) -> tuple[tuple[str, ...], ...]:
-    """The shortest first."""
+    """Look up a term's translations, the shortest first."""
     rows = _database().execute(
         "SELECT other FROM translation WHERE term = ? ORDER BY length(other), other LIMIT ?",
-        (term, MOST_MEANINGS + 1),
+        (term, MAX_MEANINGS + 1),
     )
     return tuple(tuple(other.split(" ")) for (other,) in rows)
 
@@ -90,15 +90,15 @@ def _database() -> sqlite3.Connection:
 
 @dataclass(frozen=True, slots=True)
 class TextWords:
-    """A text folded and in lower case, and its index terms outside the scripts without spaces."""
+    """A text, folded and lowercased, and its index terms outside scripts without spaces."""
 
     lowered: str
     terms: Collection[str]
 
 
 def coverage(words: Sequence[Translated], texts: Sequence[TextWords]) -> npt.NDArray[np.float64]:
-    """For each text the share of the words that it has by any of their meanings; those that few of the texts
-    have weigh more. A meaning of several words counts as far as the text has them."""
+    """Return for each text the share of the words that it has in any of their meanings; words that few of the
+    texts have weigh more. A meaning of several words counts in proportion."""
     has = np.array([[_held(word, text) for word in words] for text in texts]).reshape(len(texts), len(words))
     weights = np.array([word.weight for word in words])
     weights *= np.log((len(texts) + 1) / ((has >= 1.0).sum(axis=0) + 0.5))
@@ -117,8 +117,8 @@ def _held(word: Translated, text: TextWords) -> float:
 
 
 def dictionary_gains(shares: Matrix, foreign: Matrix) -> Matrix:
-    """Logits of each text in another language by its share of the words, 0 for all others. What texts in the
-    question's have of these, too, such as a name, says nothing for those abroad."""
+    """Return logits for each text in another language by its share of the words, 0 for all others. Words that
+    texts in the question's language have, too, such as a name, are no evidence for the foreign ones."""
     abroad = (foreign == 1) & ~np.isnan(shares)
     best = shares[abroad].max(initial=0.0)
     beyond = max(0.0, best - shares[~abroad].max(initial=USUAL_TRANSLATED))
@@ -128,9 +128,9 @@ def dictionary_gains(shares: Matrix, foreign: Matrix) -> Matrix:
 def with_twins(
     candidates: Sequence[Candidate], chances: Matrix, foreign: Matrix, tokens: QuestionTokens | None
 ) -> Matrix:
-    """A text in the question's language gets no less than its translation, which other features judge; ties
-    keep the fused order. Tokens say which text that is; so does leading its language clearly by meaning,
-    among the first by words, which is all that an embedding without tokens shows."""
+    """Give a text in the question's language no less than its translation, which other features favour; ties
+    keep the fused order. Tokens identify the twin; without tokens, so does a clear lead by meaning in its
+    language with a top rank by words."""
     lifted, own = chances.copy(), foreign == 0
     passing = own.any() & ~own & (chances > chances[own].max(initial=0.0))
     for at in np.flatnonzero(passing).tolist():

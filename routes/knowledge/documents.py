@@ -33,8 +33,8 @@ from core.knowledge import (
     Addition,
     Changes,
     Document,
+    DocumentFilter,
     DocumentStatus,
-    Narrowed,
     Upload,
 )
 from core.operations.erasure import ErasedKind
@@ -115,7 +115,7 @@ async def list_documents(
     tag: Annotated[str | None, Query(max_length=MAX_TAG_CHARS, description="Those with this tag.")] = None,
 ) -> wire.DocumentPage:
     """Newest first, paged; all of them, or those with this status, source and tag."""
-    narrowed = Narrowed(status, source, tag)
+    narrowed = DocumentFilter(status, source, tag)
     page = await container.knowledge.documents.page(readable(owner), limit, cursor, narrowed)
     listed = [_document(document) for document in page.documents]
     return wire.DocumentPage(documents=listed, next=page.next_cursor)

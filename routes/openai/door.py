@@ -17,7 +17,7 @@ from core.conversation.lineage import Conversation, is_housekeeping, read_messag
 from core.conversation.turns import UNSET, AskedWith, TurnRequest
 from core.errors import BadRequestError, ForbiddenError, UnknownModelError
 from core.images import ImageData
-from core.owners import VISITOR
+from core.owners import VISITOR_PREFIX
 from core.prompt.budget import estimate_tokens
 from routes.dependencies import Asker, ContainerDep, Owner, json_body
 from routes.errors import request_id
@@ -62,7 +62,7 @@ async def create_chat_completion(
 ) -> Response:
     """Answer the last message, from the documents and the stored conversation that the messages belong to; as
     one object, or in chunks with `stream: true`. A client that leaves stops it."""
-    if owner.startswith(VISITOR) and body.model != KNOWING:
+    if owner.startswith(VISITOR_PREFIX) and body.model != KNOWING:
         raise ForbiddenError(f"model: with a site's key, {KNOWING} is the one that may be asked.")
     sent = _conversation(body)
     conversation = with_attached_apart(sent)

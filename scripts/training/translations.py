@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from core.relevance.sparse import STOP_WORDS, terms
-from core.relevance.translation import MOST_WORDS, SOURCE
+from core.relevance.translation import MAX_WORDS, SOURCE
 
 LONGEST_WORD = 6  # characters; longer entries are sayings and names
 _ENTRY = re.compile(r"\S+ (\S+) \[[^\]]*\] /(.*)/\s*$")
@@ -35,7 +35,7 @@ def pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
         for meaning in re.split("[/;]", _ASIDE.sub(" ", match[2])):
             if not _NO_MEANING.match(meaning):
                 words = terms(meaning)
-                if 0 < len(words) <= MOST_WORDS and all(map(str.isascii, words)):
+                if 0 < len(words) <= MAX_WORDS and all(map(str.isascii, words)):
                     yield match[1], " ".join(words)
 
 

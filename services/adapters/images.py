@@ -13,9 +13,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError, WebPImagePlugin  # noqa
 
 from core.errors import ImageRefusedError, UnreadableDocumentError
 from core.images import (
-    KEPT_SIDE,
     MAX_IMAGE_BYTES,
     MAX_IMAGE_PIXELS,
+    MAX_STORED_SIDE,
     SIGNATURES,
     ImageData,
     ImageFault,
@@ -89,12 +89,12 @@ def _check(opened: Image.Image, media_type: str) -> None:
 
 
 def _drawn(opened: Image.Image) -> Drawn:
-    opened.draft("RGB", (KEPT_SIDE, KEPT_SIDE))  # a large JPEG is read at a fraction of its size
+    opened.draft("RGB", (MAX_STORED_SIDE, MAX_STORED_SIDE))  # a large JPEG is read at a fraction of its size
     opened.load()
     upright = ImageOps.exif_transpose(opened)
     has_alpha = "A" in upright.getbands() or "transparency" in upright.info
     plain = upright.convert("RGBA" if has_alpha else "RGB")
-    plain.thumbnail((KEPT_SIDE, KEPT_SIDE))
+    plain.thumbnail((MAX_STORED_SIDE, MAX_STORED_SIDE))
     bare = Image.new(plain.mode, plain.size)
     bare.paste(plain)
     if opened.format in ("PNG", "GIF") or has_alpha:
@@ -153,6 +153,6 @@ def _is_as_asked(drawn: Drawn) -> bool:
     return (
         signature is not None
         and drawn.content.startswith(signature)
-        and all(1 <= side <= KEPT_SIDE for side in sides)
+        and all(1 <= side <= MAX_STORED_SIDE for side in sides)
         and len(drawn.content) <= MAX_IMAGE_BYTES
     )

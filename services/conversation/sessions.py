@@ -26,8 +26,8 @@ from core.conversation.sessions import (
 from core.conversation.turns import KnowledgeUse
 from core.dates import MAX_EXPIRE_DAYS
 from core.errors import UnknownSessionError
-from core.relevance.sparse import A_WORD, WeightedTerm, encode_query, presence, question_terms
-from core.text import alike, canonical_uuid
+from core.relevance.sparse import WORD_WEIGHT, WeightedTerm, encode_query, presence, question_terms
+from core.text import canonical_uuid, fold_case
 from services.conversation.turns import TurnStore
 from services.store.clock import utc_now_us
 from services.store.dialect import (
@@ -373,14 +373,14 @@ async def find_titled(
     sessions: SessionStore, owner: str, text: str, limit: int, before_us: int | None
 ) -> TitledPage:
     """Case and width make no difference."""
-    sought = alike(text)
+    sought = fold_case(text)
     session_ids: list[str] = []
     visited: set[str] = set()
     while True:
         page = await sessions.list_newest(owner, AT_ONCE, before_us, TITLE_FIELDS)
         fresh = [title for title in page if title.session_id not in visited]
         for title in fresh:
-            if sought in alike(title.title):
+            if sought in fold_case(title.title):
                 session_ids.append(title.session_id)
             if len(session_ids) == limit:
                 return TitledPage(await sessions.get_many(session_ids, owner), title.updated_us)
@@ -405,7 +405,7 @@ async def find_in_turns(turns: TurnStore, owner: str, text: str) -> dict[str, Tu
     """By session, the newest turn of which question and answer have all words of the text, of MATCHED_TURNS.
     Words are told apart and stemmed as for recall: the beginning of one finds nothing."""
     terms = question_terms(text)
-    terms = tuple(term for term in terms if term.weight >= A_WORD) or terms
+    terms = tuple(term for term in terms if term.weight >= WORD_WEIGHT) or terms
     if not terms:
         return {}
     request = QueryRequest(

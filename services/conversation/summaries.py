@@ -24,7 +24,7 @@ from core.conversation.summaries import (
     extract,
     in_steps,
     nearest_applicable,
-    speaking_of,
+    summaries_about,
     task_text,
 )
 from core.conversation.turns import Summary, Turn
@@ -115,7 +115,7 @@ class SummaryRecords:
     async def forget(self, session_id: str, owner: str | None, turn_ids: Collection[str]) -> int:
         """Take away every summary of the session that speaks of one of the turns. Returns how many."""
         self._going.update(dict.fromkeys(turn_ids, True))
-        holders = sorted(speaking_of(turn_ids, await self.of_session(session_id, owner)))
+        holders = sorted(summaries_about(turn_ids, await self.of_session(session_id, owner)))
         await self.take_away(holders)
         return len(holders)
 

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from config.settings import StoreSettings
 from core.citing.citations import KnownDocuments
-from core.knowledge import Document, DocumentStatus, Narrowed
+from core.knowledge import Document, DocumentFilter, DocumentStatus
 from core.text import canonical_uuid
 from services.store.clock import Clock
 from services.store.dialect import Condition, Filter, Point, Record, VectorStore
@@ -72,7 +72,7 @@ class StoredDocument:
         return self.document.status is not DocumentStatus.INGESTING and not self.incoming
 
 
-EVERY = Narrowed()
+EVERY = DocumentFilter()
 
 
 class DocumentStore:
@@ -133,7 +133,11 @@ class DocumentStore:
         self.changes += 1
 
     async def page(
-        self, owners: Sequence[str], limit: int, cursor: str | None = None, narrowed: Narrowed = EVERY
+        self,
+        owners: Sequence[str],
+        limit: int,
+        cursor: str | None = None,
+        narrowed: DocumentFilter = EVERY,
     ) -> DocumentPage:
         """Newest first. Raises BadRequestError naming `cursor`."""
         after = read_cursor(cursor) if cursor else None
@@ -217,7 +221,7 @@ def _one(document_id: str) -> Filter:
     return Filter(must=[has_id([document_id])])
 
 
-def _document_filter(owners: Sequence[str], until_us: int | None, narrowed: Narrowed) -> Filter:
+def _document_filter(owners: Sequence[str], until_us: int | None, narrowed: DocumentFilter) -> Filter:
     must: list[Condition] = [any_of("owner", owners)]
     if until_us is not None:
         must.append(in_range("created_us", lte=until_us))

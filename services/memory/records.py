@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from core.memory.gate import NAME, statement_of
 from core.memory.record import Memory, MemoryType
 from core.relevance.sparse import SparseTerms, encode_document
-from core.text import alike
+from core.text import fold_case
 from services.store.collections import SPARSE
 from services.store.dialect import Condition, Filter, Point, QueryRequest, Record, ScoredPoint, VectorStore
 from services.store.points import (
@@ -152,7 +152,7 @@ class MemoryRecords:
             if len(memories) == limit:
                 return memories, memories[-1].created_us
             holds = now_us is None or memory.holds_at(now_us)
-            if holds and alike(text) in alike(memory.content):
+            if holds and fold_case(text) in fold_case(memory.content):
                 memories.append(memory)
         return memories, None
 

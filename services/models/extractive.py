@@ -9,8 +9,8 @@ from itertools import chain
 
 from llama_index.core.base.llms.types import LLMMetadata
 
-from core.citing.passages import AskedFor
-from core.citing.quoting import CLEAR, LONGEST_BEGINNING, Quotables, Quote
+from core.citing.passages import AnswerKind
+from core.citing.quoting import CLEAR_COVERAGE, MAX_BEGINNING_CHARS, Quotables, Quote
 from core.formats import words_of_name
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
@@ -260,7 +260,7 @@ def _answered(
     kinds = _kinds(query)
     by_part = _by_part(query, quotables, passages, kinds)
     most = max(map(_covered, by_part.values()))
-    is_clear, near = most >= CLEAR, _reaching(NEARLY, passages[:MOST_NEAR])
+    is_clear, near = most >= CLEAR_COVERAGE, _reaching(NEARLY, passages[:MOST_NEAR])
     blank = [part for part, quotes in by_part.items() if _covered(quotes) < min(MISSING, most)]
     by_words = chain.from_iterable(quotes for part, quotes in by_part.items() if part not in blank)
     blocks = _each_once(sorted(by_words, key=lambda quote: (not is_clear or near == [0]) and quote.passage))
@@ -282,7 +282,7 @@ def _answered(
     return [*_under_headings(shown, passages, say), *_more_rows(shown, quotables, passages, say), *open_parts]
 
 
-def _open(kinds: Mapping[str, AskedFor], blank: Sequence[str], shown: Sequence[Quote]) -> Iterable[str]:
+def _open(kinds: Mapping[str, AnswerKind], blank: Sequence[str], shown: Sequence[Quote]) -> Iterable[str]:
     """Which of several things that are asked may not be answered: those of which nothing speaks, though one
     that points back (how long does it take?) says too little to tell, and those that lack their kind."""
     lacking = _lacking(kinds, shown) if len(kinds) > 1 else []
@@ -290,19 +290,19 @@ def _open(kinds: Mapping[str, AskedFor], blank: Sequence[str], shown: Sequence[Q
     return dict.fromkeys([*(part for part in blank if part not in points), *lacking])
 
 
-def _kinds(query: Query) -> dict[str, AskedFor]:
+def _kinds(query: Query) -> dict[str, AnswerKind]:
     """Of each thing that is asked, what kind of answer it takes."""
     asked = [query.question] if query.meant else asked_in(query.question)
-    return {part: AskedFor.of(part) for part in asked}
+    return {part: AnswerKind.of(part) for part in asked}
 
 
-def _lacking(kinds: Mapping[str, AskedFor], shown: Sequence[Quote]) -> list[str]:
+def _lacking(kinds: Mapping[str, AnswerKind], shown: Sequence[Quote]) -> list[str]:
     """What is asked of whose number, time, place or cause nothing that is shown has."""
     return [part for part, kind in kinds.items() if all(kind.is_missing(each.text) for each in shown)]
 
 
 def _by_part(
-    query: Query, quotables: Quotables, passages: Sequence[Passage], kinds: Mapping[str, AskedFor]
+    query: Query, quotables: Quotables, passages: Sequence[Passage], kinds: Mapping[str, AnswerKind]
 ) -> dict[str, list[Quote]]:
     """The quotes for each part of the question; for one that leans on what was asked before, with that."""
     parts = [query.forms[1].text] if query.meant else parts_of(query.question)
@@ -322,7 +322,7 @@ def _behind(
     best = passages[0].relevance
     for at in last[: None if best >= LIKELY else 1]:
         is_cut = readable[at] and best < SURE
-        yield quotables.beginning(at, LONGEST_BEHIND if is_cut else LONGEST_BEGINNING)
+        yield quotables.beginning(at, LONGEST_BEHIND if is_cut else MAX_BEGINNING_CHARS)
 
 
 def _covered(best: Sequence[Quote]) -> float:
@@ -330,7 +330,7 @@ def _covered(best: Sequence[Quote]) -> float:
 
 
 def _telling(
-    quotes: Sequence[Quote], passages: Sequence[Passage], kinds: Mapping[str, AskedFor]
+    quotes: Sequence[Quote], passages: Sequence[Passage], kinds: Mapping[str, AnswerKind]
 ) -> list[Quote]:
     """Of less probable passages, only those that have a word of the question beyond those before them, or, in
     a document that is shown, about as many as the best; or a number, time or the like that they lack."""

@@ -16,7 +16,7 @@ from subprocess import PIPE
 import pytest
 import structlog
 
-from config.logging import SparingLog
+from config.logging import RateLimitedLog
 from tests.support.environment import ROOT, clean_environment
 from tests.support.servers.commands import python
 
@@ -122,13 +122,13 @@ def test_a_log_that_nobody_takes_stops_nothing_else() -> None:
 
 async def test_of_a_flood_the_first_lines_are_logged_and_the_others_counted() -> None:
     """Discriminates: a line for each, the others lost, one kind counted for another, an id on the sum."""
-    sparing = SparingLog(most=2, within_s=0.05)
+    limited_log = RateLimitedLog(limit=2, within_s=0.05)
     with structlog.contextvars.bound_contextvars(request_id="r"), structlog.testing.capture_logs() as lines:
         for number in range(5):
-            sparing(logging.INFO, "request_refused", {"status": 404}, number=number)
-        sparing(logging.INFO, "request_refused", {"status": 401}, number=9)
+            limited_log(logging.INFO, "request_refused", {"status": 404}, number=number)
+        limited_log(logging.INFO, "request_refused", {"status": 401}, number=9)
         await asyncio.sleep(0.2)
-        sparing(logging.INFO, "request_refused", {"status": 404}, number=10)
+        limited_log(logging.INFO, "request_refused", {"status": 404}, number=10)
     assert [(line["status"], line.get("number"), line.get("more")) for line in lines] == [
         (404, 0, None), (404, 1, None), (401, 9, None), (404, None, 3), (404, 10, None),
     ]  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from config.settings import Settings, load_settings
-from config.sources import REMOVED, ConfigurationError, must_be_refused, removal_of, section_of
+from config.sources import REMOVED, ConfigurationError, must_be_refused, removal_message, section_of
 from routes.server import warn_of_settings
 from tests.support.servers.commands import command
 
@@ -36,7 +36,7 @@ def test_the_start_ends_with_2(tmp_path: Path) -> None:
     file.write_text("rrf_k = 10\n", encoding="utf-8")
     refused = command("serve", WENMAI_CONFIG=str(file), DATA_DIR=str(tmp_path / "data"))
     assert refused.returncode == 2
-    assert refused.stderr == f"wenmai: {removal_of('rrf_k')}\n"
+    assert refused.stderr == f"wenmai: {removal_message('rrf_k')}\n"
     assert not (tmp_path / "data").exists()
 
 
@@ -51,8 +51,8 @@ def test_in_the_environment_it_is_named_at_the_start_and_changes_nothing(
         named = {"RRF_K": "60", "Compress_History": "false", "PORT": "1", "PATH": "/bin", "LLMS": "x"}
         warn_of_settings(before, named)
     assert [(line["log_level"], line["message"]) for line in logged] == [
-        ("warning", removal_of("compress_history")),
-        ("warning", removal_of("rrf_k")),
+        ("warning", removal_message("compress_history")),
+        ("warning", removal_message("rrf_k")),
         ("warning", "LLMS is not read: its tables are written in wenmai.toml."),
     ]
 

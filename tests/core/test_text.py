@@ -10,7 +10,7 @@ from core.text import (
     TextScrubber,
     close_gaps,
     is_mostly_chinese,
-    is_parted,
+    is_spaced_out,
     language_in,
     language_of,
     preprocess_question,
@@ -73,11 +73,11 @@ def test_recognised_text_is_read_without_the_blanks_between_its_characters() -> 
 第3条员工入职满1年的，享受年假5天。使用 VPN 时，须登记。
 姓名   部门\t天数
 Annual leave is a right ."""
-    assert is_parted(RECOGNISED)
-    assert close_gaps(RECOGNISED, parted=True) == closed
+    assert is_spaced_out(RECOGNISED)
+    assert close_gaps(RECOGNISED, spaced_out=True) == closed
     typed = "本制度由人力资源部解释，自公布之日起施行，原有规定同时废止。\n" * 3
     run = "本 页 是 扫 描 件 ， 经 文 字 识 别 后 得 到 以 下 内 容 。"
-    assert close_gaps(typed + run, parted=is_parted(typed + run)) == typed + run.replace(" ", "")
+    assert close_gaps(typed + run, spaced_out=is_spaced_out(typed + run)) == typed + run.replace(" ", "")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ Annual leave is a right ."""
 )
 def test_blanks_that_may_part_columns_or_words_stay(text: str) -> None:
     """Discriminates: a blank between any two characters closed."""
-    assert close_gaps(text, parted=is_parted(text)) == text
+    assert close_gaps(text, spaced_out=is_spaced_out(text)) == text
 
 
 def test_a_question_may_have_no_words_of_a_language() -> None:

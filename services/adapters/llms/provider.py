@@ -19,7 +19,7 @@ from pydantic import Field, PrivateAttr
 
 from config.tables import LLMSettings
 from core.errors import (
-    PASSING,
+    TRANSIENT_STATUSES,
     Cause,
     LLMRefusedError,
     LLMTruncatedError,
@@ -219,7 +219,7 @@ def provider_error(error: object) -> LLMUnavailableError:
     code, kind = (error.get("code"), error.get("type")) if isinstance(error, dict) else (None, None)
     words = str(error.get("message") or "") if isinstance(error, dict) else str(error)
     failure = ModelFailure(Cause.REFUSED, status=code if isinstance(code, int) else 0, reason=words)
-    passing = code in _PASSING_KINDS or kind in _PASSING_KINDS or str(code) in map(str, PASSING)
+    passing = code in _PASSING_KINDS or kind in _PASSING_KINDS or str(code) in map(str, TRANSIENT_STATUSES)
     return LLMUnavailableError("The model's server reported an error.", failure, transient=passing)
 
 

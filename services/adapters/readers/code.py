@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
-from core.text import close_gaps, is_parted, scrub
+from core.text import close_gaps, is_spaced_out, scrub
 from services.adapters.readers.decoding import decode
 from services.adapters.readers.outline import fenced, section_document
 
@@ -187,4 +187,4 @@ def _joined(lines: Sequence[str], stretches: Iterator[_Stretch]) -> Iterator[_St
 class PlainTextReader(BaseReader):
     def load_data(self, content: bytes) -> list[Document]:
         text = decode(content)
-        return [section_document(close_gaps(text, parted=is_parted(text)))]
+        return [section_document(close_gaps(text, spaced_out=is_spaced_out(text)))]

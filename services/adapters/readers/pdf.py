@@ -23,7 +23,7 @@ from pypdf.errors import DependencyError, PyPdfError
 from pypdf.generic import Destination
 
 from core.errors import UnreadableDocumentError
-from core.text import ITEM, close_gaps, is_parted, scrub
+from core.text import ITEM, close_gaps, is_spaced_out, scrub
 from services.adapters.readers.outline import Outline
 from services.adapters.readers.pdf_pages import (
     FIGURE,
@@ -224,10 +224,10 @@ class PdfReader(BaseReader):
 def _without_gaps(pages: list[Extracted]) -> list[Extracted]:
     """Recognised text, that of some pages alone as well, without the blanks between its characters."""
     texts = ["\n".join(lines) for lines, _ in pages]
-    whole = is_parted("\n".join(texts))
+    whole = is_spaced_out("\n".join(texts))
     closed: list[Extracted] = []
     for text, (lines, looks) in zip(texts, pages, strict=True):
-        close = partial(close_gaps, parted=whole or is_parted(text))
+        close = partial(close_gaps, spaced_out=whole or is_spaced_out(text))
         typed = [line.closed(close) if isinstance(line, Row) else close(line) for line in lines]
         closed.append((typed, {close(line): look for line, look in looks.items()}))
     return closed

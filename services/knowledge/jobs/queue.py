@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential
 
-from config.logging import SparingLog
+from config.logging import RateLimitedLog
 from core.errors import StoreUnavailableError, UnavailableError, UnknownJobError, WenmaiError
 from core.knowledge import Document, JobFigures, JobSnapshot, JobStage
 from services.knowledge.documents import DocumentStore
@@ -52,7 +52,7 @@ class Jobs:
         self._outcomes: Counter[JobStage] = Counter()
         self._by_document: dict[str, Job] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._log = SparingLog()
+        self._log = RateLimitedLog()
         self.left: set[str] = set()
         """Documents of which the store went away in the middle: they are to be mended when it is back."""
         self.sample_pending = False  # whether this start reads it in, and has not done so yet

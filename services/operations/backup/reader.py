@@ -27,7 +27,7 @@ from core.operations.archive import (
     Role,
     decode_manifest,
 )
-from core.operations.erasure import has_id, is_of, mentioning, others_of, uuids_of
+from core.operations.erasure import has_id, is_owned_by, mentioning, non_uuids_of, uuids_of
 from services.operations.backup.records import CHUNK_BYTES, bodies, check_shape, decode, fault_of, id_of
 
 MOST_EXPANDED = 200  # text and vectors are far below that; a bomb is above
@@ -232,7 +232,7 @@ def _finder(ids: Collection[str], owner: str) -> Callable[[bytes], bool]:
     """Strings stand in a record as they are: only a record whose bytes have one is decoded. A session may
     have many turns."""
     numbers = {int(each) for each in ids if each.isascii() and each.isdecimal()}
-    others = others_of(ids)
+    others = non_uuids_of(ids)
     words = [_bytes(each) for each in (*others, owner) if each]
     has_uuid = mentioning(frozenset(each.encode() for each in uuids_of(ids)))
 
@@ -244,7 +244,7 @@ def _finder(ids: Collection[str], owner: str) -> Callable[[bytes], bool]:
         if not any(word in body for word in words):
             return False
         payload = decode(body).payload
-        return is_of(payload, owner) or has_id(payload, others)
+        return is_owned_by(payload, owner) or has_id(payload, others)
 
     return matches
 

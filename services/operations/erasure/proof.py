@@ -19,7 +19,7 @@ from core.operations.erasure import (
     Thoroughness,
     Traced,
     is_id_field,
-    others_of,
+    non_uuids_of,
     total_hits,
     uuids_of,
 )
@@ -158,7 +158,7 @@ class References:
         )
 
     async def _operations(self, traced: Traced) -> Searched:
-        name, ids, others = self._names.operations_collection, uuids_of(traced.ids), others_of(traced.ids)
+        name, ids, others = self._names.operations_collection, uuids_of(traced.ids), non_uuids_of(traced.ids)
         looked_at = hits = 0
         async for record in self._reader.records(name):
             looked_at += 1

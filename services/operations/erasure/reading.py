@@ -14,8 +14,8 @@ from core.dates import rfc3339
 from core.knowledge import SHARED_OWNER
 from core.operations.erasure import (
     ERASED_ID,
-    FEW,
-    LEAST_CHARS,
+    MAX_SEPARATE_SEARCHES,
+    MIN_QUOTE_CHARS,
     OWNER_FIELDS,
     UUID_TEXT,
     ErasedKind,
@@ -24,11 +24,11 @@ from core.operations.erasure import (
     Searched,
     Traced,
     is_id_field,
-    others_of,
+    non_uuids_of,
     own_words,
     uuids_of,
 )
-from core.owners import VISITOR, OwnerPage, StoredOwner
+from core.owners import VISITOR_PREFIX, OwnerPage, StoredOwner
 from services.store.dialect import Condition, Filter, Record, VectorStore
 from services.store.points import (
     any_of,
@@ -184,7 +184,7 @@ class FullSearch:
         self._reader = reader
         self._traced = traced
         self._mentions = _mentions(uuids_of(traced.ids))
-        self._others = others_of(traced.ids)
+        self._others = non_uuids_of(traced.ids)
         self._pieces = set(traced.texts)
         self._document = document or Quotes()
         self._everything = Everything()
@@ -229,7 +229,7 @@ class FullSearch:
         if not self._pieces and not len(self._document):
             return
         for path, text, others in _texts_in(record.payload or {}):
-            if len(text) >= LEAST_CHARS:
+            if len(text) >= MIN_QUOTE_CHARS:
                 self._read_pieces(collection, path, text, elsewhere=own_words or others)
                 self._read_quotes(collection, str(record.id), path, text, elsewhere=own_words or others)
 
@@ -280,7 +280,7 @@ def _texts_in(payload: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
 
 
 def _mentions(ids: frozenset[str]) -> Callable[[str], bool]:
-    if len(ids) <= FEW:
+    if len(ids) <= MAX_SEPARATE_SEARCHES:
         return lambda text: len(text) >= 36 and any(each in text for each in ids)
     return lambda text: text in ids or (len(text) > 36 and not ids.isdisjoint(UUID_TEXT.findall(text)))
 
@@ -320,7 +320,7 @@ class Owners:
         owners = tuple(
             StoredOwner(
                 owner=owner,
-                known=None if owner.startswith(VISITOR) else owner in self._known,
+                known=None if owner.startswith(VISITOR_PREFIX) else owner in self._known,
                 last_turn_at=rfc3339(-minus_us) if minus_us else None,
                 **{kind: numbers.get(owner, 0) for kind, numbers in counts.items()},
             )

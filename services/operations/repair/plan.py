@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from core.conversation.sessions import Session
 from core.errors import BadRequestError
-from core.operations.backfill import claimed_ids, perhaps_twins, plan_session
+from core.operations.backfill import claimed_ids, plan_session, possible_twins
 from core.operations.backfill_turns import (
     BackfillOptions,
     BackfillPlan,
@@ -102,7 +102,7 @@ class Planner:
 
     async def _digest_texts(self, by_session: dict[str, list[StoredTurn]], zone: ZoneInfo) -> None:
         """Only where two turns of a session have one time: texts are long, and most times differ."""
-        points = [point for turns in by_session.values() for point in perhaps_twins(turns, zone)]
+        points = [point for turns in by_session.values() for point in possible_twins(turns, zone)]
         digests = await text_digests(self.store, self.collection, points)
         if digests:
             for name, turns in by_session.items():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core.citing.passages import MAX_PASSAGE_CHARS, AskedFor, KeyPassages, Span, sentences
+from core.citing.passages import MAX_PASSAGE_CHARS, AnswerKind, KeyPassages, Span, sentences
 from core.citing.units import explanation_of
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms, encode_query, presence, question_terms
@@ -165,7 +165,7 @@ def test_no_text_is_too_wide_for_its_passage(text: str) -> None:
     ],
 )
 def test_the_sentence_with_what_is_asked_for_wins(question: str, text: str, expected: str) -> None:
-    """Discriminates: ASKED_FOR = 0."""
+    """Discriminates: ANSWER_KIND_BONUS = 0."""
     assert passage(query(question), text) == expected
 
 
@@ -193,11 +193,11 @@ def test_what_explains_a_term_begins_with_it(question: str, text: str, is_one: b
 
 @pytest.mark.parametrize("unit", [":", "*", "GSD ", "GSD（", "1a", "_"])
 def test_an_explanation_is_looked_for_in_no_more_time_than_the_length_asks_for(unit: str) -> None:
-    explains, asked_for = explanation_of("什么是GSD"), AskedFor.of("How long?")
+    explains, answer_kind = explanation_of("什么是GSD"), AnswerKind.of("How long?")
     with at_most(1.0):
         assert explains
         assert not explains.search(unit * (100_000 // len(unit)))
-        asked_for.is_in(unit * (100_000 // len(unit)))
+        answer_kind.is_in(unit * (100_000 // len(unit)))
 
 
 def test_words_that_every_cited_text_has_count_for_less() -> None:
@@ -274,7 +274,7 @@ def test_a_table_row_comes_with_its_header_and_a_list_with_what_leads_in_to_it()
 
 
 def test_what_the_answer_says_from_a_source_decides_between_equals() -> None:
-    """Discriminates: CLAIMED = 0."""
+    """Discriminates: CLAIM_WEIGHT = 0."""
     text = "退款要先提交申请。退款由财务部门审批。退款在七个工作日内到账。"
     asked = query("退款")
     assert passage(asked, text, claim="由财务审批") == "退款由财务部门审批。"
@@ -302,9 +302,9 @@ def test_a_sentence_that_is_too_long_is_cut_at_a_clause_before_its_match() -> No
 )  # fmt: skip
 def test_what_is_asked_for_is_known_by_its_form(question: str, text: str) -> None:
     """Discriminates: weekdays in the plural, hours and 因 alone not known; what no form tells, missing."""
-    asked = AskedFor.of(question)
+    asked = AnswerKind.of(question)
     assert (asked.is_missing(text), asked.is_missing("因此病历须本人复印。")) == (False, True)
-    assert not AskedFor.of("病历谁复印").is_missing(text)
+    assert not AnswerKind.of("病历谁复印").is_missing(text)
 
 
 def test_blank_texts_have_no_passage_and_others_at_least_their_opening() -> None:

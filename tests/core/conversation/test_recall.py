@@ -36,7 +36,7 @@ def test_scores_count_and_not_only_ranks() -> None:
 
 
 def test_a_turn_beside_a_match_is_lifted_over_one_far_from_it() -> None:
-    """Discriminates: leaving BESIDE out."""
+    """Discriminates: leaving NEIGHBOUR_WEIGHTS out."""
     words = [("b", 9.0), ("h", 3.0), ("c", 2.9)]
     assert order(words=words) == "bch"
 

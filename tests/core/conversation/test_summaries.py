@@ -14,7 +14,7 @@ from core.conversation.summaries import (
     in_steps,
     key_line,
     nearest_applicable,
-    speaking_of,
+    summaries_about,
     task_text,
 )
 from core.conversation.turns import Summary
@@ -60,14 +60,14 @@ def test_a_summary_that_does_not_fit_its_place_is_not_used() -> None:
 def test_who_speaks_of_a_turn_is_followed_through_earlier_summaries() -> None:
     """Discriminates: not following `previous`; keeping one whose predecessor is gone."""
     other = {"z": summary("y", "z")}
-    assert speaking_of(["a"], {**CHAIN, **other}) == {"b", "d"}
-    assert speaking_of(["c"], {**CHAIN, **other}) == {"d"}
-    assert speaking_of(["y"], {**CHAIN, **other}) == {"z"}
-    assert speaking_of(["x"], {**CHAIN, **other}) == set()
-    assert speaking_of(["x"], {"d": CHAIN["d"]}) == {"d"}
-    assert speaking_of(["x"], {"d": None}) == {"d"}
+    assert summaries_about(["a"], {**CHAIN, **other}) == {"b", "d"}
+    assert summaries_about(["c"], {**CHAIN, **other}) == {"d"}
+    assert summaries_about(["y"], {**CHAIN, **other}) == {"z"}
+    assert summaries_about(["x"], {**CHAIN, **other}) == set()
+    assert summaries_about(["x"], {"d": CHAIN["d"]}) == {"d"}
+    assert summaries_about(["x"], {"d": None}) == {"d"}
     looped = {"p": summary("p", previous="q"), "q": summary("q", previous="p")}
-    assert speaking_of(["p"], looped) == {"p", "q"}
+    assert summaries_about(["p"], looped) == {"p", "q"}
 
 
 @settings(max_examples=300, deadline=None)
@@ -90,7 +90,7 @@ def test_in_random_trees_no_sibling_turn_is_ever_covered(seed: int, size: int) -
             previous = before.turn_id if before else None
             stored[made[-1]] = summary(*made, previous=previous, start=start, at=at)
     deleted = {str(rng.randrange(size)) for _ in range(rng.randrange(3))}
-    for holder in speaking_of(deleted, stored):
+    for holder in summaries_about(deleted, stored):
         del stored[holder]
     for branch in branches:
         applied = nearest_applicable(branch, stored)

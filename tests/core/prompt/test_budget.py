@@ -16,7 +16,7 @@ from core.prompt.budget import (
     Budget,
     Fitted,
     Shares,
-    counting_once,
+    cached_count,
     estimate_prompt_tokens,
     estimate_tokens,
     fit,
@@ -160,7 +160,7 @@ def test_every_text_is_counted_once() -> None:
         return estimate_prompt_tokens(text)
 
     history = History("SUMMARY " * 2_000, frozenset({"t9"}), "t9", TURNS[:8], TURNS[8:])
-    room = Budget(900, 0, Shares(), counting_once(count))
+    room = Budget(900, 0, Shares(), cached_count(count))
     fitted = fit(room, TEXTS, history, candidates_of(10), "now?")
     assert fits_alone(room, TEXTS, "now?")
     assert fit(room, TEXTS, history, candidates_of(10), "now?") == fitted

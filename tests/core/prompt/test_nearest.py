@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.knowledge import Candidate, Chunk
-from core.prompt.fence import MOST_NEAREST, NEAR, nearest_in, nearest_of, nearest_text
+from core.prompt.fence import MAX_NEAREST, MIN_NEARNESS, nearest_in, nearest_of, nearest_text
 
 
 def candidate(
-    heading: str, file_name: str = "guide.md", number: int = 0, probability: float = NEAR
+    heading: str, file_name: str = "guide.md", number: int = 0, probability: float = MIN_NEARNESS
 ) -> Candidate:
     chunk = replace(CHUNK, heading=heading, file_name=file_name, chunk_id=f"c-{number}")
     return Candidate(chunk, probability=probability)
@@ -25,7 +25,7 @@ def test_each_heading_is_named_once_and_three_at_most() -> None:
     headings = ["Leave > Carry over", "Leave > Carry over", "Pay", "", "Travel"]
     named = nearest_of([candidate(heading, number=at) for at, heading in enumerate(headings)])
     assert [one.title for one in named] == ["Carry over", "Pay", ""]
-    assert len(named) == MOST_NEAREST
+    assert len(named) == MAX_NEAREST
     assert named[0].link == "#/d/d-0/c-0"
     assert named[2].markdown == "[guide.md](#/d/d-0/c-3)"
 
@@ -33,7 +33,7 @@ def test_each_heading_is_named_once_and_three_at_most() -> None:
 def test_nothing_near_is_no_text() -> None:
     """Discriminates: three headings of an office for the capital of Peru."""
     assert nearest_text([], "zh") == ""
-    far = candidate("Pay", number=1, probability=NEAR - 0.001)
+    far = candidate("Pay", number=1, probability=MIN_NEARNESS - 0.001)
     assert nearest_text([far], "zh") == ""
     assert [one.title for one in nearest_of([candidate("Leave"), far])] == ["Leave"]
 

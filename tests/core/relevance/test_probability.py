@@ -14,7 +14,7 @@ from config.settings import RetrievalSettings
 from core.knowledge import Candidate, Chunk, FormMatch
 from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, QUESTION_FEATURES, Features
 from core.relevance.probability import (
-    PIECE,
+    PIECE_SHARE,
     SURE,
     Coefficients,
     Feature,
@@ -365,4 +365,4 @@ def test_another_piece_of_the_best_ones_section_stands_beside_it(
     text = candidate("The sauna holds six people; children need an adult.", 1, 0.87, "In the house")
     table = candidate(f"| What | Price |\n| --- | --- |\n{row}", 9, 0.7, heading)
     best, other = judge(ask("is there a sauna?"), [text, table], E5)
-    assert (other.probability == pytest.approx(PIECE * best.probability)) is stands_beside
+    assert (other.probability == pytest.approx(PIECE_SHARE * best.probability)) is stands_beside

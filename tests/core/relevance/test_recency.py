@@ -10,7 +10,7 @@ import pytest
 
 from core.dates import dates_in
 from core.knowledge import Candidate, Chunk
-from core.relevance.probability import NAMED, NOT_SURE, SURE
+from core.relevance.probability import MIN_NAMED, NOT_SURE, SURE
 from core.relevance.query import Query
 from core.relevance.recency import DATE_LOGIT, by_dates
 
@@ -332,6 +332,6 @@ def test_whether_one_may_come_on_a_day_shows_the_few_spans_it_lies_in() -> None:
     """It has no other word; with one that the text has not, it is about something else. Discriminates: every
     span is about what is asked."""
     text = "The building is closed from June 15 to September 10."
-    for question, chance in (("Can I come on July 3?", NAMED), ("Can I park on July 3?", 0.01)):
+    for question, chance in (("Can I come on July 3?", MIN_NAMED), ("Can I park on July 3?", 0.01)):
         (judged,) = by_dates(Query(question, ()), [candidate("hours", "", 0.01, text=text)])
         assert judged.probability == chance

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from core.knowledge import Candidate
-from core.relevance.probability import FEW_NAMED, LEADING, NAMED, SURE, Coefficients, Together, judge
+from core.relevance.probability import FEW_NAMED, LEADING, MIN_NAMED, SURE, Coefficients, Together, judge
 from tests.core.relevance.test_probability import E5, ask, candidate, plain
 
 # One that finds nothing probable.
@@ -41,7 +41,7 @@ def test_of_articles_the_one_that_is_named_goes_first_and_none_is_sure_where_it_
     meant = candidate("第三十六条 通知要书面。\n第三十七条 应当保存记录。", 5, 0.8)
     question = ask("第37条规定的赔偿怎么计算？")
     before, after = judge(question, [other, meant], E5)
-    assert before.probability < after.probability >= NAMED
+    assert before.probability < after.probability >= MIN_NAMED
     plain = judge(ask("赔偿怎么计算？"), [other, meant], E5)
     assert plain[0].probability > SURE
     assert judge(ask("第601条规定的赔偿怎么计算？"), [other, meant], E5)[0].probability < SURE
@@ -96,8 +96,8 @@ def test_a_text_that_asks_the_question_itself_is_sure(question: str, is_sure: bo
         ("The display shows E02. What should I do with the grinder?", 3, SURE),
         ("E02 怎么办", 1, SURE),
         ("代码 E02 是干什么用的", 1, SURE),
-        ("What does a part E02 cost?", 1, NAMED),
-        ("E02 多少钱", 1, NAMED),
+        ("What does a part E02 cost?", 1, MIN_NAMED),
+        ("E02 多少钱", 1, MIN_NAMED),
         ("What does E02 mean?", FEW_NAMED + 1, None),
     ],
 )
@@ -111,7 +111,7 @@ def test_a_question_for_a_code_is_shown_one_of_few_passages_that_have_it(
     ]
     others = [candidate("Two working days within Germany, five elsewhere.", at) for at in range(1, 6)]
     best, *less = sorted(each.probability for each in judge(ask(question), [*others, *named], UNSURE))[::-1]
-    assert best == pytest.approx(least) if least else best < NAMED
+    assert best == pytest.approx(least) if least else best < MIN_NAMED
     assert max(less) < 0.1
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from core.relevance.tokens import (
     FREQUENT,
-    MOST_QUESTION_TOKENS,
+    MAX_QUESTION_TOKENS,
     Floats,
     QuestionTokens,
     TokenMeans,
@@ -111,10 +111,10 @@ def test_frequent_pieces_of_a_passage_are_left_out_unless_it_has_no_others() -> 
 def test_of_a_long_question_the_rarest_tokens_are_compared_in_their_order() -> None:
     """Discriminates: the first ones, which of a long question are its preamble."""
     rng = np.random.default_rng(4)
-    long = states(rng, 3 * MOST_QUESTION_TOKENS, 5.0)
+    long = states(rng, 3 * MAX_QUESTION_TOKENS, 5.0)
     long.rarity[-2:] = 12.0
     question = asked(long)
-    assert len(question.states) == MOST_QUESTION_TOKENS
+    assert len(question.states) == MAX_QUESTION_TOKENS
     assert question.weights.sum() == pytest.approx(1.0)
     assert question.weights[-1] == question.weights[-2] > 4 * question.weights[0]
     assert NO_MEANS.question_tokens(states(rng, 0)) is None

@@ -9,7 +9,7 @@ from core.knowledge import Candidate, Chunk, FormMatch
 from core.relevance.probability import Coefficients, Together, judge
 from core.relevance.tokens import QuestionTokens, TokenMeans, TokenStates
 from core.relevance.translation import (
-    MOST_MEANINGS,
+    MAX_MEANINGS,
     TextWords,
     Translated,
     coverage,
@@ -46,9 +46,7 @@ def test_what_a_dictionary_has_as_one_is_no_two_words() -> None:
 
 def test_a_word_that_may_mean_anything_says_nothing() -> None:
     assert translated("time") == ()
-    assert all(
-        len(word.meanings) <= MOST_MEANINGS for word in translated("How much time does an order take?")
-    )
+    assert all(len(word.meanings) <= MAX_MEANINGS for word in translated("How much time does an order take?"))
 
 
 def test_what_has_no_translation_is_left_out() -> None:

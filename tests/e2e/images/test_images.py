@@ -14,7 +14,7 @@ from PIL import Image
 
 from api.offline.archives import open_restoring
 from config.settings import StoreSettings
-from core.images import KEPT_SIDE
+from core.images import MAX_STORED_SIDE
 from services.conversation.images import BEGUN
 from services.operations.backup.reader import open_archive
 from tests.e2e.images.pictures import FORMS, WHAT, Looking, looking, part, picture, text, url_of, with_place
@@ -102,10 +102,10 @@ async def test_a_large_image_is_kept_smaller_and_counts_by_its_size(look: Lookin
     """Discriminates: a budget that does not know of images."""
     answer = await look.ask([text(WHAT), part(picture("PNG", (4_000, 1_000)))], "anthropic")
     (kept,) = (await look.turn(answer["turn_id"]))["images"]
-    assert (kept["width"], kept["height"]) == (KEPT_SIDE, 392)
+    assert (kept["width"], kept["height"]) == (MAX_STORED_SIDE, 392)
     prompt = (await look.app.client.get(f"/turns/{answer['turn_id']}/prompt")).json()
     question = next(each for each in prompt["parts"] if each["part"] == "question")
-    assert question["tokens"] >= KEPT_SIDE * 392 // 750
+    assert question["tokens"] >= MAX_STORED_SIDE * 392 // 750
     many = [part(picture("PNG", (1_568, 1_568)))] * 3
     refused = await look.post([text(WHAT), *many], "small")
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "question_too_long")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConflictError, UnknownDocumentError, UnreadableDocumentError
-from core.knowledge import Changes, DocumentStatus, JobStage, Narrowed, Upload
+from core.knowledge import Changes, DocumentFilter, DocumentStatus, JobStage, Upload
 from services.adapters.edge.client import open_edge_client
 from services.knowledge.chunks import SIGNS
 from services.knowledge.upload import another_id_of
@@ -273,7 +273,7 @@ async def test_what_cannot_be_read_is_listed_with_its_reason(bench: Bench) -> No
     assert (document.status, document.error) == (DocumentStatus.FAILED, "It is broken.")
     assert (document.source, document.modified_us, len(document.content_hash)) == ("s", 9, 64)
     assert [each async for each in bench.knowledge.of_source("s")] == [document]
-    narrowed = await bench.knowledge.documents.page(ME, 10, None, Narrowed(DocumentStatus.FAILED, "s"))
+    narrowed = await bench.knowledge.documents.page(ME, 10, None, DocumentFilter(DocumentStatus.FAILED, "s"))
     assert narrowed.documents == (document,)
 
 
@@ -298,8 +298,10 @@ async def test_tags_and_date_are_changed_in_the_record_and_in_the_chunks(bench: 
     assert (changed.tags, changed.date) == (("b",), None)
     chunks = (await bench.knowledge.chunks(first.document_id, ME, 3)).chunks
     assert {(chunk.tags, chunk.date) for chunk in chunks} == {(("b",), "")}
-    assert [d.tags for d in (await bench.knowledge.documents.page(ME, 9, None, Narrowed(tag="b"))).documents]
-    assert not (await bench.knowledge.documents.page(ME, 9, None, Narrowed(tag="a"))).documents
+    assert [
+        d.tags for d in (await bench.knowledge.documents.page(ME, 9, None, DocumentFilter(tag="b"))).documents
+    ]
+    assert not (await bench.knowledge.documents.page(ME, 9, None, DocumentFilter(tag="a"))).documents
     with pytest.raises(UnknownDocumentError):
         await bench.knowledge.change(first.document_id, ["bob"], Changes(tags=()))
 

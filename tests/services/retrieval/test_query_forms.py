@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from core.errors import EmbeddingUnavailableError
 from core.relevance.query import (
     EMBEDDED_CHINESE_CHARS,
-    LEAST_TRUST,
     MAX_FORM_CHARS,
+    MIN_TRUST,
     Query,
     follow_up_weight,
     joined_vectors,
@@ -114,7 +114,7 @@ def test_the_more_words_of_its_own_a_question_has_the_less_it_leans() -> None:
 def test_a_question_with_its_own_topic_trusts_what_was_asked_before_least(question: str) -> None:
     assert follow_up_weight(question) == 0.0
     wordings = joined_wordings(question, ["完全无关的问题", "an unrelated question"])
-    assert [weight for _, weight in wordings] == [LEAST_TRUST, LEAST_TRUST]
+    assert [weight for _, weight in wordings] == [MIN_TRUST, MIN_TRUST]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_question_with_its_own_topic_trusts_what_was_asked_before_least(questi
 def test_the_more_a_question_leans_the_more_its_joined_forms_are_trusted(
     question: str, weights: list[float]
 ) -> None:
-    """Discriminates: one weight for every question; the weight of a follow-up in place of LEAST_TRUST."""
+    """Discriminates: one weight for every question; the weight of a follow-up in place of MIN_TRUST."""
     assert [weight for _, weight in joined_wordings(question, ["专业版", "团队版"])] == weights
 
 
@@ -384,7 +384,7 @@ def test_every_joined_form_ends_with_the_question_and_is_trusted_in_part_at_leas
     wordings = joined_wordings(question, before)
     assert len(wordings) == min(len(before), 2)
     assert all(text.endswith(f" {question}") for text, _ in wordings)
-    assert all(LEAST_TRUST <= weight <= 1.0 for _, weight in wordings)
+    assert all(MIN_TRUST <= weight <= 1.0 for _, weight in wordings)
 
 
 def test_of_long_earlier_questions_the_latest_words_are_joined() -> None:

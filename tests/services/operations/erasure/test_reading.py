@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from core.conversation.turns import Turn
 from core.knowledge import Candidate, Chunk
-from core.operations.erasure import ERASED_ID, LEAST_CHARS, Quotes, own_words, pieces_of
-from core.prompt.fence import NEAR, nearest_text
+from core.operations.erasure import ERASED_ID, MIN_QUOTE_CHARS, Quotes, own_words, pieces_of
+from core.prompt.fence import MIN_NEARNESS, nearest_text
 from services.operations.erasure.documents import DocumentTraces, without_turns
 from services.operations.erasure.reading import strings_in, texts_at
 from services.operations.erasure.turns import _texts_of
@@ -60,7 +60,7 @@ def test_a_text_that_is_said_in_whole_is_found_if_it_has_a_long_sentence(
 
 
 def test_short_texts_are_no_pieces() -> None:
-    assert pieces_of(["yes", "x" * (LEAST_CHARS - 1), LONG, LONG, "y" * 500]) == (LONG, "y" * 80)
+    assert pieces_of(["yes", "x" * (MIN_QUOTE_CHARS - 1), LONG, LONG, "y" * 500]) == (LONG, "y" * 80)
 
 
 def test_what_a_turn_says_itself_is_read_from_its_record() -> None:
@@ -151,7 +151,7 @@ def test_a_persona_goes_with_the_document_whose_text_it_is() -> None:
 def test_a_heading_that_came_nearest_goes_out_of_the_prompt_with_its_document() -> None:
     """Discriminates: a prompt that still names the document; one that loses the headings of others."""
     ours, other = (
-        nearest_text([Candidate(Chunk("c", name, f"{name}.md", "text", 0), probability=NEAR)], "en")
+        nearest_text([Candidate(Chunk("c", name, f"{name}.md", "text", 0), probability=MIN_NEARNESS)], "en")
         for name in ("doc", "other")
     )
     line = other.splitlines()[1]
