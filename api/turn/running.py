@@ -131,7 +131,7 @@ class RunningTurns:
         task.add_done_callback(lambda _: self._ended(run))
 
     async def _run(self, run: TurnRun) -> None:
-        with self._activity.going_on():
+        with self._activity.busy():
             await run.run()
 
     async def ended(self, turn_id: str) -> None:

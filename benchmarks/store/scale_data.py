@@ -21,7 +21,7 @@ from core.knowledge import Chunk
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms, encode_document, encode_query
 from services.adapters.edge.client import EdgeClient
-from services.adapters.edge.convert import Found, FoundPoint, point_id
+from services.adapters.edge.convert import EdgeHit, EdgeRanking, point_id
 from services.knowledge.chunks import chunk_payload
 from services.retrieval.retriever import DENSE, Retriever
 
@@ -226,22 +226,22 @@ class ExactStore:
 
     async def query_batch_points(
         self, collection_name: str, requests: Sequence[models.QueryRequest]
-    ) -> list[Found]:
+    ) -> list[EdgeRanking]:
         responses = await self._client.query_batch_points(collection_name, requests)
         return [
             await self._exact(collection_name, request) if request.using == DENSE else response
             for request, response in zip(requests, responses, strict=True)
         ]
 
-    async def _exact(self, collection_name: str, request: models.QueryRequest) -> Found:
+    async def _exact(self, collection_name: str, request: models.QueryRequest) -> EdgeRanking:
         allowed = np.isin(self._owners, _owners_asked(request.filter))
         cosines = np.where(allowed, self._corpus.matrix @ np.asarray(request.query, dtype=np.float32), -1)
         best = np.argsort(-cosines)[: request.limit]
         ids = [self._corpus.chunk_id(int(number)) for number in best]
         records = await self._client.retrieve(collection_name, ids, True, [DENSE])
-        return Found(
+        return EdgeRanking(
             [
-                FoundPoint(point_id(record.id), score, record.payload, record.vector)
+                EdgeHit(point_id(record.id), score, record.payload, record.vector)
                 for record, score in zip(records, cosines[best].tolist(), strict=True)
             ]
         )

@@ -1,1 +1,1 @@
-"""Rooms for outside technologies, one each: they translate, and only the wiring opens them."""
+"""One package per outside technology: adapters only translate, and only the wiring opens them."""

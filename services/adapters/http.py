@@ -1,6 +1,6 @@
-"""A POST to a model's server over its pool of connections; every failure becomes a domain error.
+"""Requests to a model's server over its connection pool; every failure becomes a domain error.
 
-What the server says of a failure goes into the error's `failure` and never into its message, which is logged.
+The server's own words go into the error's `failure` and never into its message, which is logged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from core.errors import Cause, LLMRefusedError, LLMUnavailableError, ModelFailur
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`proxy` is the environment's for this address; the headers hold keys."""
+    """`proxy` is the one the environment sets for this address; the headers contain API keys."""
 
     url: URL
     headers: Mapping[str, str] = field(repr=False)
@@ -39,14 +39,14 @@ class Endpoint:
 
 
 def endpoint(base_url: str, path: str, headers: Mapping[str, str]) -> Endpoint:
-    """`path` under `base_url`, whose query stays; a user named in it is sent as basic authorization.
+    """`path` under `base_url`, whose query is kept; a user in it is sent as basic authorization.
 
-    The environment's proxies are looked up here and not by aiohttp's `trust_env`, which would also read
-    .netrc for every request, and fail where that names the host of a key. Raises StartRefusedError.
+    The environment's proxies are looked up here, not by aiohttp's `trust_env`: that would also read .netrc
+    for every request, and fail when it names a host that has a key. Raises StartRefusedError.
     """
     try:
         base = URL(base_url)
-    except ValueError:  # its words repeat the address, a password in it too
+    except ValueError:  # its message repeats the address, including any password
         raise StartRefusedError("base_url of a model is not an address.") from None
     url = (base / path).with_query(base.query).with_user(None)
     sent = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "wenmai"}
@@ -69,21 +69,21 @@ def _through_proxy(direct: Endpoint) -> Endpoint:
 
 
 CONNECT_TIMEOUT_S = 5.0
-KEEP_ALIVE_S = 30.0  # an idle connection is kept that long
-READ_BYTES = 16_384  # at most: what is read becomes one event, and one write to each reader
+KEEP_ALIVE_S = 30.0  # how long an idle connection is kept
+READ_BYTES = 16_384  # at most: each read becomes one event, and one write to each reader
 MAX_REFUSAL_BYTES = 65_536
 REFUSAL_PATIENCE_S = 5.0
-MAX_REPLY_BYTES = 8_000_000  # a list of all models there are is a tenth of that
+MAX_REPLY_BYTES = 8_000_000  # the longest known list of models is a tenth of that
 REPLY_S = 10.0
-LARGE_BYTES = 1 << 18  # images make a body so large
-FEW_STREAMS = 16  # whose tokens leave as they come
-PAUSE_S = 0.002  # between two reads, for each stream more
-LONGEST_PAUSE_S = 0.1  # what comes ten times a second is still read as it comes
-DRAIN_S = 0.25  # for the end of the body after the end of the answer, so that the connection can be kept
-REASON_CHARS = 500  # of a refusal that are looked at: a server may repeat the whole request after its reason
+LARGE_BYTES = 1 << 18  # only a body with images is this large
+FEW_STREAMS = 16  # up to so many streams are read without pauses
+PAUSE_S = 0.002  # between two reads, for each stream beyond FEW_STREAMS
+MAX_PAUSE_S = 0.1  # data that arrives ten times a second is still read as it arrives
+DRAIN_S = 0.25  # to read the body's end after the answer's end, so that the connection can be reused
+REASON_CHARS = 500  # of a refusal: after its reason, a server may repeat the whole request
 
 _FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError, TimeoutError, ValueError)
-# How servers say that it is the length, or a filter, and not the form of the messages.
+# How servers say that the cause is the length or a filter, not the form of the messages.
 _OTHER_CAUSE = re.compile(
     r"context.?(length|window|size)|content.?(filter|policy|management)|too many (input |prompt )?tokens"
     r"|(prompt|input|message|request|text)s?( is| are)? too (long|large)|reduce (the length|your prompt)"
@@ -96,7 +96,7 @@ _OTHER_CAUSE = re.compile(
 
 @asynccontextmanager
 async def open_model_client(read_timeout_s: float) -> AsyncGenerator[aiohttp.ClientSession, None]:
-    """The connections to one provider. `read_timeout_s` between two reads is the net below our own limits."""
+    """Open one provider's connection pool. `read_timeout_s`, between two reads, backs up our own limits."""
     timeout = aiohttp.ClientTimeout(
         total=None, connect=CONNECT_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S, sock_read=read_timeout_s
     )
@@ -107,12 +107,12 @@ async def open_model_client(read_timeout_s: float) -> AsyncGenerator[aiohttp.Cli
 
 
 class ModelStream:
-    """The body of an answer as it comes. Where many are read at once, each waits a little between two reads:
-    a token costs the loop a fifth of a millisecond from socket to socket, several that come together hardly
-    more, and whoever asks meanwhile waits behind all of them (docs/decisions/0056)."""
+    """The body of an answer as it arrives. When many are read at once, each pauses briefly between two reads:
+    a token costs the event loop a fifth of a millisecond from socket to socket, several together hardly more,
+    and other requests wait behind all of them (docs/decisions/0056)."""
 
     open: ClassVar[int] = 0
-    """How many this process is reading."""
+    """How many streams this process is reading."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._content = response.content
@@ -120,20 +120,20 @@ class ModelStream:
         self._begun = False
 
     async def read(self) -> bytes:
-        """What has come since the last read; b"" at a clean end. Raises LLMUnavailableError."""
+        """The bytes received since the last read; b"" at a clean end. Raises LLMUnavailableError."""
         if self._begun and ModelStream.open > FEW_STREAMS:
-            await asyncio.sleep(min(LONGEST_PAUSE_S, PAUSE_S * (ModelStream.open - FEW_STREAMS)))
+            await asyncio.sleep(min(MAX_PAUSE_S, PAUSE_S * (ModelStream.open - FEW_STREAMS)))
         try:
             piece = await self._content.read(READ_BYTES)
         except _FAILURES as error:
-            piece = self._content._read_nowait(-1)  # aiohttp holds back what came before the failure
+            piece = self._content._read_nowait(-1)  # aiohttp withholds what arrived before the failure
             if not piece:
                 raise _failure(error, self._place, begun=self._begun) from error
         self._begun = True
         return piece
 
     async def read_until(self, deadline: float) -> bytes:
-        """The same behind the answer's end mark: b"" also for a failure, or when `deadline` has passed."""
+        """Read what follows the answer's end mark; b"" also on failure or once `deadline` has passed."""
         try:
             async with asyncio.timeout_at(deadline):
                 return await self._content.readany()
@@ -149,14 +149,14 @@ class ModelStream:
 async def post_stream(
     client: aiohttp.ClientSession, to: Endpoint, body: bytes
 ) -> AsyncGenerator[ModelStream, None]:
-    """Leaving it closes the connection, or gives it back when the body was read to its end.
+    """On exit, the connection is closed, or returned to the pool if the body was read to its end.
 
-    A redirect is a refusal: it could carry the key elsewhere. Raises LLMUnavailableError, LLMRefusedError.
+    A redirect counts as a refusal: it could leak the key. Raises LLMUnavailableError, LLMRefusedError.
     """
     try:
         response = await client.post(
             to.url,
-            data=body if len(body) < LARGE_BYTES else io.BytesIO(body),  # in pieces: others go on meanwhile
+            data=body if len(body) < LARGE_BYTES else io.BytesIO(body),  # sent in pieces, not blocking others
             headers=to.headers,
             allow_redirects=False,
             proxy=to.proxy,
@@ -177,7 +177,7 @@ async def post_stream(
 
 
 async def fetch_json(client: aiohttp.ClientSession, to: Endpoint, body: bytes | None = None) -> Any:
-    """A whole reply, by GET, or by POST of `body`; no redirect is followed.
+    """Fetch a whole JSON reply, by GET or by POST of `body`; redirects are not followed.
 
     Raises LLMUnavailableError, LLMRefusedError, NotAnAnswerError.
     """
@@ -205,7 +205,7 @@ async def fetch_json(client: aiohttp.ClientSession, to: Endpoint, body: bytes | 
 
 
 def retry_after_s(value: str | None, now: datetime) -> float | None:
-    """Seconds from a Retry-After header, which holds seconds or a date."""
+    """The seconds in a Retry-After header, which holds a number of seconds or a date."""
     try:
         seconds = float(value or "nan")
     except ValueError:
@@ -216,7 +216,7 @@ def retry_after_s(value: str | None, now: datetime) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-# "Please try again in 1m30s", "Retry after 26 seconds": some name the wait in words alone.
+# "Please try again in 1m30s", "Retry after 26 seconds": some servers name the wait only in the message.
 _WAIT = re.compile(
     r"(?:try again|retry) (?:in|after) ((?:\d+(?:\.\d+)? ?(?:h|m|s|ms)[a-z]* ?)+)", re.IGNORECASE
 )
@@ -224,7 +224,7 @@ _UNITS = {"h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def wait_in(words: str) -> float | None:
-    """Seconds of the wait that a refusal names."""
+    """The wait named in a refusal's message, in seconds."""
     if (named := _WAIT.search(words)) is None:
         return None
     parts = re.findall(r"(\d+(?:\.\d+)?) ?(ms\b|h|m|s)", named[1].lower())
@@ -253,12 +253,12 @@ async def _beginning(content: aiohttp.StreamReader) -> bytes:
             ):
                 body += piece
     except _FAILURES:
-        pass  # the status is reported all the same
+        pass  # the status is still reported
     return bytes(body)
 
 
 def reason_of(body: bytes) -> tuple[str, str]:
-    """Code and words of a refusal's usual object; of anything else its beginning, as it stands."""
+    """The code and message of a refusal's usual JSON object; of anything else, no code and its beginning."""
     text = body.decode("utf-8", "replace")
     try:
         parsed = json.loads(text)
@@ -272,7 +272,7 @@ def reason_of(body: bytes) -> tuple[str, str]:
 
 
 def _failure(error: Exception, place: str, *, begun: bool) -> LLMUnavailableError:
-    """`begun`: a part of the answer was read. What may pass in a moment before that is transient."""
+    """`begun`: part of the answer was read. Before that, a broken connection is transient."""
     broke_off = isinstance(error, aiohttp.ClientConnectionError | aiohttp.ClientPayloadError | OSError)
     failure = ModelFailure(cause_of(error), place)
     if isinstance(error.__cause__, ContentEncodingError):
@@ -288,7 +288,7 @@ def _failure(error: Exception, place: str, *, begun: bool) -> LLMUnavailableErro
     return NotAnAnswerError()
 
 
-LONGEST_CHAIN = 8
+MAX_CHAIN = 8
 _CAUSES: tuple[tuple[tuple[type[BaseException], ...], Cause], ...] = (
     ((ssl.SSLError, aiohttp.ClientSSLError), Cause.TLS),
     ((socket.gaierror,), Cause.UNKNOWN_HOST),
@@ -300,9 +300,9 @@ _CAUSES: tuple[tuple[tuple[type[BaseException], ...], Cause], ...] = (
 
 
 def cause_of(error: BaseException) -> Cause:
-    """Of what the HTTP clients raise, and of what caused that."""
+    """The cause of an HTTP client's exception, found in it or in the exceptions that led to it."""
     chain = [error]
-    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < LONGEST_CHAIN:
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < MAX_CHAIN:
         chain.append(cause)
     for kinds, cause_ in _CAUSES:
         if any(isinstance(each, kinds) for each in chain):
@@ -310,32 +310,32 @@ def cause_of(error: BaseException) -> Cause:
     return Cause.UNREACHABLE
 
 
-# Server-sent events out of byte chunks that are cut anywhere (WHATWG HTML, "Server-sent events").
+# Parses server-sent events from byte chunks split at any position (WHATWG HTML, "Server-sent events").
 
-MAX_LINE_BYTES = 1_000_000  # of an event too: no provider's is a tenth of that
+MAX_LINE_BYTES = 1_000_000  # also of an event: no provider sends a tenth of that
 
 _BOM = b"\xef\xbb\xbf"
 _FAST = b"data: "
 _FIELDS = (b"data", b"event")
 
-Event = tuple[bytes, bytes]  # its name (b"" for none) and its data
+Event = tuple[bytes, bytes]  # name (b"" for none) and data
 
 
 class NotAnAnswerError(LLMUnavailableError):
-    """The upstream's bytes are not what its API promises, or (GARBLED) no more; none of them is shown."""
+    """The upstream's bytes are not what its API promises, or (GARBLED) no longer; none of them is shown."""
 
     def __init__(self, cause: Cause = Cause.NOT_AN_ANSWER) -> None:
         super().__init__("The model's server sent something that is not an answer.", ModelFailure(cause))
 
 
 class EventReader:
-    """Give it what was read, take the events that are whole; a stream's last, unfinished one is none.
+    """Takes chunks as they are read and returns the complete events; an unfinished last event is dropped.
 
-    An event that grows over MAX_LINE_BYTES raises NotAnAnswerError, after those before it were given out.
+    An event longer than MAX_LINE_BYTES raises NotAnAnswerError, after the events before it were returned.
     """
 
     def __init__(self) -> None:
-        self._held = bytearray()  # of an event that is not whole yet
+        self._pending = bytearray()  # an event that is not complete yet
         self._after_cr = False
         self._begun = False
         self._failed = False
@@ -347,21 +347,21 @@ class EventReader:
             chunk = self._with_newlines(chunk)
         if not self._begun and not (chunk := self._without_bom(chunk)):
             return []
-        if self._held:
+        if self._pending:
             chunk = self._joined(chunk)
         whole, _, rest = chunk.rpartition(b"\n\n")
         if rest:
-            self._held += rest
+            self._pending += rest
         events: list[Event] = []
         if whole:
             self._take(whole, events)
-        self._failed = self._failed or len(self._held) > MAX_LINE_BYTES
+        self._failed = self._failed or len(self._pending) > MAX_LINE_BYTES
         if self._failed and not events:
             raise NotAnAnswerError
         return events
 
     def _with_newlines(self, chunk: bytes) -> bytes:
-        """CR and CRLF as LF; the LF of a CRLF that was cut in two has been counted already."""
+        """Replace CR and CRLF by LF; a CRLF split between two chunks yields one LF, for its CR."""
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         elif not chunk:
@@ -370,22 +370,22 @@ class EventReader:
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _without_bom(self, chunk: bytes) -> bytes:
-        """Nothing as long as what came may become a byte order mark."""
-        start = bytes(self._held) + chunk
-        self._held.clear()
+        """Return b"" as long as what arrived may still become a byte order mark."""
+        start = bytes(self._pending) + chunk
+        self._pending.clear()
         if len(start) < len(_BOM) and _BOM.startswith(start):
-            self._held += start
+            self._pending += start
             return b""
         self._begun = True
         return start.removeprefix(_BOM)
 
     def _joined(self, chunk: bytes) -> bytes:
-        """What is held with `chunk`, once an event in it may be whole; looks at no byte twice."""
-        if b"\n\n" not in chunk and not (self._held.endswith(b"\n") and chunk.startswith(b"\n")):
-            self._held += chunk
+        """The held bytes plus `chunk` once they may contain a complete event; scans no byte twice."""
+        if b"\n\n" not in chunk and not (self._pending.endswith(b"\n") and chunk.startswith(b"\n")):
+            self._pending += chunk
             return b""
-        joined = bytes(self._held) + chunk
-        self._held.clear()
+        joined = bytes(self._pending) + chunk
+        self._pending.clear()
         return joined
 
     def _take(self, whole: bytes, events: list[Event]) -> None:
@@ -400,7 +400,7 @@ class EventReader:
 
 
 def _event(block: bytes) -> Event | None:
-    """Of lines without a blank one between them; None for comments alone, or a name without data."""
+    """Parse the lines between two blank ones; None for mere comments, or a name without data."""
     name, data = b"", []
     for line in block.split(b"\n"):
         field, _, value = line.partition(b":")

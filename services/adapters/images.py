@@ -1,5 +1,5 @@
-"""Images drawn anew with Pillow, in a process that can do nothing else: what comes out has pixels and nothing
-that came with them. Pillow says what it reads; nothing else about a file is believed."""
+"""Redraws images with Pillow in a process that can do nothing else: the result has the pixels and none of the
+original's metadata. Only what Pillow reports about a file is trusted."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ _FORMATS = {
     "WEBP": "image/webp",
 }
 _ENDS = {"image/png": b"IEND\xaeB`\x82", "image/jpeg": b"\xff\xd9", "image/gif": b";"}
-_OPENED = [each for each in _FORMATS if each != "MPO"]  # which is a JPEG with more behind it
+_OPENED = [each for each in _FORMATS if each != "MPO"]  # MPO is a JPEG with more images behind it
 _UNREADABLE = (
     OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, Image.DecompressionBombError,
 )  # fmt: skip
 _QUALITY = 88
-_PNG_BYTES = 3_000_000  # a photograph as PNG has more, and is kept as JPEG
+_PNG_BYTES = 3_000_000  # a photograph as PNG is larger, and is stored as JPEG
 _OTHER_KINDS = re.compile(rb"%PDF-|<\?php|<(!doctype|html|script|svg)\b", re.I)
-_HEAD_BYTES = 1_024  # where readers of other formats look for their beginning
+_HEAD_BYTES = 1_024  # where readers of other formats search for their signature
 _ZIP_END, _ZIP_END_BYTES = b"PK\x05\x06", 66_000
 
 
 def redraw(request: Request) -> Reply:
-    """`file_name` is the media type it is said to have. Raises UnreadableDocumentError, whose code is an
-    ImageFault."""
+    """`file_name` holds the declared media type. Raises UnreadableDocumentError with an ImageFault as its
+    code."""
     content = request.content
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a bomb: the size is looked at below
+            warnings.simplefilter("ignore")  # Pillow's decompression bomb warning: the size is checked below
             opened = Image.open(io.BytesIO(content), formats=_OPENED)
     except Image.DecompressionBombError:
         raise _refused(ImageFault.TOO_MANY_PIXELS) from None
@@ -68,8 +68,8 @@ def redraw(request: Request) -> Reply:
 
 
 def _is_more_than_an_image(content: bytes, media_type: str) -> bool:
-    """Whether another program would take the file for something else: what is behind the image's end, or
-    where others look for their beginning. It would not outlive the drawing, and is refused all the same."""
+    """Whether another program could read the file as something else, by what follows the image's end or what
+    stands where other formats begin. Redrawing would remove it; the file is refused all the same."""
     bare = content.rstrip(b"\0\r\n ")
     if media_type == "image/webp":
         ends = len(bare) <= int.from_bytes(content[4:8], "little") + 8
@@ -89,7 +89,7 @@ def _check(opened: Image.Image, media_type: str) -> None:
 
 
 def _drawn(opened: Image.Image) -> Drawn:
-    opened.draft("RGB", (MAX_STORED_SIDE, MAX_STORED_SIDE))  # a large JPEG is read at a fraction of its size
+    opened.draft("RGB", (MAX_STORED_SIDE, MAX_STORED_SIDE))  # decodes a large JPEG at a fraction of its size
     opened.load()
     upright = ImageOps.exif_transpose(opened)
     has_alpha = "A" in upright.getbands() or "transparency" in upright.info
@@ -118,14 +118,14 @@ def _refused(fault: ImageFault) -> UnreadableDocumentError:
     return UnreadableDocumentError(f"The image is refused: {fault}.", code=fault.value)
 
 
-# The other side: what the server asks and believes.
+# The server's side: what it asks, and which replies it accepts.
 
 
 LIMITS = ParseLimits(wall_s=20, cpu_s=10, timed=1)
 
 
 class Redrawing:
-    """In a process of its own."""
+    """Redraws in a separate process."""
 
     def __init__(self) -> None:
         self._confined = ConfinedWork(redraw, LIMITS)
@@ -139,15 +139,15 @@ class Redrawing:
             raise ImageRefusedError(error.code if known else ImageFault.TOO_MANY_PIXELS) from None
         except RuntimeError:  # it failed, and is logged
             raise ImageRefusedError(ImageFault.UNREADABLE) from None
-        if drawn is None or not _is_as_asked(drawn):
+        if drawn is None or not _is_valid(drawn):
             raise ImageRefusedError(ImageFault.UNREADABLE)
         sent = await asyncio.to_thread(hash_of, content)
         image = KeptImage(drawn.media_type, drawn.width, drawn.height, len(drawn.content), sent)
         return ImageData(image, drawn.content)
 
 
-def _is_as_asked(drawn: Drawn) -> bool:
-    """Nothing is believed of a process that reads what anybody sends."""
+def _is_valid(drawn: Drawn) -> bool:
+    """Trust nothing from a process that reads what anybody sends."""
     signature = SIGNATURES.get(drawn.media_type)
     sides = (drawn.width, drawn.height)
     return (

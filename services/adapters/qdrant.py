@@ -1,5 +1,4 @@
-"""A Qdrant server or cluster: AsyncQdrantClient itself with its foreign exceptions turned into ours, and its
-snapshots."""
+"""A Qdrant server or cluster: AsyncQdrantClient with its exceptions translated to ours, and snapshots."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ _RETRYABLE_STATUS = frozenset({401, 403, 408, 429})
 
 
 class TranslatedClient:
-    """Every method of the client, with its exceptions translated. Points are checked before they are sent: of
-    a batch with one that does not fit, a server writes those before it."""
+    """Every method of the client, with exceptions translated. Points are checked before they are sent: if one
+    of a batch does not fit, a server still writes those before it."""
 
     def __init__(self, client: AsyncQdrantClient) -> None:
         self._client = client
@@ -64,7 +63,7 @@ class TranslatedClient:
             _check_vector(self._sizes[collection], name, vector)
 
     async def _sizes_of(self, collection: str) -> dict[str, int | None]:
-        """Of its vectors by name; None for sparse ones."""
+        """The dimensions of its vectors by name; None for sparse ones."""
         with translated_errors():
             params = (await self._client.get_collection(collection)).config.params
         dense = params.vectors if isinstance(params.vectors, dict) else {}
@@ -107,7 +106,7 @@ def translated_errors() -> Iterator[None]:
 
 
 def _refusal(status: int, text: str) -> StoreUnavailableError | StoreRequestError:
-    """A key that is refused is for the operator to mend, so it counts as unavailable, not as our mistake."""
+    """A rejected key is for the operator to fix, so it counts as unavailable, not as a mistake of ours."""
     if status >= _SERVER_FAULTS_FROM or status in _RETRYABLE_STATUS:
         return _unavailable(f"the vector store answered with status {status}", text)
     if _UNKNOWN_POINT in text:
@@ -122,7 +121,7 @@ def _from_transport(error: ResponseHandlingException) -> StoreUnavailableError |
 
 
 def _unavailable(sentence: str, detail: str) -> StoreUnavailableError:
-    """The detail is for the log: it may name hosts."""
+    """The detail is only for the log, as it may name hosts."""
     error = StoreUnavailableError(sentence)
     error.add_note(detail)
     return error
@@ -130,7 +129,7 @@ def _unavailable(sentence: str, detail: str) -> StoreUnavailableError:
 
 @asynccontextmanager
 async def open_qdrant_server(settings: StoreSettings) -> AsyncIterator[VectorStore]:
-    """The server at `qdrant_url`. It need not answer yet: requests fail until it does."""
+    """Connect to the server at `qdrant_url`. It need not be up yet: requests fail until it is."""
     key = settings.qdrant_api_key
     client = AsyncQdrantClient(
         url=settings.qdrant_url,
@@ -144,9 +143,9 @@ async def open_qdrant_server(settings: StoreSettings) -> AsyncIterator[VectorSto
         await client.close()
 
 
-# Its snapshots over its HTTP API, as streams: a collection may be larger than the memory.
+# Snapshots over the HTTP API, streamed: a collection may be larger than memory.
 
-_MAKING_S = 3_600  # a large collection's snapshot is answered when it is written
+_MAKING_S = 3_600  # the server replies only once a large collection's snapshot is written
 
 
 class QdrantSnapshots:
@@ -165,7 +164,7 @@ class QdrantSnapshots:
         return name
 
     async def _check_whole(self, collection: str) -> None:
-        """A node's snapshot has that node's shards only."""
+        """Refuse a collection with shards on other nodes: a node's snapshot has only its own shards."""
         result = await self._json("GET", f"{self._path(collection)}/cluster")
         cluster: dict[str, Any] = result if isinstance(result, dict) else {}
         here = {shard.get("shard_id") for shard in cluster.get("local_shards") or []}
@@ -203,7 +202,7 @@ class QdrantSnapshots:
         return f"/collections/{quote(collection, safe='')}"
 
     async def _json(self, method: str, path: str, **params: str) -> object:
-        """The answer's `result`."""
+        """The `result` field of the server's reply."""
         with _translated():
             async with self._http.request(method, self._url + path, params=params) as response:
                 await _check(response)
@@ -229,7 +228,7 @@ def _translated() -> Iterator[None]:
 
 @asynccontextmanager
 async def open_snapshots(settings: StoreSettings) -> AsyncIterator[Snapshots]:
-    """Of the server at `qdrant_url`, which need not answer yet."""
+    """Snapshots of the server at `qdrant_url`, which need not be up yet."""
     assert settings.qdrant_url is not None
     key = settings.qdrant_api_key
     headers = {"api-key": key.get_secret_value()} if key is not None else {}

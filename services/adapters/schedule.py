@@ -1,4 +1,4 @@
-"""Jobs at the slots of a crontab line, by APScheduler; the nightly clean-up is one."""
+"""Runs jobs at the slots of a crontab line, on APScheduler; the nightly clean-up is one of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def zone_named(name: str | None) -> tzinfo:
-    """None, or an empty name: the machine's. Raises StartRefusedError in one line."""
+    """None or an empty name gives the machine's time zone. Raises StartRefusedError in one line."""
     try:
         zone: tzinfo = ZoneInfo(name) if name else CronTrigger().timezone
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -45,8 +45,8 @@ def zone_named(name: str | None) -> tzinfo:
 def slots_of(cron: str, zone: tzinfo, setting: str = "CLEANUP_CRON") -> LocalSlots:
     """Raises StartRefusedError in one line that names the setting.
 
-    APScheduler counts in UTC here, as on a clock that is never put forward or back: asked for a zone's own
-    times it runs a doubled time twice and leaves a day out whose time was leapt over.
+    APScheduler works in UTC here, as on a clock without daylight saving: given the zone's own times it runs a
+    repeated time twice and leaves out a day on which the time was skipped.
     """
     try:
         calendar = CronTrigger.from_crontab(_with_day_names(cron), timezone=UTC)
@@ -76,7 +76,7 @@ def _with_day_names(cron: str) -> str:
 
 
 def _day_names(part: str) -> str:
-    """What is not numbered (`*`, `mon-fri`) is left to APScheduler."""
+    """Anything but numbers (`*`, `mon-fri`) is left to APScheduler."""
     numbered = _NUMBERED.fullmatch(part.replace("*/", "0-6/"))
     if numbered is None:
         return part
@@ -94,8 +94,8 @@ CLOSE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
-    """Asked again and again, also between the slots: whether the job is to run now."""
+class Polling:
+    """Polls, also between the slots, whether the job is due."""
 
     is_due: Callable[[], Awaitable[bool]]
     first_s: float
@@ -103,7 +103,7 @@ class Looks:
 
 
 class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
-    """The slots as APScheduler asks for them. Always the next one: what was missed the job knows."""
+    """Presents the slots to APScheduler. Always the next one: the job itself knows what it missed."""
 
     def __init__(self, slots: Slots | None) -> None:
         self._slots = slots
@@ -124,8 +124,8 @@ async def open_schedule(
 ) -> AsyncIterator[CleanupSchedule]:
     """Run `job` at the times of `cron` in `timezone` (None: the machine's) until the block ends.
 
-    One run per slot among all who share the `lease`. The store may be away, and its collections still to be
-    made. A run that is under way at the end is cancelled. Raises StartRefusedError in one line.
+    One run per slot among all who share the `lease`. The store may be unreachable, its collections not yet
+    created. A run in progress at the end is cancelled. Raises StartRefusedError in one line.
     """
     zone = zone_named(timezone)
     slots = slots_of(cron, zone)
@@ -140,9 +140,9 @@ async def open_schedule(
 
 @asynccontextmanager
 async def run_on(runner: SlotRunner, slots: Slots) -> AsyncIterator[None]:
-    """One run at a time; those that were missed are made up by one."""
+    """One run at a time; a single run catches up on all missed ones."""
     pace = runner.pace
-    async with run_at(slots, runner.run, "cleanup", Looks(runner.look, pace.first_look_s, pace.look_s)):
+    async with run_at(slots, runner.run, "cleanup", Polling(runner.look, pace.first_look_s, pace.look_s)):
         yield
 
 
@@ -151,13 +151,13 @@ async def run_at(
     slots: Slots | None,
     job: Callable[[], Awaitable[object]],
     name: str,
-    looks: Looks,
+    polling: Polling,
     *,
     at_start: bool = False,
 ) -> AsyncIterator[None]:
-    """Run `job` at the slots, None is never, until the block ends; one under way then is cancelled.
+    """Run `job` at the slots (None: never) until the block ends; a run in progress is then cancelled.
 
-    Never two at once: what falls due meanwhile is left out. `name` is what the log calls it.
+    Never two at once: a slot that falls due during a run is skipped. `name` is the job's name in the log.
     """
     runs = _Runs(job, name)
     scheduler = AsyncIOScheduler(timezone=UTC)
@@ -169,31 +169,31 @@ async def run_at(
             runs.run, trigger, id=JOB_ID, max_instances=1, coalesce=True, misfire_grace_time=None, **first
         )
     scheduler.start()
-    looking = asyncio.create_task(_keep_looking(scheduler, looks))
+    polling_task = asyncio.create_task(_keep_polling(scheduler, polling))
     try:
         yield
     finally:
-        looking.cancel()
+        polling_task.cancel()
         scheduler.shutdown(wait=False)
         await runs.ended()
 
 
-async def _keep_looking(scheduler: AsyncIOScheduler, looks: Looks) -> None:
-    """A timer does not count while the machine sleeps, and not when its clock is moved; nor does it know what
-    another worker did or left undone."""
-    pause_s = looks.first_s
+async def _keep_polling(scheduler: AsyncIOScheduler, polling: Polling) -> None:
+    """A timer stops while the machine sleeps and ignores clock changes; nor does it know what another worker
+    did or left undone."""
+    pause_s = polling.first_s
     while True:
         await asyncio.sleep(pause_s)
-        pause_s = looks.every_s
-        if await looks.is_due() and scheduler.get_job(JOB_ID):
+        pause_s = polling.every_s
+        if await polling.is_due() and scheduler.get_job(JOB_ID):
             scheduler.modify_job(JOB_ID, next_run_time=datetime.now(UTC))
         else:
             scheduler.wakeup()
 
 
 class _Runs:
-    """The job as APScheduler calls it. Its shutdown cancels a run and does not wait for its end; here we do,
-    while the store is still open."""
+    """The job as APScheduler calls it. Its shutdown cancels a run without waiting for the end; we wait, while
+    the store is still open."""
 
     def __init__(self, job: Callable[[], Awaitable[object]], name: str) -> None:
         self._job = job
@@ -207,9 +207,9 @@ class _Runs:
         task.add_done_callback(self._tasks.discard)
         try:
             await self._job()
-        except asyncio.CancelledError:  # nothing is above it but APScheduler, which takes it for a failure
+        except asyncio.CancelledError:  # only APScheduler is above, which would treat it as a failure
             log.info(f"{self._name}_stopped")
-        except Exception as error:  # APScheduler prints a traceback beside our log
+        except Exception as error:  # APScheduler would print a traceback beside our log
             reason = {"reason": str(error)} if isinstance(error, WenmaiError) else {}
             log.exception(f"{self._name}_failed", error=type(error).__name__, **reason)
 
@@ -225,13 +225,13 @@ class _Runs:
 
 SyncJob = Callable[[], Awaitable[object]]
 
-# Folder sync: one job in this process, at its start and at the times of a crontab line.
+# Folder sync: one job in this process, run at startup and at the times of a crontab line.
 
 LOOK_S = 30.0
 
 
 def sync_slots(cron: str, zone_name: str | None) -> Slots | None:
-    """None when nothing is scheduled. Raises StartRefusedError in one line that names SYNC_CRON."""
+    """None if nothing is scheduled. Raises StartRefusedError in one line that names SYNC_CRON."""
     return slots_of(cron, zone_named(zone_name), "SYNC_CRON") if cron.strip() else None
 
 
@@ -239,21 +239,21 @@ def sync_slots(cron: str, zone_name: str | None) -> Slots | None:
 async def open_sync_schedule(
     job: SyncJob, slots: Slots | None, *, at_start: bool = True
 ) -> AsyncIterator[None]:
-    """Run `job` at these slots, None is never, until the block ends; one that is under way then is cancelled,
-    and waited for. Never two at once: what falls due meanwhile is left out."""
+    """Run `job` at these slots (None: never) until the block ends; a run in progress is then cancelled and
+    awaited. Never two at once: a slot that falls due during a run is skipped."""
 
     async def run() -> None:
         try:
             await job()
-        except ConflictError as error:  # somebody asked for it: that run does the same
+        except ConflictError as error:  # a requested run is in progress and does the same
             log.info("sync_left_out", why=str(error))
         except WenmaiError as error:
             log.warning("sync_failed", error=str(error))
 
-    async with run_at(slots, run, "sync", Looks(_is_due, LOOK_S, LOOK_S), at_start=at_start):
+    async with run_at(slots, run, "sync", Polling(_is_due, LOOK_S, LOOK_S), at_start=at_start):
         yield
 
 
 async def _is_due() -> bool:
-    """Only at its times."""
+    """Never due between its slots."""
     return False

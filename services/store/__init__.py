@@ -1,1 +1,1 @@
-"""The store's dialect and what everybody needs of it: collections, receipts, disk space, the clock."""
+"""The store's dialect and what is shared around it: collections, receipts, disk space, the clock."""

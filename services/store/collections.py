@@ -1,4 +1,4 @@
-"""The collections: what they are made of, and that the stored vectors fit the configured embedding."""
+"""The collections: their definitions, and the check that stored vectors match the configured embedding."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ REEMBED_COMMAND = "wenmai reembed"
 
 _TENANT = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
 _KEYWORD = models.PayloadSchemaType.KEYWORD
-# Compared and ordered by, never looked up by value.
+# Used for ranges and ordering, never looked up by value.
 _ORDERED = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=False, range=True)
 _BOOL = models.PayloadSchemaType.BOOL
-_SHORT_TEXTS = 50_000  # 0.07 µs each of some ten words; passages of two hundred take twice as long and more
+_SHORT_TEXTS = 50_000  # 0.07 µs per text of some ten words; a passage of two hundred takes over twice that
 
 FieldSchema = models.PayloadSchemaType | models.KeywordIndexParams | models.IntegerIndexParams
 Indexes = dict[str, FieldSchema]
@@ -29,11 +29,11 @@ Indexes = dict[str, FieldSchema]
 
 @dataclass(frozen=True)
 class CollectionSpec:
-    """Every collection has the sparse vector too; `dense` names the vectors of the embedding's dimension.
+    """Every collection also has the sparse vector; `dense` names the vectors of the embedding's dimension.
 
-    `words_scanned`: of so many points that a filter leaves, each is compared with the words of a search. Of
-    more, or where it is None and there are more than the engine's 5,000, the index by words lists everybody's
-    that have one, and each of these is asked whether it is among them.
+    `words_scanned`: up to this many points that pass a filter are each compared with the words of a search.
+    Above that (None: above the engine's 5,000), the sparse index lists every owner's points that contain one
+    of the words, and each is checked against the filter.
     """
 
     name: str
@@ -50,7 +50,7 @@ class CollectionSpec:
 
 
 class StoredAs(BaseModel):
-    """What a collection says of itself, in its metadata."""
+    """How a collection describes itself in its metadata."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -60,10 +60,10 @@ class StoredAs(BaseModel):
 
 
 def collection_specs(settings: StoreSettings) -> tuple[CollectionSpec, ...]:
-    """Indexed is what is ordered by or counted by value (the engine does so with nothing else), and what
-    narrows a search.
+    """Indexes exist for fields that are ordered by or counted by value (the engine requires one there), and
+    for fields that narrow a search.
 
-    No more than that: in the embedded engine each index costs some 6 MB of resident memory.
+    No others: in the embedded engine each index costs some 6 MB of resident memory.
     """
     turns: Indexes = {"owner": _TENANT, "session_id": _TENANT, "parent_turn_id": _KEYWORD,
                       "status": _KEYWORD, "created_us": _ORDERED, "marks": _KEYWORD}  # fmt: skip
@@ -94,11 +94,11 @@ async def ensure_collections(
     dimension: int,
     accept_unnamed: bool = False,
 ) -> None:
-    """Create what is missing; several workers may do so at once, and again at every start.
+    """Create what is missing. Idempotent; several workers may call it at once.
 
     With `accept_unnamed` a collection that does not name its embedding, as earlier versions wrote it, is
-    left as it is: enough for work that touches no vector. Raises StartRefusedError when a collection
-    holds vectors of another embedding: they are never dropped.
+    left as it is, which suffices for work that touches no vectors. Raises StartRefusedError when a
+    collection holds vectors of another embedding: they are never dropped.
     """
     expected = StoredAs(embedding=embedding_name, dimension=dimension, schema_version=SCHEMA_VERSION)
     specs = collection_specs(settings)
@@ -118,7 +118,7 @@ async def _is_unnamed(store: VectorStore, spec: CollectionSpec) -> bool:
 
 
 async def fits(store: VectorStore, spec: CollectionSpec, *, embedding_name: str, dimension: int) -> bool:
-    """Whether the stored vectors are this embedding's. Raises StartRefusedError for an unknown schema."""
+    """Whether the stored vectors are from this embedding. Raises StartRefusedError for an unknown schema."""
     info = await store.get_collection(spec.name)
     stored = read_stored_as(info.config.metadata)
     if stored is None:
@@ -129,7 +129,7 @@ async def fits(store: VectorStore, spec: CollectionSpec, *, embedding_name: str,
 
 
 async def described_embedding(store: VectorStore, spec: CollectionSpec) -> str:
-    """The name and the dimension of the embedding of the stored vectors, for a person."""
+    """The name and dimension of the stored vectors' embedding, to show to a person."""
     info = await store.get_collection(spec.name)
     stored = read_stored_as(info.config.metadata)
     name = stored.embedding if stored else "an embedding it does not name"
@@ -142,7 +142,7 @@ async def _ensure(
     if not await store.collection_exists(spec.name):
         await _create(store, spec, settings, expected)
     info = await store.get_collection(spec.name)
-    _check(spec, info, expected)  # another worker, configured otherwise, may have been faster
+    _check(spec, info, expected)  # another worker with a different configuration may have been faster
     for field_name, schema in spec.indexes.items():
         if field_name not in info.payload_schema:
             await store.create_payload_index(spec.name, field_name, schema)
@@ -163,7 +163,7 @@ async def _create(
         )
     except ValueError:
         if not await store.collection_exists(spec.name):
-            raise  # it was refused for another reason than that another worker was faster
+            raise  # the reason is not that another worker created it first
 
 
 def _check(spec: CollectionSpec, info: models.CollectionInfo, expected: StoredAs) -> None:
@@ -206,7 +206,7 @@ def _stored_as(spec: CollectionSpec, metadata: dict[str, Any] | None) -> StoredA
 
 
 def read_stored_as(metadata: dict[str, Any] | None) -> StoredAs | None:
-    """None: it does not say which embedding its vectors are from."""
+    """None when the metadata does not say which embedding the vectors are from."""
     try:
         return StoredAs.model_validate(metadata or {})
     except ValidationError:

@@ -1,9 +1,8 @@
 """The store seam: the part of the AsyncQdrantClient dialect that Wenmai speaks.
 
-`AsyncQdrantClient` satisfies it as it is; `EdgeClient` gives the same over the embedded engine.
-At our adapters it fails with StoreUnavailableError (retryable), StoreRequestError (a mistake of ours, such
-as an unknown collection or a wrong dimension), UnknownPointError or UnsupportedByStoreError, never with a
-foreign exception.
+`AsyncQdrantClient` satisfies it as it is; `EdgeClient` offers the same over the embedded engine.
+Our adapters raise StoreUnavailableError (retryable), StoreRequestError (a mistake of ours, such as an unknown
+collection or a wrong dimension), UnknownPointError or UnsupportedByStoreError, never a foreign exception.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ Condition = models.Condition
 
 
 class StoreRequestError(WenmaiError, ValueError):
-    """The engine refuses the request as it stands; trying again cannot help."""
+    """The engine refuses the request as it stands; retrying cannot help."""
 
 
 class UnknownPointError(StoreRequestError):
-    """A partial update named a point that is not there; the other points of the request were written."""
+    """A partial update named a point that does not exist; the request's other points were written."""
 
 
 class UnsupportedByStoreError(WenmaiError, NotImplementedError):
@@ -42,7 +41,8 @@ class UnsupportedByStoreError(WenmaiError, NotImplementedError):
 
 
 class ScoredPoint(Protocol):
-    """What is read of qdrant-client's own; the embedded store makes hundreds for a question, with no more."""
+    """The fields we read of qdrant-client's ScoredPoint; the embedded store makes hundreds per question, with
+    just these."""
 
     @property
     def id(self) -> AnyPointId: ...
@@ -88,7 +88,7 @@ class VectorStore(Protocol):
     ) -> models.UpdateResult: ...
 
     async def upsert(self, collection_name: str, points: Sequence[models.PointStruct]) -> models.UpdateResult:
-        """All of them, or none when the vectors of one do not fit the collection."""
+        """Write all points, or none when the vectors of one do not fit the collection."""
         ...
 
     async def update_vectors(
@@ -140,13 +140,13 @@ class VectorStore(Protocol):
     async def close(self) -> None: ...
 
 
-# What an engine that keeps its own files can do besides the dialect: tell its size, give space back, and
-# say which points changed while it was copied. A Qdrant server sees to the first two itself.
+# What an engine with its own files can do beyond the dialect: report its size, reclaim space, and list the
+# points that changed while it was copied. A Qdrant server handles the first two itself.
 
 
 @dataclass(frozen=True, slots=True)
 class DiskRoom:
-    """Bytes that are free, and how many of them are never written by the store."""
+    """Free bytes, and how many of them the store leaves unused."""
 
     free_bytes: int
     reserve_bytes: int
@@ -162,7 +162,7 @@ class Reclaimed:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The points of one collection that changed, as they are now: whole, or gone (by id)."""
+    """The points of one collection that changed: those that exist, whole, and the ids of deleted ones."""
 
     points: Sequence[models.Record]
     deleted: Sequence[models.ExtendedPointId]
@@ -170,8 +170,9 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class StoreCondition:
-    """`damage` has a line for each part that is lost, or is not what was written; `flushes` counts what was
-    written to the disk before it was acknowledged. `writable` is false while the disk refuses writes."""
+    """`damage` has a line for each part that is lost or differs from what was written; `flushes` counts the
+    writes that were flushed to disk before they were acknowledged;
+    `writable` is false while the disk refuses writes."""
 
     damage: Sequence[str] = ()
     read_only: bool = False
@@ -183,29 +184,29 @@ class ChangeFeed(Protocol):
     """Which points were written or deleted since the feed began."""
 
     async def changed(self) -> Mapping[str, Sequence[models.ExtendedPointId]]:
-        """By collection, those since the last call; each once. Raises StoreUnavailableError."""
+        """Changes since the last call, by collection, without duplicates. Raises StoreUnavailableError."""
         ...
 
     async def last(self, most: int) -> Mapping[str, Changed] | None:
-        """All that changed since the last call, as it is at one moment in every collection, and the feed
-        ends; None, and nothing is taken, while more than `most` points changed.
+        """Everything that changed since the last call, as one consistent snapshot of all collections, which
+        ends the feed; None, leaving the changes in the feed, while more than `most` points changed.
 
-        Points come with payload and vectors. Raises StoreUnavailableError, also when the engine was started
-        again meanwhile: then the copy must begin anew.
+        Points come with payload and vectors. Raises StoreUnavailableError, also when the engine was restarted
+        in the meantime: the copy must then start over.
         """
         ...
 
 
 @runtime_checkable
 class StoreUpkeep(Protocol):
-    """The embedded engine; one is asked for by `isinstance(store, StoreUpkeep)`."""
+    """Implemented by the embedded engine; test for it with `isinstance(store, StoreUpkeep)`."""
 
     async def size_bytes(self) -> int:
-        """What the store takes on the disk."""
+        """The size of the store on disk."""
         ...
 
     async def sizes(self, collection_name: str) -> Reclaimed:
-        """What a collection takes, and about what it would take after a compaction.
+        """The collection's size, and its estimated size after a compaction.
 
         Raises StoreUnavailableError, StoreRequestError.
         """
@@ -214,21 +215,21 @@ class StoreUpkeep(Protocol):
     async def room(self) -> DiskRoom: ...
 
     async def condition(self, *, whole: bool = False) -> StoreCondition:
-        """With `whole` everything is read and compared first. Raises StoreUnavailableError."""
+        """With `whole`, read and verify everything first. Raises StoreUnavailableError."""
         ...
 
     async def accept_loss(self) -> list[str]:
-        """What is there is all there is from now on, and may be written to again; returns what was lost, a
-        line each. Raises StoreUnavailableError."""
+        """Treat what is left as complete from now on and allow writes again; returns what was lost, one line
+        each. Raises StoreUnavailableError."""
         ...
 
     async def compact(self, collection_name: str) -> Reclaimed:
-        """Write the collection anew, without what was deleted, while it goes on being used.
+        """Rewrite the collection without its deleted points, while it stays in use.
 
-        Raises StoreUnavailableError; then the collection is as it was.
+        Raises StoreUnavailableError; the collection is then unchanged.
         """
         ...
 
     def follow(self, collections: Sequence[str] | None = None) -> AbstractAsyncContextManager[ChangeFeed]:
-        """From now on changes of these collections (None: all) are noted; several may follow at once."""
+        """Record changes to these collections (None: all) from now on; several feeds may run at once."""
         ...

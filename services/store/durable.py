@@ -1,4 +1,4 @@
-"""What a crash or a power cut must not undo: files and names on the disk, and locks between processes."""
+"""What a crash or a power cut must not undo: files and names on disk, and locks between processes."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from core.text import canonical_uuid
 
 LOCK_FILE = "lock"
 """In an embedded store's folder: held by the process that has the store open."""
-ID_FILE = "id"  # beside it: the store's own, so that nobody takes another for it
-_BLOCK_BYTES = 512  # of st_blocks, whatever the file system
+ID_FILE = "id"  # beside it: identifies the store, so that no other is mistaken for it
+_BLOCK_BYTES = 512  # the unit of st_blocks on every file system
 
 
 def free_bytes(folder: Path) -> int:
-    """Of the disk, for a user who is not root."""
+    """Free bytes on the folder's disk, as available to a user who is not root."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize
 
 
 class ReserveFile:
-    """Bytes of the disk that nobody else can take: a file that is given back where it is needed."""
+    """Disk space reserved by a file, which is deleted when the space is needed."""
 
     def __init__(self, path: Path, size_bytes: int) -> None:
         self._path = path
         self._size_bytes = size_bytes
 
-    def hold(self, least_bytes: int) -> None:
-        """Take them where they are not held and `least_bytes` stay free; else the next time."""
+    def acquire(self, least_bytes: int) -> None:
+        """Reserve the space unless it is reserved already or fewer than `least_bytes` would stay free."""
         if self._path.exists() or free_bytes(self._path.parent) < self._size_bytes + least_bytes:
             return
         try:
@@ -46,11 +46,11 @@ class ReserveFile:
                 if sys.platform == "linux":
                     os.posix_fallocate(file.fileno(), 0, self._size_bytes)
                 else:
-                    file.write(bytes(self._size_bytes))  # a hole would take nothing
-        except OSError:  # somebody was faster
-            self.give()
+                    file.write(bytes(self._size_bytes))  # a sparse file would reserve nothing
+        except OSError:  # somebody else took the space first
+            self.release()
 
-    def give(self) -> None:
+    def release(self) -> None:
         self._path.unlink(missing_ok=True)
 
     def taken_bytes(self) -> int:
@@ -58,7 +58,7 @@ class ReserveFile:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Whether the open file or folder is locked for this process now; closing it lets go."""
+    """Try to lock an open file or folder for this process; closing it releases the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -67,7 +67,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def refuse_unusable(folder: Path) -> None:
-    """Before anything is made. Raises StartRefusedError when the data folder cannot be used."""
+    """Call before anything is created. Raises StartRefusedError when the data folder cannot be used."""
     existing = next(each for each in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(each))
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         why = "this user may not write to it" if existing.is_dir() else "it is not a folder"
@@ -78,7 +78,7 @@ def refuse_unusable(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file against other processes. Raises BlockingIOError at once when one of them holds it."""
+    """Hold a lock file against other processes. Raises BlockingIOError at once if another one holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not try_lock(descriptor):
@@ -90,7 +90,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def store_locked(folder: Path, consequence: str) -> Iterator[None]:
-    """Keep an embedded store's folder from being opened. Raises StoreLockedError when it is open."""
+    """Keep others from opening an embedded store's folder. Raises StoreLockedError when it is open."""
     try:
         with locked(folder / LOCK_FILE):
             yield
@@ -99,7 +99,7 @@ def store_locked(folder: Path, consequence: str) -> Iterator[None]:
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds a data folder: the store process and the program that started it; `url` is where that one
+    """Who holds a data folder: the store process and the program that started it; `url` is where that program
     serves, "" while it does not."""
 
     pid: int = 0
@@ -109,7 +109,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 def read_holder(descriptor: int) -> Holder:
-    """Of an open lock file."""
+    """Read the holder from an open lock file; all defaults if it cannot be parsed."""
     try:
         return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder)
     except msgspec.DecodeError:
@@ -127,7 +127,7 @@ def holder_since_now(server_pid: int) -> Holder:
 
 
 def holder_of(folder: Path) -> Holder:
-    """Of a store that is locked; of another it is the last one. Raises OSError."""
+    """The holder of a store's folder, or the last one if it is not locked. Raises OSError."""
     descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY)
     try:
         return read_holder(descriptor)
@@ -136,8 +136,8 @@ def holder_of(folder: Path) -> Holder:
 
 
 def announce(folder: Path, url: str) -> None:
-    """Say in the lock of a store, which this program has open, where it is served; a store without an id gets
-    one. Blocking. Raises OSError."""
+    """Write into the lock file of a store that this program has open where it is served; give the store an id
+    if it has none. Blocking. Raises OSError."""
     if not store_id(folder):
         write_durably(folder / ID_FILE, str(uuid.uuid4()).encode())
     descriptor = os.open(folder / LOCK_FILE, os.O_RDWR)
@@ -148,7 +148,7 @@ def announce(folder: Path, url: str) -> None:
 
 
 def store_id(folder: Path) -> str:
-    """ "" of a store that no server has had open, or whose id is damaged."""
+    """ "" for a store that no server has opened yet, or whose id is damaged."""
     try:
         return canonical_uuid((folder / ID_FILE).read_text(encoding="ascii", errors="replace")) or ""
     except FileNotFoundError:
@@ -159,12 +159,12 @@ PARTIAL = ".partial"
 
 
 def write_durably(path: Path, *pieces: bytes) -> None:
-    """Write a new file, or replace an old one, so that a crash leaves the whole of one of them, and beside it
-    at most a file whose name ends in PARTIAL."""
+    """Create or replace a file atomically: a crash leaves the old or the new one whole, and beside it at most
+    a file whose name ends in PARTIAL."""
     partial = path.with_name(path.name + PARTIAL)
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         for piece in pieces:
-            file.write(piece)  # all of it: a nearly full disk takes a part without an error
+            file.write(piece)  # retries short writes: a nearly full disk accepts a part without an error
         file.flush()
         os.fsync(file.fileno())
     partial.rename(path)
@@ -175,14 +175,14 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def unwritable(what: str, error: OSError) -> StoreUnavailableError:
-    """Of something that was sent and cannot be kept."""
+    """The error for something that was received and cannot be written to disk."""
     if error.errno in FULL:
         return DiskFullError(f"The disk is full: the {what} was not accepted. What is stored can be read.")
     return StoreUnavailableError(f"The {what} cannot be kept on the disk: {error.strerror}.")
 
 
 def make_folder(folder: Path) -> None:
-    """With the folders above it, their owner's only; on the disk when this returns. Raises OSError."""
+    """Create a folder and its parents, private to the owner; durable on return. Raises OSError."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for each in missing:
@@ -190,13 +190,13 @@ def make_folder(folder: Path) -> None:
 
 
 _FORGETFUL = frozenset({"tmpfs", "ramfs", "nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse.s3fs"})
-"""File systems in memory or across a network: a flush may return before anything is on a disk."""
+"""File systems in memory or on a network: a flush may return before anything is on a disk."""
 
 
 def forgetful_file_system(folder: Path) -> str:
-    """Its kind, when a flush there promises less than on a disk; "" elsewhere, and where it is not known.
+    """The file system's type if a flush there promises less than on a disk; "" otherwise, or if unknown.
 
-    Only Linux lists what is mounted in a file.
+    Only Linux lists its mounts in a file.
     """
     if sys.platform != "linux":
         return ""
@@ -209,7 +209,7 @@ def forgetful_file_system(folder: Path) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames inside `folder` durable; or what a file holds."""
+    """Make renames inside `folder` durable; of a file, its contents."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -218,7 +218,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Make all files of `folder`, and their names, durable."""
+    """Make all files in `folder`, and their names, durable."""
     for path, _, names in os.walk(folder):
         for name in names:
             sync_folder(Path(path, name))
@@ -226,7 +226,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def allocated_bytes(folder: Path) -> int:
-    """What `folder` takes on its disk, holes left out. What vanishes while it is walked is passed over."""
+    """The disk space `folder` occupies, without holes. Files that vanish during the walk are skipped."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:

@@ -1,5 +1,5 @@
-"""The points of a collection: how they are named, by conditions on stored payloads and by ids, and how they
-are read: every matching one page by page, long lists of ids in batches, stored records field by field."""
+"""The points of a collection: selected by conditions on stored payloads and by ids, and read page by page
+(all matches), in batches (long lists of ids), or field by field (stored records)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 PAGE = 256
-"""Points a request: a page with payloads stays below a megabyte, and the store answers others in between."""
+"""Points per request: a page with payloads stays below a megabyte, and other requests run in between."""
 IDS_AT_ONCE = 500
-"""Ids named in one request: naming one in a filter costs the store 5 µs and more."""
+"""Ids per request: each one named in a filter costs the store 5 µs or more."""
 
 
 def equals(field: str, value: str | int | bool) -> models.FieldCondition:
@@ -52,8 +52,8 @@ def is_empty(field: str) -> models.IsEmptyCondition:
 
 
 def of_sample() -> Filter:
-    """Documents, or chunks, of the guide that came with Wenmai: shared, and of no followed folder. Those of
-    early versions have no field for it."""
+    """Matches documents or chunks of the guide that comes with Wenmai: shared, and from no followed folder
+    (`source`, a field that early versions did not write)."""
     return Filter(must=[equals("owner", SHARED_OWNER)], should=[equals("source", ""), is_empty("source")])
 
 
@@ -90,7 +90,7 @@ def sparse_vector(terms: SparseTerms) -> SparseVector:
 
 
 def sparse_vectors(texts: Iterable[str]) -> list[SparseVector | None]:
-    """None where a text has no words at all."""
+    """One vector per text; None for a text without words."""
     encoded = map(encode_document, texts)
     return [sparse_vector(terms) if terms.indices else None for terms in encoded]
 
@@ -104,7 +104,7 @@ async def scroll_pages(
     with_payload: Any = True,
     with_vectors: Any = False,
 ) -> AsyncIterator[list[Record]]:
-    """Pages of at most `size` points in id order, none empty; what is written meanwhile may be missed."""
+    """Non-empty pages of up to `size` points in id order; points written in the meantime may be missed."""
     offset: Any = None
     while True:
         records, offset = await store.scroll(
@@ -140,7 +140,7 @@ async def scroll_all(
 
 
 def read_cursor(cursor: str) -> tuple[int, str]:
-    """Of `microseconds.id`, the last of a page that begins with the newest, what sorts it among the others.
+    """Parse `microseconds.id`, the last item of a newest-first page, into its sort key.
 
     Raises BadRequestError naming `cursor`.
     """
@@ -151,12 +151,12 @@ def read_cursor(cursor: str) -> tuple[int, str]:
 
 
 def batches(items: Sequence[T], size: int = IDS_AT_ONCE) -> Iterator[list[T]]:
-    """In order, each of `size` items, the last one of what is left."""
+    """Consecutive batches of `size` items; the last one may be shorter."""
     return (list(items[start : start + size]) for start in range(0, len(items), size))
 
 
 def read_leniently(form: type[M], stored: Mapping[str, Any], point_id: str) -> M:
-    """Raises pydantic.ValidationError when a field that has no default is missing or cannot be read."""
+    """Parse `stored`; unreadable fields take their defaults. Raises ValidationError if one has no default."""
     try:
         return form.model_validate(stored)
     except ValidationError as error:
@@ -169,7 +169,7 @@ def read_leniently(form: type[M], stored: Mapping[str, Any], point_id: str) -> M
 
 
 def read_or_none(form: TypeAdapter[T], stored: object, event: str, **known: str) -> T | None:
-    """None for what cannot be read: `event` is logged then, with what is known of it, and nothing of it."""
+    """Parse `stored`; if unreadable, return None and log `event` with `known`, but none of the content."""
     try:
         return form.validate_python(stored)
     except ValidationError as error:
@@ -180,12 +180,12 @@ def read_or_none(form: TypeAdapter[T], stored: object, event: str, **known: str)
 async def retrieve_all(
     store: VectorStore, collection: str, ids: Iterable[Any], with_payload: Any, *, size: int = IDS_AT_ONCE
 ) -> AsyncIterator[Record]:
-    """Those of these that are points of the collection; read `size` at a time, as they are when they come."""
+    """The points with these ids, as far as they exist, read lazily in batches of `size`."""
     for page in batches(list(ids), size):
         for record in await store.retrieve(collection, page, with_payload=with_payload):
             yield record
 
 
 async def existing_points(store: VectorStore, collection: str, ids: Sequence[Any]) -> set[str]:
-    """Those that are points of the collection."""
+    """Those of `ids` that exist in the collection."""
     return {str(each.id) async for each in retrieve_all(store, collection, ids, False)}

@@ -1,4 +1,4 @@
-"""Receipts in the store, listed newest first; one that is written before its work ends is written again."""
+"""Receipts in the store, listed newest first; one written before its work ends is overwritten later."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _RECEIPT = TypeAdapter(Receipt)
 
 
 class ReceiptStore:
-    """The operations collection holds other records, too; these have `record` = "receipt"."""
+    """The operations collection also holds other records; receipts have `record` = "receipt"."""
 
     def __init__(self, store: VectorStore, collection: str) -> None:
         self._store = store
         self._collection = collection
 
     async def add(self, receipt: Receipt, under_way: Sequence[AnyPointId] = ()) -> Receipt:
-        """Written under a fresh id when it has none, else over the one of its id. `under_way` are points of
-        which it does not count yet whether they go. Raises StoreUnavailableError."""
+        """Write it over the receipt with its id, or under a fresh id if it has none. `under_way` are points
+        that may be deleted but are not in its counts yet. Raises StoreUnavailableError."""
         receipt = replace(receipt, receipt_id=receipt.receipt_id or str(uuid.uuid4()))
         payload = {**asdict(receipt), "record": RECORD}
         payload |= {"under_way": list(under_way)} if under_way else {}
@@ -34,7 +34,7 @@ class ReceiptStore:
         return receipt
 
     async def unfinished(self) -> list[tuple[Receipt, list[AnyPointId]]]:
-        """Those with something under way, of runs that were killed. Raises StoreUnavailableError."""
+        """Receipts with points under way, left by killed runs. Raises StoreUnavailableError."""
         where = Filter(must=[equals("record", RECORD)], must_not=[is_empty("under_way")])
         records = [each.payload or {} async for each in scroll_all(self._store, self._collection, where)]
         return [(_RECEIPT.validate_python(each), each["under_way"]) for each in records]
@@ -46,7 +46,7 @@ class ReceiptStore:
         subject: str = "",
         before_us: int | None = None,
     ) -> list[Receipt]:
-        """The latest first; `before_us` goes on after a page. Raises StoreUnavailableError."""
+        """Newest first; `before_us` continues after a page. Raises StoreUnavailableError."""
         conditions: list[Condition] = [equals("record", RECORD)]
         if kind is not None:
             conditions.append(equals("kind", kind.value))

@@ -1,4 +1,4 @@
-"""The disk as retention and the health page see it: space comes back, and low space is reported in time."""
+"""Disk space for retention and the health page: reclaim it, and report in time when it runs low."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from services.store.receipts import ReceiptStore
 
 log = structlog.get_logger()
 
-_LEAST_BYTES = 1 << 20
-_LEAST_SHARE = 0.1
+_MIN_BYTES = 1 << 20
+_MIN_SHARE = 0.1
 
 
 IS_DELETION: ContextVar[bool] = ContextVar("is_deletion", default=False)
@@ -25,7 +25,7 @@ IS_DELETION: ContextVar[bool] = ContextVar("is_deletion", default=False)
 
 @contextmanager
 def deleting() -> Iterator[None]:
-    """What is written within is part of a deletion, and may use what the store holds back for those."""
+    """Writes inside the block are part of a deletion and may use the space the store reserves for these."""
     token = IS_DELETION.set(True)
     try:
         yield
@@ -34,10 +34,10 @@ def deleting() -> Iterator[None]:
 
 
 class StoreSpace:
-    """The store's space on the disk. A Qdrant server sees to its own: nothing is done there.
+    """The store's space on disk. A Qdrant server manages its own, so nothing is done there.
 
-    A collection is compacted when by a sample of its points at least a tenth of what it takes, and 1 MB,
-    would come back, beyond what the last compaction here left in spite of such an expectation.
+    A collection is compacted when a sample of its points suggests that at least a tenth of its size, and
+    1 MB, would come back, on top of what the last compaction was expected to reclaim and did not.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class StoreSpace:
         return await self._store.size_bytes() if isinstance(self._store, StoreUpkeep) else None
 
     async def reclaim(self) -> Reclaimed | None:
-        """Bytes of the whole store. One receipt for all collections, also when one of them failed.
+        """Compact what is worth it, with one receipt for all; returns the store's size before and after.
 
-        The smallest copy is made first: what it gives back may be the room for the next.
-        Raises StoreUnavailableError, DiskFullError among them, after the others were compacted.
+        The smallest copy is made first: the space it frees may be what the next one needs.
+        When one fails, raises StoreUnavailableError, including DiskFullError, after compacting the others.
         """
         store = self._store
         if not isinstance(store, StoreUpkeep):
@@ -70,8 +70,8 @@ class StoreSpace:
         return await self._compact(store, [name for _, name in sorted(worth)]) if worth else None
 
     async def rewrite(self, collections: Sequence[str]) -> Reclaimed | None:
-        """Compact these, however little comes back: what was erased is then in none of their files. None with
-        a Qdrant server. Raises StoreUnavailableError, DiskFullError among them."""
+        """Compact these, however little comes back, so that no file contains erased data any more. None with
+        a Qdrant server. Raises StoreUnavailableError, including DiskFullError."""
         if not isinstance(self._store, StoreUpkeep):
             return None
         existing = [name for name in collections if await self._store.collection_exists(name)]
@@ -79,7 +79,7 @@ class StoreSpace:
 
     def _is_worth_it(self, collection: str, sizes: Reclaimed) -> bool:
         excess = sizes.bytes_before - sizes.bytes_after - self._left_over.get(collection, 0)
-        return excess >= max(_LEAST_BYTES, _LEAST_SHARE * sizes.bytes_before)
+        return excess >= max(_MIN_BYTES, _MIN_SHARE * sizes.bytes_before)
 
     async def _compact(
         self, store: StoreUpkeep, collections: Sequence[str], reason: str = "schedule"
@@ -128,14 +128,14 @@ class StoreSpace:
 
 
 class DiskWatch:
-    """Whether there is room to go on writing. A store that does not say is never a problem."""
+    """Whether there is disk space left to write to. A store that does not report it is never a problem."""
 
     def __init__(self, store: VectorStore, low_disk_bytes: int) -> None:
         self._store = store
         self._low_disk_bytes = low_disk_bytes
 
     async def problem(self) -> str | None:
-        """A plain sentence when little room is left. Never raises."""
+        """A plain sentence when little space is left, else None. Never raises."""
         room = await self._room()
         if room is None or room.free_bytes >= max(self._low_disk_bytes, room.reserve_bytes):
             return None
@@ -146,7 +146,7 @@ class DiskWatch:
         )
 
     async def is_full(self) -> bool:
-        """Writes are refused now. Never raises."""
+        """Whether writes are being refused. Never raises."""
         room = await self._room()
         return room is not None and room.free_bytes < room.reserve_bytes
 

@@ -1,5 +1,5 @@
-"""The embedded store's process: started when the store is opened, or before the rest of the server is
-imported, which takes seconds. Imports stay few."""
+"""Starts the embedded store's process, when the store is opened or before the rest of the server is imported,
+which takes seconds. Keep the imports few."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen
 
 UNFLUSHED_FLAG = "--unflushed"
-"""Changes are acknowledged before they are on the disk: a killed process loses none, a cut of power may."""
+"""Acknowledge changes before they are flushed to disk: killing the process loses none, a power cut may."""
 
 _ROOT = Path(__file__).parents[2]
 _PROCESS = "services.adapters.edge.process"
@@ -20,7 +20,7 @@ _PROCESS = "services.adapters.edge.process"
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """A store process that was not greeted yet, and the server's end of its connection."""
+    """A store process whose greeting has not been read yet, and the server's end of its connection."""
 
     process: Popen[bytes]
     connection: socket.socket
@@ -30,18 +30,18 @@ _early: dict[tuple[Path, tuple[str, ...]], Spawned] = {}
 
 
 def flags_of(*, durable: bool) -> tuple[str, ...]:
-    """Of a store that is opened to be used."""
+    """The flags for a store that is opened for normal use."""
     return () if durable else (UNFLUSHED_FLAG,)
 
 
 def spawn_early(folder: Path, flags: Sequence[str]) -> None:
-    """Whoever opens the folder in this process takes what was started here. If nobody does, it ends with this
-    process, as it reads the end of its connection then. Raises OSError."""
+    """Start the process now; whoever opens the folder in this process takes it over. If nobody does, it ends
+    with this process, because its connection is then closed. Raises OSError."""
     _early[folder, tuple(flags)] = _spawn(folder, flags)
 
 
 def spawn(folder: Path, flags: Sequence[str]) -> Spawned:
-    """Raises OSError when the process cannot be run."""
+    """Take over the process that was started early, or start one. Raises OSError if it cannot be run."""
     return _early.pop((folder, tuple(flags)), None) or _spawn(folder, flags)
 
 

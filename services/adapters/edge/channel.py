@@ -1,4 +1,4 @@
-"""The server's end of the pipe to its store process: start it, ask it, see it die, end it."""
+"""The server's end of the pipe to its store process: start it, send it requests, notice its death, end it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ENDED = "the store process ended before it answered"
 _CRASHES = frozenset(
     {-signal.SIGBUS, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGILL, wire.ENDED_BY_READING}
 )
-"""Exit codes of a process that was ended by what it read."""
+"""Exit codes of a process that died of the data it read."""
 
 _ERRORS: dict[wire.Verdict, type[WenmaiError]] = {
     wire.Verdict.REFUSED: StoreRequestError,
@@ -46,7 +46,7 @@ _ERRORS: dict[wire.Verdict, type[WenmaiError]] = {
 
 class EdgeChannel(asyncio.Protocol):
     """One store process. Requests of many tasks share its pipe; replies come in the order of the requests.
-    They wake who asked as they come: a task that reads them would cost another round of the loop."""
+    Each reply wakes its caller directly: a reader task would cost another iteration of the event loop."""
 
     _transport: asyncio.WriteTransport
 
@@ -66,13 +66,13 @@ class EdgeChannel(asyncio.Protocol):
 
     @property
     def crashed(self) -> bool:
-        """Once it is closed: whether what it read was its end."""
+        """Once closed: whether the process died of the data it read."""
         return self._process.returncode in _CRASHES
 
     async def exchange(self, request: wire.Request) -> bytes:
         """Send a request and wait for its reply's body.
 
-        Cancelling the wait leaves the pipe in step: the place in the queue stays, its reply is dropped.
+        Cancelling the wait keeps the pipe in sync: the place in the queue remains, its reply is dropped.
         Raises the domain error of the reply's verdict, or StoreUnavailableError when the process dies.
         """
         reply = self._send(request)
@@ -80,7 +80,7 @@ class EdgeChannel(asyncio.Protocol):
         return await reply
 
     def _send(self, request: wire.Request) -> asyncio.Future[bytes]:
-        """Write and queue in one step, with no await between them, so that the orders agree."""
+        """Write and enqueue without an await in between, so that replies match their requests."""
         if self._ended:
             raise StoreUnavailableError("the store process has ended")
         body = wire.encode(request)
@@ -96,7 +96,7 @@ class EdgeChannel(asyncio.Protocol):
         return reply
 
     async def greeted(self, folder: Path) -> None:
-        """An empty frame comes once all shards are open. Raises as `open_channel` does."""
+        """Wait for the empty frame sent once all shards are open. Raises as `open_channel` does."""
         try:
             await asyncio.wait_for(self._greeting, _START_TIMEOUT_S)
         except StoreUnavailableError as error:
@@ -130,18 +130,18 @@ class EdgeChannel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended = True  # the process has closed its end, or died, or is being closed
         self._transport.close()
-        self._has_room.set()  # their replies show it
+        self._has_room.set()  # waiting writers learn of it from their replies
         while self._waiting:
             reply = self._waiting.popleft()
             if not reply.done():
                 reply.set_exception(StoreUnavailableError(_ENDED))
 
     def kill(self) -> None:
-        """It ends without closing anything; `close` is still to be called."""
+        """End the process without closing anything; `close` must still be called."""
         self._process.kill()
 
     async def close(self) -> None:
-        """Answers under way are waited for; then the process sees the end, closes its shards and exits."""
+        """Wait for pending replies; the process then sees the pipe closed, closes its shards and exits."""
         await asyncio.gather(*self._waiting, return_exceptions=True)
         self.connection_lost(None)
         await end_process(self._process)
@@ -150,7 +150,8 @@ class EdgeChannel(asyncio.Protocol):
 async def open_channel(folder: Path, *flags: str) -> EdgeChannel:
     """Start the store process of `folder` and wait until all shards are open.
 
-    `flags` are of `wire`. With COPIES_FLAG it gives way to others and leaves unclosed what was not released.
+    `flags` are those of `wire`. With COPIES_FLAG it yields to other processes and does not close unreleased
+    shards.
     Raises StoreLockedError, StartRefusedError; StoreUnavailableError when the process cannot be run.
     """
     try:
@@ -176,15 +177,15 @@ async def open_channel(folder: Path, *flags: str) -> EdgeChannel:
 
 
 async def end_process(process: Popen[bytes]) -> None:
-    """Its pipe is closed; wait for it, and end it when it does not come to an end by itself, or when it is no
-    longer waited for: what was acknowledged is in the journal."""
+    """Wait for a process whose pipe is closed; kill it if it does not end on its own, or if the wait is
+    cancelled: everything acknowledged is in the journal."""
     try:
         with suppress(TimeoutExpired):
             await asyncio.to_thread(process.wait, _END_TIMEOUT_S)
     finally:
         if process.poll() is None:
             process.kill()
-            process.wait()  # for no longer than it takes to end
+            process.wait()  # returns as soon as it has ended
 
 
 # The server's end of a feed of changes.
@@ -197,10 +198,10 @@ _LAST = Decoder(dict[str, wire.LastChanged] | None)
 
 
 class EdgeFeed:
-    """Satisfies `services.store.dialect.ChangeFeed`. Bound to one store process: another knows nothing of it.
+    """Satisfies `services.store.dialect.ChangeFeed`. Bound to one store process; it ends with that process.
 
-    A collection that is created or deleted meanwhile ends it, too: both calls then raise
-    StoreUnavailableError. A compaction changes no point and does not.
+    Creating or deleting a collection in the meantime ends it, too: both calls then raise
+    StoreUnavailableError. A compaction changes no point and does not end it.
     """
 
     def __init__(self, channel: EdgeChannel, number: int) -> None:
@@ -233,11 +234,11 @@ class EdgeFeed:
 async def open_feed(
     channel: EdgeChannel, number: int, collections: Sequence[str] | None
 ) -> AsyncIterator[EdgeFeed]:
-    """`number` was not used before on this channel. Raises StoreUnavailableError."""
+    """`number` must be new on this channel. Raises StoreUnavailableError."""
     names = None if collections is None else list(collections)
     try:
         await channel.exchange(wire.Follow(number, names))
         yield EdgeFeed(channel, number)
     finally:
-        with suppress(StoreUnavailableError):  # the process is gone, and the feed with it
+        with suppress(StoreUnavailableError):  # the process has ended, and the feed with it
             await channel.exchange(wire.Unfollow(number))

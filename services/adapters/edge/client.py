@@ -39,9 +39,7 @@ _STATE = Decoder(wire.State)
 
 
 class EdgeClient:
-    """Satisfies `services.store.dialect.VectorStore`. When its process dies, the next request starts
-    another.
-    """
+    """Satisfies `services.store.dialect.VectorStore`. If its process dies, the next request restarts it."""
 
     def __init__(self, folder: Path, channel: EdgeChannel, flags: Sequence[str] = ()) -> None:
         self._folder = folder
@@ -68,7 +66,7 @@ class EdgeClient:
         return self._channel
 
     async def _restart(self) -> None:
-        """Once per death, whoever asks first; everything acknowledged is in the new process."""
+        """Restart once per death, for the first caller; the new process has everything acknowledged."""
         async with self._restarting:
             if not self._channel.ended or self._closed:
                 return
@@ -80,7 +78,7 @@ class EdgeClient:
                 raise StoreUnavailableError("the store process ended and cannot be started again") from error
 
     async def close(self) -> None:
-        """Idempotent. Requests that come later fail with StoreUnavailableError."""
+        """Idempotent. Later requests fail with StoreUnavailableError."""
         self._closed = True
         async with self._restarting:
             await self._channel.close()
@@ -99,7 +97,7 @@ class EdgeClient:
         metadata: dict[str, Any] | None = None,
         **_cluster: int,
     ) -> bool:
-        """One process has one shard."""
+        """Ignores the cluster settings: one process has one shard."""
         spec = convert.collection_spec(vectors_config, sparse_vectors_config, metadata)
         return await self._ask(wire.CreateCollection(collection_name, spec), _FLAG)
 
@@ -174,7 +172,7 @@ class EdgeClient:
         with_payload: Any = True,
         with_vectors: Any = False,
     ) -> tuple[list[models.Record], Any]:
-        """In the order of ids, or of `order_by`, whose key needs an index and knows no `offset`."""
+        """In the order of ids, or of `order_by`, whose key needs an index and excludes `offset`."""
         if order_by is not None and offset is not None:
             raise StoreRequestError("Offset is not supported in conjunction with `order_by` scroll parameter")
         request = wire.Scroll(
@@ -203,7 +201,7 @@ class EdgeClient:
         limit: int = 10,
         exact: bool = True,
     ) -> models.FacetResponse:
-        """Always exact counts; the key needs an index."""
+        """Counts are always exact; the key needs an index."""
         request = wire.Facet(collection_name, key, limit, optional_filter(facet_filter))
         hits = await self._ask(request, _HITS)
         return models.FacetResponse(
@@ -212,21 +210,21 @@ class EdgeClient:
 
     async def query_batch_points(
         self, collection_name: str, requests: Sequence[models.QueryRequest]
-    ) -> list[convert.Found]:
-        """One round trip, planned by the engine as one batch. A point that several queries found has the same
-        payload and vector in all of their answers, not copies."""
+    ) -> list[convert.EdgeRanking]:
+        """One round trip, planned by the engine as one batch. A point that several queries return shares its
+        payload and vector between their results, without copies."""
         queries = [convert.query(request) for request in requests]
         return convert.rankings(await self._ask(wire.QueryBatch(collection_name, queries), _RANKINGS))
 
     # ---- upkeep ---------------------------------------------------------------------------------
 
     async def compact(self, collection_name: str) -> Reclaimed:
-        """One at a time. DiskFullError: there is no room for the copy."""
+        """One compaction at a time. Raises DiskFullError when there is no space for the copy."""
         async with self._compacting, self.follow([collection_name]) as feed:
             return await compact(self._folder, collection_name, feed)
 
     async def sizes(self, collection_name: str) -> Reclaimed:
-        """What it takes, and about what it would take after a compaction."""
+        """The collection's size, and its estimated size after a compaction."""
         channel = await self._live_channel()
         taken = await asyncio.to_thread(allocated_bytes, self._folder / collection_name)
         return Reclaimed(taken, await estimated_size(channel, collection_name))
@@ -250,7 +248,7 @@ class EdgeClient:
 
     @asynccontextmanager
     async def follow(self, collections: Sequence[str] | None = None) -> AsyncIterator[EdgeFeed]:
-        """All collections, or these; see EdgeFeed for what ends a feed early."""
+        """Follow these collections, or all; see EdgeFeed for what ends a feed early."""
         channel = await self._live_channel()
         async with open_feed(channel, next(self._feed_numbers), collections) as feed:
             yield feed
@@ -264,9 +262,10 @@ def _some(points: Sequence[T]) -> Sequence[T]:
 
 @asynccontextmanager
 async def open_edge_client(folder: Path, *, durable: bool = True) -> AsyncIterator[EdgeClient]:
-    """Open the embedded store in `folder`, made when it is missing.
+    """Open the embedded store in `folder`, creating it if it is missing.
 
-    Raises StoreLockedError when another process has it, StartRefusedError when it cannot be read or written.
+    Raises StoreLockedError when another process has it open, StartRefusedError when it cannot be read or
+    written.
     """
     flags = flags_of(durable=durable)
     client = EdgeClient(folder, await open_channel(folder, *flags), flags)

@@ -1,4 +1,4 @@
-"""One collection on disk, and what can be wrong with it. Runs in the store process only.
+"""One collection on disk, and how damage to it is detected. Runs in the store process only.
 
 On disk: `collection.json` (the spec) beside `shard/` (the engine's files).
 """
@@ -35,15 +35,15 @@ _ENGINE_TROUBLE = ("Service runtime error", "Service internal error", "Out of me
 _SAMPLED_PLACES, _SAMPLED_POINTS = 32, 4
 _FLOAT_BYTES = 4
 _BLOCK_BYTES = 1 << 16
-_ZEROS = bytes(_BLOCK_BYTES)  # the engine's files are mostly that, and a comparison is the cheapest look
+_ZEROS = bytes(_BLOCK_BYTES)  # the engine's files are mostly zeros, and comparing is the cheapest test
 _PAGE = 256
 _PROBE_S = 100
 _PR_SET_PDEATHSIG = 1
 UNKNOWN_POINT = "No point with id"
-TROUBLE = "the store cannot read or write one of its files; the log has its words: run wenmai doctor"
+TROUBLE = "the store cannot read or write one of its files; the log has the details: run wenmai doctor"
 
 
-class Refusal(Exception):  # noqa: N818 — it is a verdict with a sentence, not always an error
+class Refusal(Exception):  # noqa: N818 — a verdict with a sentence, not always an error
     """A request, or the start, ends with this verdict and this plain sentence."""
 
     def __init__(self, verdict: wire.Verdict, sentence: str) -> None:
@@ -63,7 +63,7 @@ def refusal_from(error: Exception) -> Refusal:
     if any(mark in sentence for mark in _DISK_FULL):
         return Refusal(wire.Verdict.DISK_FULL, sentence)
     if isinstance(error, OSError | sqlite3.Error) or any(mark in sentence for mark in _ENGINE_TROUBLE):
-        log_line(sentence)
+        log_line(sentence)  # the engine's message is for the log
         return Refusal(wire.Verdict.UNAVAILABLE, TROUBLE)
     if UNKNOWN_POINT in sentence:
         return Refusal(wire.Verdict.UNKNOWN_POINT, sentence)
@@ -76,21 +76,21 @@ class Collection(msgspec.Struct):
 
 
 class Unreadable(Refusal):
-    """A collection's files cannot be read, for another reason than a full disk."""
+    """A collection's files cannot be read, and the reason is not a full disk."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(wire.Verdict.UNREADABLE, sentence)
 
 
 Fingerprint = tuple[int, int]
-"""Of a file: its size, and a checksum of what is not zero in it."""
+"""A file's size, and a checksum of its non-zero blocks."""
 
 
 class Closed(msgspec.Struct):
-    """Left behind by an orderly close, so that the next start notices what was lost or changed since.
+    """Written by a clean close, so that the next start notices what was lost or changed since.
 
-    `files` are the collection's, by their paths in its folder, `journal` that of the store; earlier versions
-    left the number of points alone.
+    `files` are the collection's, by their paths in its folder, `journal` is the store's; earlier versions
+    wrote only the number of points.
     """
 
     points: int
@@ -105,19 +105,19 @@ def create_collection(folder: Path, spec: wire.CollectionSpec) -> None:
 
 
 def open_collection(folder: Path) -> Collection:
-    """Raises Unreadable: a damaged collection must never look like an empty one."""
-    left = left_by_close(folder)
+    """Raises Unreadable: a damaged collection must never look empty."""
+    left = read_last_close(folder)
     if left.doubt:
         raise _unreadable(folder, left.doubt)
     collection = load_collection(folder)
-    if doubt := doubt_of_points(collection, left):
+    if doubt := doubt_about_points(collection, left):
         raise _unreadable(folder, doubt)
-    note_opened(folder)
+    drop_close_record(folder)
     return collection
 
 
 def load_collection(folder: Path) -> Collection:
-    """Whatever its last close left to compare it with. Raises Unreadable."""
+    """Load a collection without comparing it with what its last close recorded. Raises Unreadable."""
     try:
         spec = msgspec.json.decode((folder / _SPEC_FILE).read_bytes(), type=wire.CollectionSpec)
         collection = Collection(spec, edge.EdgeShard.load(str(folder / _SHARD_FOLDER)))
@@ -130,8 +130,8 @@ def load_collection(folder: Path) -> Collection:
 
 
 def is_readable(folder: Path) -> bool:
-    """Whether all of it can be read without the end of the process: a file that was cut short is mapped, and
-    ends whoever reads beyond it. To be asked before the engine has any thread in this process."""
+    """Whether all of it can be read without killing the process: files are mapped, and reading beyond the end
+    of a truncated one is fatal. Call it before the engine has any thread in this process."""
     child = os.fork()
     if not child:
         signal.alarm(_PROBE_S)
@@ -145,7 +145,7 @@ def is_readable(folder: Path) -> bool:
 
 
 def _die_with_parent() -> None:
-    """It holds the lock of the folder, too, and must not outlive the process that asked."""
+    """The forked child also holds the folder's lock and must not outlive its parent."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -160,8 +160,8 @@ def _read_all(shard: edge.EdgeShard) -> None:
 
 
 def _read_sample(shard: edge.EdgeShard) -> None:
-    """Loading looks at no point: a few from everywhere are read whole, so that a file that was cut is noticed
-    now and not by whoever asks."""
+    """Read a few points from all over the collection: loading reads none, and a truncated file should be
+    noticed now, not by a request."""
     for part in range(_SAMPLED_PLACES):
         offset = UUID(int=part * 2**128 // _SAMPLED_PLACES) if part else None
         shard.scroll(
@@ -176,10 +176,9 @@ def _unreadable(folder: Path, why: str) -> Refusal:
     return Refusal(wire.Verdict.UNREADABLE, sentence) if full else Unreadable(sentence)
 
 
-class Left(NamedTuple):
-    """What the last close left to compare a collection with: `sealed`, all of its files are as they were;
-    `doubt` names what is not; `points`, it was an earlier version, which only counted. None of it after a
-    kill."""
+class LastClose(NamedTuple):
+    """What the last close recorded of a collection: `sealed` if all files are unchanged since; `doubt` names
+    what is not; `points` is from an earlier version, which only counted. All unset after a kill."""
 
     sealed: bool = False
     doubt: str = ""
@@ -187,43 +186,43 @@ class Left(NamedTuple):
     journal: Fingerprint | None = None
 
 
-def left_by_close(folder: Path) -> Left:
+def read_last_close(folder: Path) -> LastClose:
     note = folder / _CLOSED_FILE
     if not note.exists():
-        return Left()
+        return LastClose()
     try:
         closed = msgspec.json.decode(note.read_bytes(), type=Closed)
     except msgspec.DecodeError as error:
-        return Left(doubt=f"{note.name}: {error}")
+        return LastClose(doubt=f"{note.name}: {error}")
     if closed.files is None:
-        return Left(points=closed.points)
+        return LastClose(points=closed.points)
     differing = [name for name, left in closed.files.items() if fingerprint(folder / name) != left]
     if not differing:
-        return Left(sealed=True, journal=closed.journal)
+        return LastClose(sealed=True, journal=closed.journal)
     more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
-    return Left(doubt=f"{sorted(differing)[0]}{more}: not as it was left, or missing")
+    return LastClose(doubt=f"{sorted(differing)[0]}{more}: not as it was left, or missing")
 
 
-def is_journal_whole(journal: Path, left: Iterable[Left]) -> bool:
-    """False: it is not the one that was left when all collections were closed, or it knows nothing of what an
-    earlier version did since."""
+def is_journal_intact(journal: Path, left: Iterable[LastClose]) -> bool:
+    """Whether it is the journal recorded when all collections were closed; False also if an earlier version,
+    whose changes it does not have, has used the store since."""
     collections = list(left)
     if any(each.points is not None for each in collections):
         return False
     if not collections or not all(each.sealed for each in collections):
-        return True  # it is all that is known
+        return True  # after a kill it is the only record
     return {each.journal for each in collections} == {fingerprint(journal)}
 
 
-def doubt_of_points(collection: Collection, left: Left) -> str:
+def doubt_about_points(collection: Collection, left: LastClose) -> str:
     present = collection.shard.count(edge.CountRequest(exact=True))
     if left.points in (None, present):
         return ""
     return f"{left.points} points were left there and {present} are found"
 
 
-def note_opened(folder: Path) -> None:
-    """What the last close left is no longer so."""
+def drop_close_record(folder: Path) -> None:
+    """Delete the record of the last close, which no longer applies."""
     note = folder / _CLOSED_FILE
     if note.exists():
         note.unlink()
@@ -241,12 +240,12 @@ def close_collection(folder: Path, collection: Collection, journal: Fingerprint 
     }
     try:
         write_durably(folder / _CLOSED_FILE, msgspec.json.encode(Closed(left, files, journal)))
-    except OSError as error:  # the next start looks at it as after a crash
+    except OSError as error:  # the next start treats it as after a crash
         log_line(f"{folder.name} is not sealed: {error.strerror}")
 
 
 def fingerprint(path: Path) -> Fingerprint | None:
-    """None when there is no such file. The engine's files are large and mostly holes: those are not read."""
+    """None when there is no such file. Holes, most of the engine's large files, are not read."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -262,7 +261,7 @@ def fingerprint(path: Path) -> Fingerprint | None:
 
 
 def _blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """What is written in a file, in blocks whose places do not depend on its holes."""
+    """The data in a file, as blocks at offsets that do not depend on its holes."""
     at = 0
     while at < size:
         try:
@@ -276,7 +275,7 @@ def _blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
 
 
 def check_vectors(spec: wire.CollectionSpec, points: Iterable[wire.Point]) -> None:
-    """Refuse a batch of which one vector does not fit; the engine would write the points before it."""
+    """Refuse a batch with a vector that does not fit; the engine would write the points before it."""
     for point in points:
         for name, vector in point.vectors.items():
             _check_vector(spec, name, vector)
@@ -304,30 +303,30 @@ def check_room(folder: Path, reserve_bytes: int) -> None:
         )
 
 
-# A collection's compacted copy takes its place. Runs in the store process only.
+# Replaces a collection by its compacted copy. Runs in the store process only.
 #
-# An open shard knows its files by their path, so both shards are closed while folders change names:
-# NAME → NAME.old, copy → NAME, open it and write what changed meanwhile, NAME.old → away. While there is a
-# NAME.old it is the collection, and a start puts it back; from its removal on, NAME is.
+# An open shard knows its files by path, so both shards are closed while folders are renamed: NAME → NAME.old,
+# copy → NAME, open it and write what changed in the meantime, delete NAME.old. While NAME.old exists, it is
+# the collection, and a start puts it back; once it is removed, NAME is.
 
 
 OLD = ".old"
 
 
-class _Known(NamedTuple):
-    """What the copy must have in common with the original."""
+class _Summary(NamedTuple):
+    """What must be equal in the copy and the original."""
 
     points: int
     indexes: frozenset[str]
 
 
 def adopt(place: Path, old: Collection, copy: Path, last: wire.LastChanged) -> Collection:
-    """Close `old`, and return the copy, open in its place; what was written last is to be flushed.
+    """Close `old` and return the copy, open in its place; the caller must flush what was written last.
 
-    Raises Refusal(UNAVAILABLE) when the copy is not the collection; then `old` is closed, too, and is to be
-    opened again.
+    Raises Refusal(UNAVAILABLE) when the copy differs from the collection; `old` is then closed, too, and must
+    be reopened.
     """
-    known = _known(old)
+    known = _summary(old)
     old.shard.close()
     failpoint("compact.adopting")
     aside = place.rename(place.with_name(place.name + OLD))
@@ -345,11 +344,11 @@ def adopt(place: Path, old: Collection, copy: Path, last: wire.LastChanged) -> C
     return adopted
 
 
-def _open_changed(place: Path, last: wire.LastChanged, known: _Known) -> Collection:
+def _open_changed(place: Path, last: wire.LastChanged, known: _Summary) -> Collection:
     adopted = open_collection(place)
     try:
         _write(adopted.shard, last)
-        _compare(_known(adopted), known)
+        _compare(_summary(adopted), known)
     except Exception:
         adopted.shard.close()
         raise
@@ -357,12 +356,12 @@ def _open_changed(place: Path, last: wire.LastChanged, known: _Known) -> Collect
     return adopted
 
 
-def _known(collection: Collection) -> _Known:
+def _summary(collection: Collection) -> _Summary:
     shard = collection.shard
-    return _Known(shard.count(edge.CountRequest(exact=True)), frozenset(shard.info().payload_schema))
+    return _Summary(shard.count(edge.CountRequest(exact=True)), frozenset(shard.info().payload_schema))
 
 
-def _compare(copy: _Known, original: _Known) -> None:
+def _compare(copy: _Summary, original: _Summary) -> None:
     if copy != original:
         raise Refusal(wire.Verdict.UNAVAILABLE, f"it has {copy} instead of {original}")
 
@@ -376,7 +375,7 @@ def _write(shard: edge.EdgeShard, last: wire.LastChanged) -> None:
 
 
 def put_back(aside: Path) -> None:
-    """Undo an adoption that did not come to its end; both shards are closed."""
+    """Undo an unfinished adoption; both shards are closed."""
     place = aside.with_name(aside.name.removesuffix(OLD))
     if place.exists():
         shutil.rmtree(place)
@@ -384,11 +383,11 @@ def put_back(aside: Path) -> None:
     sync_folder(place.parent)
 
 
-# Give back what loading shards has touched without need.
+# Frees memory that loading shards has touched needlessly.
 #
-# The engine faults every page of its mapped files in when it loads them, holes included: 160 MB resident
-# for five collections without a point. Unmapped pages stay in the page cache and come back when they are
-# used; nothing is lost, as the mappings are shared with their files.
+# The engine faults in every page of its mapped files when it loads them, holes included: 160 MB resident for
+# five empty collections. Released pages stay in the page cache and come back when they are used; nothing is
+# lost, as the mappings are shared with their files.
 
 
 _MAPS = Path("/proc/self/maps")
@@ -397,7 +396,7 @@ _SHARED = "s"
 
 
 def release_mapped_files(folder: Path) -> None:
-    """Only Linux lists a process's mappings in a file; elsewhere nothing happens."""
+    """Only Linux lists a process's mappings in a file; elsewhere this does nothing."""
     if sys.platform != "linux":
         return
     madvise = ctypes.CDLL(None).madvise
@@ -407,7 +406,7 @@ def release_mapped_files(folder: Path) -> None:
 
 
 def _shared_mappings(folder: Path) -> Iterator[tuple[int, int]]:
-    """Lines read `start-end rwxs offset device inode    path`."""
+    """Lines have the form `start-end rwxs offset device inode    path`."""
     for line in _MAPS.read_text().splitlines():
         addresses, permissions, *_, path = line.split(maxsplit=5)
         if permissions.endswith(_SHARED) and path.startswith(f"{folder}/"):
@@ -415,31 +414,31 @@ def _shared_mappings(folder: Path) -> Iterator[tuple[int, int]]:
             yield int(start, 16), int(end, 16)
 
 
-_NOBODY = str(UUID(int=0))  # no point has this id
-_NUMBER = edge.UpdateOperation.delete_points([_NOBODY])
-"""An operation that only takes a number."""
-_MOST_NUMBERS = 1 << 24  # 1.5 µs each; a point whose number is beyond has a damaged one
+_UNUSED_ID = str(UUID(int=0))  # no real point has this id
+_NO_OP = edge.UpdateOperation.delete_points([_UNUSED_ID])
+"""A no-op that only consumes an operation number."""
+_MAX_NUMBERS = 1 << 24  # 1.5 µs each; a point with a higher number is damaged
 
 
-def number_on(folder: Path, shard: edge.EdgeShard) -> str:
-    """The engine numbers operations by its log, and passes over one whose number is below that of the point's
-    last, without a word. Where the log was lost or cut, all that follow would be: so numbers are taken until
-    a new point's is the newest of all. Flushes; a point that a kill leaves here goes with the next call.
-    Returns what is wrong with the numbers of its points, "" for nothing."""
+def advance_numbers(folder: Path, shard: edge.EdgeShard) -> str:
+    """The engine takes operation numbers from its log and silently skips an operation whose number is below
+    that of the point's last one. If the log was lost or cut, all later ones would be skipped, so numbers are
+    consumed until a new point's is the highest. Flushes; a point left here by a kill is removed by the next
+    call. Returns what is wrong with its points' numbers, "" for nothing."""
     newest = _newest_version(folder)
-    shard.update(edge.UpdateOperation.upsert_points([edge.Point(_NOBODY, {}, {})]))
+    shard.update(edge.UpdateOperation.upsert_points([edge.Point(_UNUSED_ID, {}, {})]))
     shard.flush()
     behind = newest if newest and _newest_version(folder) == newest else 0
-    if 0 < behind <= _MOST_NUMBERS:
-        log_line(f"{folder.name}: its log was lost: {newest} numbers are taken")
+    if 0 < behind <= _MAX_NUMBERS:
+        log_line(f"{folder.name}: its log was lost: skipping {newest} numbers")
         for _ in range(newest + 2):
-            shard.update(_NUMBER)
-    shard.update(_NUMBER)
-    return f"the number of a point's last change cannot be {behind}" if behind > _MOST_NUMBERS else ""
+            shard.update(_NO_OP)
+    shard.update(_NO_OP)
+    return f"the number of a point's last change cannot be {behind}" if behind > _MAX_NUMBERS else ""
 
 
 def _newest_version(folder: Path) -> int:
-    """Of the points in the segments, as they were flushed; 0 for none."""
+    """The highest number of a flushed point in the segments; 0 for none."""
     newest = 0
     for path in folder.glob(f"{_SHARD_FOLDER}/segments/*/mutable_id_tracker.versions"):
         whole = path.read_bytes()

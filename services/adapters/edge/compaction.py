@@ -1,8 +1,8 @@
-"""A collection is written anew by a second store process while it goes on being used. Runs in the server.
+"""Rewrites a collection in a second store process while it stays in use. Runs in the server.
 
-What deletion left cannot be cut out of the engine's files; a copy of what is there does not contain it. The
-copy is made in pages that hold the store up for a few milliseconds each; what changes meanwhile is followed
-and written again; the last of it is written in the one step in which the copy takes the collection's place.
+Deleted data cannot be cut out of the engine's files, but a copy of the existing points does not contain it.
+The copy is made in pages that block the store for a few milliseconds each; changes in the meantime are
+tracked and copied again; the last of them are written in the same step that swaps the copy in.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from services.store.durable import allocated_bytes, free_bytes
 
 _PAGE = 32
 _SAMPLE = 128
-_FEW = 64
-"""So many changed points may be written in the step that holds everybody up."""
-_MOST_CHANGED = 1_000
-_MOST_ROUNDS = 50
-# Measured on nine kinds of points: within a fifth of what 300 and more take; a third too much of a full log.
+_FEW_CHANGED = 64
+"""Up to this many changed points may be written in the step that blocks all requests."""
+_MAX_CHANGED = 1_000
+_MAX_ROUNDS = 50
+# Measured on nine kinds of points: within a fifth of the real size of 300 or more (full logs: a third above).
 _BYTES_PER_POINT = 300
 _EMPTY_BYTES = 128 << 10
 _LOG_PER_WIRE_BYTE = 1.1
-_MOST_LOG_BYTES = 64 << 20
-_AGAINST_ZLIB = 1.4
-"""The engine compresses each payload, and the quicker way."""
+_MAX_LOG_BYTES = 64 << 20
+_SIZE_VS_ZLIB = 1.4
+"""The engine compresses each payload with a faster, weaker algorithm."""
 
 DESCRIPTION = Decoder(wire.Description)
 RECORDS = Decoder(list[wire.Record])
@@ -48,19 +48,19 @@ FLAG = Decoder(bool)
 
 
 async def estimated_size(store: EdgeChannel, collection: str) -> int:
-    """Bytes that the collection would take if it were written anew, judged by a sample of its points."""
+    """The collection's size in bytes if it were rewritten, estimated from a sample of its points."""
     points = DESCRIPTION.decode(await store.exchange(wire.Describe(collection))).points
     page = await store.exchange(wire.Scroll(collection, _SAMPLE, with_vectors=True))
-    sampled, files_bytes = await asyncio.to_thread(_in_files, page)
+    sampled, files_bytes = await asyncio.to_thread(_size_in_files, page)
     log_bytes = int(len(page) * _LOG_PER_WIRE_BYTE * points / max(sampled, 1))
-    return _EMPTY_BYTES + files_bytes * points // max(sampled, 1) + min(log_bytes, _MOST_LOG_BYTES)
+    return _EMPTY_BYTES + files_bytes * points // max(sampled, 1) + min(log_bytes, _MAX_LOG_BYTES)
 
 
-def _in_files(page: bytes) -> tuple[int, int]:
-    """How many points these are, and what they take in the engine's files, its log left out."""
+def _size_in_files(page: bytes) -> tuple[int, int]:
+    """The number of points, and their size in the engine's files, without its log."""
     records = PAGE.decode(page).records
     payloads = [msgspec.msgpack.encode(record.payload) for record in records]
-    compressed = sum(min(len(each), int(len(zlib.compress(each, 1)) * _AGAINST_ZLIB)) for each in payloads)
+    compressed = sum(min(len(each), int(len(zlib.compress(each, 1)) * _SIZE_VS_ZLIB)) for each in payloads)
     vectors = len(page) - sum(map(len, payloads))
     return len(records), vectors + compressed + _BYTES_PER_POINT * len(records)
 
@@ -68,10 +68,10 @@ def _in_files(page: bytes) -> tuple[int, int]:
 async def compact(
     folder: Path, collection: str, feed: EdgeFeed, reserve_bytes: int = RESERVE_BYTES
 ) -> Reclaimed:
-    """`feed` follows this collection; only one compaction of `folder` may run.
+    """`feed` must follow this collection; only one compaction of `folder` may run at a time.
 
     Raises StoreRequestError when there is no such collection, StoreUnavailableError, and DiskFullError when
-    there is no room for the copy; then the collection is as it was.
+    there is no space for the copy; the collection is then unchanged.
     """
     store = feed.channel
     before = await asyncio.to_thread(allocated_bytes, folder / collection)
@@ -79,7 +79,7 @@ async def compact(
     async with _copies_folder(folder) as copies:
         await _copy(copies, collection, feed)
         failpoint("compact.copied")
-        await _to_its_end(_adopt(store, wire.Adopt(collection, feed.number, copies.name, _MOST_CHANGED)))
+        await _to_completion(_adopt(store, wire.Adopt(collection, feed.number, copies.name, _MAX_CHANGED)))
     return Reclaimed(before, await asyncio.to_thread(allocated_bytes, folder / collection))
 
 
@@ -94,7 +94,7 @@ async def _check_room(folder: Path, needed_bytes: int) -> None:
 
 @asynccontextmanager
 async def _copies_folder(folder: Path) -> AsyncIterator[Path]:
-    """Made beside the collections, and removed; what a crash leaves is removed here or by the next start."""
+    """A temporary folder beside the collections; leftovers of a crash go here or at the next start."""
     await asyncio.to_thread(remove_copies, folder)
     copies = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=COPIES, dir=folder))
     try:
@@ -105,7 +105,7 @@ async def _copies_folder(folder: Path) -> AsyncIterator[Path]:
 
 @asynccontextmanager
 async def _second_process(copies: Path) -> AsyncIterator[EdgeChannel]:
-    """Its work is worth nothing unless it comes to its end, so it is killed otherwise."""
+    """Killed on any failure, since unfinished work is worthless."""
     try:
         second = await open_channel(copies, wire.COPIES_FLAG)
     except StartRefusedError as error:
@@ -123,7 +123,7 @@ async def _copy(copies: Path, collection: str, feed: EdgeFeed) -> None:
     async with _second_process(copies) as second:
         try:
             await _Copying(collection, feed.channel, second, feed).run()
-        except StoreRequestError as error:  # it was deleted meanwhile
+        except StoreRequestError as error:  # it was deleted in the meantime
             raise StoreUnavailableError(f"{collection} cannot be compacted: {error}") from error
 
 
@@ -135,14 +135,14 @@ class _Copying:
     feed: EdgeFeed
 
     async def run(self) -> None:
-        """When it returns, the copy is on the disk and closed, and few points have changed since."""
+        """On return, the copy is on disk and closed, and few points have changed since."""
         await self._begin()
         await self._copy_pages()
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             changed = (await self.feed.changed()).get(self.collection, [])
             for start in range(0, len(changed), _PAGE):
                 await self._copy_again(changed[start : start + _PAGE])
-            if len(changed) <= _FEW:
+            if len(changed) <= _FEW_CHANGED:
                 break
         await self.second.exchange(wire.Release(self.collection))
 
@@ -153,7 +153,7 @@ class _Copying:
             await self.second.exchange(wire.CreateIndex(self.collection, field, index.spec))
 
     async def _copy_pages(self) -> None:
-        """In the order of ids; a point that is written meanwhile comes again with what changed."""
+        """Copy in id order; a point that is written in the meantime is copied again with the changes."""
         offset: wire.PointId | None = None
         while True:
             request = wire.Scroll(self.collection, _PAGE, offset=offset, with_vectors=True)
@@ -182,8 +182,8 @@ async def _adopt(store: EdgeChannel, request: wire.Adopt) -> None:
         raise StoreUnavailableError(f"{request.collection} is written to faster than it can be compacted")
 
 
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """A cancellation is obeyed afterwards: the folder of the copy must stay while the store may take it."""
+async def _to_completion(work: Coroutine[Any, Any, None]) -> None:
+    """Delay a cancellation until the end: the copy's folder must stay while the store may adopt it."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""Between the client dialect and the wire, both ways: points, filters, queries, collections."""
+"""Converts between the client dialect and the wire, both ways: points, filters, queries, collections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from services.store.dialect import StoreRequestError, UnsupportedByStoreError
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The points an update is for: exactly one of the two is set."""
+    """The points an update applies to: exactly one of the two fields is set."""
 
     ids: list[wire.PointId] | None = None
     filter: wire.Filter | None = None
@@ -32,8 +32,8 @@ _CANONICAL = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII
 
 
 def point_id(value: object) -> wire.PointId:
-    """The id as the engine gives it back: an int, or a UUID in lower case with hyphens."""
-    if isinstance(value, str) and _CANONICAL.fullmatch(value):  # nearly all; parsing one takes longer
+    """The id as the engine returns it: an int, or a UUID in lower case with hyphens."""
+    if isinstance(value, str) and _CANONICAL.fullmatch(value):  # nearly all; parsing a UUID takes longer
         return value
     if isinstance(value, UUID):
         return str(value)
@@ -50,7 +50,7 @@ def point_ids(values: Sequence[object]) -> list[wire.PointId]:
 
 
 def target(selector: object) -> Target:
-    """Ids, PointIdsList, Filter or FilterSelector. No ids at all are refused, as a server refuses them."""
+    """Accepts ids, PointIdsList, Filter or FilterSelector. An empty list is refused, as by a server."""
     match selector:
         case models.Filter():
             return Target(filter=to_filter(selector))
@@ -81,7 +81,7 @@ def to_filter(condition: models.Filter) -> wire.Filter:
 
 
 def _conditions(conditions: Any) -> list[wire.Condition] | None:
-    """The dialect takes one condition where it takes a list."""
+    """The dialect accepts a single condition in place of a list."""
     if conditions is None:
         return None
     if not isinstance(conditions, list):
@@ -98,7 +98,7 @@ def _condition(condition: object) -> wire.Condition:
 
 
 def _field(condition: models.FieldCondition) -> wire.Condition:
-    """A field condition asks exactly one thing of its key."""
+    """A field condition must test exactly one thing of its key."""
     asked = [name for name in type(condition).model_fields if getattr(condition, name) is not None]
     asked.remove("key")
     if len(asked) != 1:
@@ -124,7 +124,7 @@ _CONDITIONS: dict[type, Callable[[Any], wire.Condition]] = {
 
 
 DEFAULT_LIMIT = 10
-_ASKED = {"query", "using", "filter", "limit", "with_payload", "with_vector"}
+_SUPPORTED = {"query", "using", "filter", "limit", "with_payload", "with_vector"}
 
 
 def point(struct: models.PointStruct) -> wire.Point:
@@ -157,7 +157,7 @@ def _float32(values: list[float]) -> bytes:
 
 
 def fields(choice: object) -> bool | list[str]:
-    """Which keys of the payload, or which vectors: all, none, or these."""
+    """Which payload keys or vectors to return: all, none, or a list."""
     match choice:
         case None:
             return False
@@ -178,8 +178,8 @@ def order_by(order: models.OrderBy | None) -> wire.OrderBy | None:
 
 
 def query(request: models.QueryRequest) -> wire.Query:
-    """The nearest to a dense or sparse vector. Raises UnsupportedByStoreError for any other kind of query."""
-    if asked := request.model_fields_set - _ASKED:
+    """A nearest-neighbour query by a dense or sparse vector; UnsupportedByStoreError for any other kind."""
+    if asked := request.model_fields_set - _SUPPORTED:
         raise unsupported(f"a query with {', '.join(sorted(asked))}")
     if not request.using:
         raise unsupported("a query without the name of its vector")
@@ -200,14 +200,14 @@ def _positive_limit(limit: int | None) -> int:
 
 
 def record(stored: wire.Record) -> models.Record:
-    """Not validated: that takes longer than the rest, and nobody but this process's own child wrote it."""
+    """Not validated: that takes longer than the rest, and only our own child process can have written it."""
     return models.Record.model_construct(
         id=stored.id, payload=stored.payload, vector=_vectors_out(stored.vectors)
     )
 
 
-class FoundPoint(msgspec.Struct, frozen=True):
-    """A ScoredPoint of the dialect, made in a tenth of the time of qdrant-client's."""
+class EdgeHit(msgspec.Struct, frozen=True):
+    """Satisfies the dialect's ScoredPoint; built in a tenth of the time of qdrant-client's."""
 
     id: wire.PointId
     score: float
@@ -215,16 +215,16 @@ class FoundPoint(msgspec.Struct, frozen=True):
     vector: Any
 
 
-class Found(msgspec.Struct, frozen=True):
-    points: list[FoundPoint]
+class EdgeRanking(msgspec.Struct, frozen=True):
+    points: list[EdgeHit]
 
 
-def rankings(answer: wire.Rankings) -> list[Found]:
+def rankings(answer: wire.Rankings) -> list[EdgeRanking]:
     records, vectors = answer.records, [_vectors_out(record.vectors) for record in answer.records]
     return [
-        Found(
+        EdgeRanking(
             [
-                FoundPoint((of := records[at.record]).id, at.score, of.payload, vectors[at.record])
+                EdgeHit((of := records[at.record]).id, at.score, of.payload, vectors[at.record])
                 for at in ranking
             ]
         )

@@ -1,5 +1,5 @@
-"""Between the wire and the engine's own types, both ways, and what may be read of one shard. Runs in the
-store process only."""
+"""Converts between the wire and the engine's types, both ways, and reads from a shard. Runs in the store
+process only."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from services.adapters.edge import wire
 from services.adapters.edge.journal import checksum
 
 _DISTANCES = {name: getattr(edge.Distance, name) for name in ("Cosine", "Dot", "Euclid", "Manhattan")}
-_LEAST_HALVED = 64  # numbers
-_FEW = 16
+_MIN_HALVED_SIZE = 64  # dimensions
+_MAX_SINGLE_MATCHES = 16
 _PAGE = 1_000
 _INDEX_KINDS = {
     "keyword": edge.PayloadSchemaType.Keyword,
@@ -46,11 +46,11 @@ def shard_config(spec: wire.CollectionSpec) -> edge.EdgeConfig:
 
 
 def _vector_params(dense: wire.DenseSpec) -> edge.EdgeVectorParams:
-    """In 16 bits a number a long vector takes half the room and is scanned twice as fast.
+    """With 16 bits per number a long vector takes half the space and is scanned twice as fast.
 
-    Its cosines differ by less than 0.00001. Collections made in 32 bits stay so until they are compacted.
+    Cosines change by less than 0.00001. Collections created with 32 bits keep them until they are compacted.
     """
-    small = dense.distance == "Cosine" and dense.size >= _LEAST_HALVED
+    small = dense.distance == "Cosine" and dense.size >= _MIN_HALVED_SIZE
     datatype = edge.VectorStorageDatatype.Turbo16 if small else None
     return edge.EdgeVectorParams(dense.size, _DISTANCES[dense.distance], datatype=datatype)
 
@@ -94,10 +94,10 @@ def _range(c: wire.InRange) -> Any:
 
 
 class _Boolean:
-    """A truth value that the engine does not take for a number.
+    """A boolean that the engine does not mistake for a number.
 
-    qdrant-edge-py 0.9.0 reads Python's True as the integer 1, which no stored `true` equals; its binding
-    recognises the boolean of one library only, and by name.
+    qdrant-edge-py 0.9.0 reads Python's True as the integer 1, which equals no stored `true`; its binding
+    recognises only numpy's boolean, by its name.
     """
 
     def __init__(self, value: bool) -> None:
@@ -116,8 +116,8 @@ def _match_value(c: wire.MatchValue) -> Any:
 
 
 def _match_any(c: wire.MatchAny) -> Any:
-    """A few values one by one: for every point that is scanned, the engine asks for a list 50 ns longer."""
-    if 0 < len(c.values) <= _FEW:
+    """Match a few values one by one: testing a list takes the engine 50 ns more per scanned point."""
+    if 0 < len(c.values) <= _MAX_SINGLE_MATCHES:
         each = [edge.FieldCondition(c.key, match=edge.MatchValue(value)) for value in c.values]
         return each[0] if len(each) == 1 else edge.Filter(should=[*each])
     return edge.FieldCondition(c.key, match=edge.MatchAny(c.values))  # type: ignore[arg-type]  # mixed lists
@@ -156,7 +156,7 @@ def to_order(order: wire.OrderBy) -> edge.OrderBy:
 
 
 def to_query(request: wire.Query) -> edge.QueryRequest:
-    """What the points hold is left out: it is read afterwards."""
+    """Without payloads and vectors, which are read afterwards."""
     return edge.QueryRequest(
         limit=request.limit,
         query=edge.Query.Nearest(_vector(request.vector), using=request.using),
@@ -224,7 +224,7 @@ def matching_ids(shard: edge.EdgeShard, condition: wire.Filter) -> list[wire.Poi
 def pages(
     shard: edge.EdgeShard, *, with_payload: bool = True, with_vectors: bool = False
 ) -> Iterator[list[wire.Record]]:
-    """All points, in the order of ids."""
+    """All points, in id order."""
     offset = None
     while True:
         page = edge.ScrollRequest(
@@ -266,9 +266,8 @@ def facet(shard: edge.EdgeShard, request: wire.Facet) -> list[wire.FacetHit]:
     return [wire.FacetHit(hit.value, hit.count) for hit in shard.facet(counting)]
 
 
-# A batch of queries over one shard: the engine scores queries next to each other together when they rank by
-# the same vector, so these are put next to each other. What a point holds is read, and sent, once, however
-# many queries found it.
+# A batch of queries over one shard: the engine scores adjacent queries together if they use the same vector,
+# so they are sorted by it. A point's contents are read and sent once, however many queries return it.
 
 
 Contents = tuple[wire.PayloadChoice, wire.VectorChoice]
@@ -285,7 +284,7 @@ def query_batch(shard: edge.EdgeShard, request: wire.QueryBatch) -> wire.Ranking
 
 
 def _points_of(shard: edge.EdgeShard, queries: Sequence[wire.Query]) -> list[list[edge.ScoredPoint]]:
-    """Without payload and vectors, in the order of the queries."""
+    """The points of each query, in the order of the queries, without payload and vectors."""
     order = sorted(range(len(queries)), key=lambda at: queries[at].using)
     batch = edge.QueryBatchRequest([to_query(queries[at]) for at in order])
     by_place = dict(zip(order, shard.query_batch(batch), strict=True))
@@ -293,7 +292,7 @@ def _points_of(shard: edge.EdgeShard, queries: Sequence[wire.Query]) -> list[lis
 
 
 class _Records:
-    """Which points are wanted with which of their contents; each such pair has its place."""
+    """Collects which points are needed with which contents; each such pair gets a place in the result."""
 
     def __init__(self, shard: edge.EdgeShard) -> None:
         self._shard = shard
@@ -307,7 +306,7 @@ class _Records:
         return [self._places.setdefault((number, plain_id(point.id)), len(self._places)) for point in points]
 
     def read(self) -> list[wire.Record]:
-        """By their places."""
+        """The records, in the order of their places."""
         read: dict[tuple[int, wire.PointId], wire.Record] = {}
         for number, (payload, vectors) in enumerate(self._contents):
             ids = [point_id for asked, point_id in self._places if asked == number]
@@ -330,7 +329,7 @@ def indexes(shard: edge.EdgeShard) -> dict[str, wire.IndexSpec]:
 def is_indexed(
     shard: edge.EdgeShard, field: str, spec: wire.IndexSpec, records: Iterable[wire.Record]
 ) -> bool:
-    """Whether a filter on `field` finds these points by what their payloads have there."""
+    """Whether a filter on `field` finds these points by the values in their payloads."""
     points: dict[tuple[Any, ...], list[wire.PointId]] = {}
     for record in records:
         values = _values(record, field)
@@ -343,8 +342,8 @@ def is_indexed(
     return found == sum(map(len, points.values()))
 
 
-def index_anew(shard: edge.EdgeShard, field: str, spec: wire.IndexSpec) -> None:
-    """From the payloads; it takes some 20 microseconds a point."""
+def rebuild_index(shard: edge.EdgeShard, field: str, spec: wire.IndexSpec) -> None:
+    """Rebuild an index from the payloads; takes some 20 microseconds per point."""
     shard.update(edge.UpdateOperation.delete_field_index(field))
     shard.update(edge.UpdateOperation.create_field_index(field, index_schema(spec)))
     shard.flush()

@@ -1,10 +1,9 @@
-"""What every collection must hold, and what of it is lost, or not what was written. Runs in the store process
-only.
+"""What every collection must contain, and which parts are lost or altered. Runs in the store process only.
 
-The journal knows it as of the last flush; what was changed since is noted here. Payloads are compared by
-every read of a whole one. Vectors are compared after a kill, since nobody would notice: a search only ranks
-by them. The engine rounds them, so their checksums are of what it gives back, and are taken when it is idle.
-The indexes of payloads are compared after a kill, too, and one that does not agree with them is made anew.
+The journal knows the state of the last flush; later changes are noted here. Payloads are verified whenever
+one is read whole. Vectors are verified after a kill, since damage would go unnoticed: a search only ranks by
+them. The engine rounds them, so their checksums are taken of what it returns, while it is idle. Payload
+indexes are verified after a kill, too, and rebuilt if they disagree with the payloads.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ from services.adapters.edge.collection import Collection, log_line, refusal_from
 from services.adapters.edge.journal import Journal, checksum, vectors_checksum
 from services.adapters.edge.wire import PointId
 
-_NAMED = 3
-_START_S = 0.5
-"""So long a start compares vectors and indexes; the rest is compared when the store is idle."""
+_MAX_NAMED = 3
+_START_BUDGET_S = 0.5
+"""How long a start compares vectors and indexes; the rest is compared when the store is idle."""
 _STEP = 50
-"""Points that are read at once when it is idle: some three milliseconds, which a request may wait."""
+"""Points read at once when idle: this takes some three milliseconds, which a request may have to wait."""
 
-# Instead of a checksum: a part of it was changed, or it may be there or not; the engine is asked when it has
-# flushed.
+# Placeholders for a checksum: part of the payload was changed, or the point may or may not exist; the engine
+# is asked once it has flushed.
 _CHANGED, _UNSURE = -1, -2
 
 
 class UnreadablePointsError(Exception):
-    """A collection that could be loaded cannot be read to its end."""
+    """A collection was loaded but cannot be read to its end."""
 
 
 @contextmanager
 def unreadable_unless_done(name: str) -> Iterator[None]:
-    """Of what the engine does to this collection at a start. Raises UnreadablePointsError for whatever it
-    raises, its panics, too, and Refusal when the disk is full."""
+    """Wraps the engine's work on this collection at a start. Raises UnreadablePointsError for whatever it
+    raises, including its panics, and Refusal when the disk is full."""
     try:
         yield
     except BaseException as error:
@@ -49,7 +48,7 @@ def unreadable_unless_done(name: str) -> Iterator[None]:
 
 
 class Expected:
-    """`journal` None: nobody knows, and whatever is read is taken for right."""
+    """The points and checksums that must be there. With `journal` None, whatever is read counts as right."""
 
     def __init__(self, journal: Journal | None) -> None:
         self._journal = journal
@@ -61,7 +60,7 @@ class Expected:
         self.embedded(name, payloads)
 
     def embedded(self, name: str, ids: Iterable[PointId]) -> None:
-        """Their vectors were written."""
+        """Note that their vectors were written."""
         if self._journal is not None:
             self._embedded.setdefault(name, set()).update(ids)
 
@@ -69,7 +68,7 @@ class Expected:
         self._note(name, ((point_id, _CHANGED) for point_id in ids))
 
     def unsure(self, name: str, ids: Iterable[PointId]) -> None:
-        """A change of them was refused by the engine."""
+        """Note that the engine refused a change to them."""
         some = list(ids)
         self._note(name, ((point_id, _UNSURE) for point_id in some))
         self.embedded(name, some)
@@ -82,7 +81,7 @@ class Expected:
             self._since.setdefault(name, {}).update(points)
 
     def ids(self, name: str) -> set[PointId]:
-        """That the collection must have."""
+        """The ids of the points that the collection must have."""
         assert self._journal is not None
         since = self._since.get(name, {})
         deleted = {point_id for point_id, value in since.items() if value is None}
@@ -90,7 +89,7 @@ class Expected:
         return self._journal.ids(name) - deleted | written
 
     def damaged(self, name: str, payloads: Mapping[PointId, Mapping[str, Any] | None]) -> set[PointId]:
-        """Those of which another payload was written."""
+        """The points whose payload differs from what was written."""
         if self._journal is None:
             return set()
         since = self._since.get(name, {})
@@ -103,7 +102,7 @@ class Expected:
         return {point_id for point_id, value in known.items() if checksum(payloads[point_id]) != value}
 
     def damaged_vectors(self, name: str, vectors: Mapping[PointId, wire.Vectors | None]) -> set[PointId]:
-        """Those of which others were written."""
+        """The points whose vectors differ from what was written."""
         if self._journal is None:
             return set()
         known = self._journal.vectors(name, vectors.keys() - self._embedded.get(name, set()))
@@ -112,8 +111,8 @@ class Expected:
     def settle(
         self, read: Callable[[str, list[PointId]], Mapping[PointId, Mapping[str, Any] | None]]
     ) -> None:
-        """The engine has flushed; `read` gives the payloads of those that are there. The journal is empty
-        then. Raises sqlite3.Error, OSError."""
+        """Empty the journal after the engine has flushed; `read` returns the payloads of existing points.
+        Raises sqlite3.Error, OSError."""
         assert self._journal is not None
         for name, since in self._since.items():
             changed = [point_id for point_id, value in since.items() if value in (_CHANGED, _UNSURE)]
@@ -129,8 +128,8 @@ class Expected:
 
 
 class Integrity:
-    """Of a store with these open collections. `lost` says of each part what of it is lost: while there is
-    anything, nothing may be written."""
+    """The integrity of a store with these open collections. `lost` says for each part what of it is lost;
+    unless it is empty, nothing may be written."""
 
     def __init__(self, collections: Mapping[str, Collection]) -> None:
         self._collections = collections
@@ -140,11 +139,11 @@ class Integrity:
         self._payloads: dict[str, dict[PointId, str]] = {}
         self._vectors: dict[str, dict[PointId, str]] = {}
         self._uncompared: dict[str, PointId | None] = {}
-        self._anew: set[tuple[str, str]] = set()
+        self._rebuilt: set[tuple[str, str]] = set()
         self._unread: set[str] = set()
 
     def begin(self, journal: Journal | None) -> None:
-        """From now on this one knows what must be there."""
+        """Use this journal from now on to know what must be there."""
         self._journal, self.expected = journal, Expected(journal)
 
     @property
@@ -152,7 +151,7 @@ class Integrity:
         return "; ".join(self._lost_lines())
 
     def lines(self, *, whole: bool = False) -> list[str]:
-        """What is lost or damaged; with `whole` everything is read and compared."""
+        """What is lost or damaged, one line each; with `whole`, read and compare everything first."""
         if whole:
             for name, collection in self._collections.items():
                 for records in engine.pages(collection.shard, with_vectors=True):
@@ -165,19 +164,19 @@ class Integrity:
         return [f"{name}: {line}" for name, line in sorted(self.lost.items())]
 
     def damaged_points(self) -> list[tuple[str, list[PointId]]]:
-        """Those whose payload is not what was written, by collection."""
+        """The points whose payload differs from what was written, by collection."""
         return [(name, list(points)) for name, points in self._payloads.items()]
 
     def accepted(self) -> None:
-        """What is there is all that there is."""
+        """Forget all damage: what is there counts as complete."""
         for noted in (self.lost, self._payloads, self._vectors, self._uncompared):
             noted.clear()
         self._unread = set(self._collections)
 
-    # ---- after an unorderly end -----------------------------------------------------------------
+    # ---- after an unclean end -------------------------------------------------------------------
 
     def compare(self, name: str) -> None:
-        """Which points are there; their vectors are compared by `look_on`."""
+        """Compare which points exist; their vectors are compared by `idle_step`."""
         present = engine.ids(self._collections[name].shard)
         expected = self.expected.ids(name)
         if missing := expected - present:
@@ -186,10 +185,10 @@ class Integrity:
             self.lost[name] = f"{len(more)} points are there that must not be: {_named(more)}"
         self._uncompared[name] = None
 
-    def compare_more(self) -> None:
-        """Vectors and indexes, as many as a start has time for, small collections first. Raises
+    def compare_at_start(self) -> None:
+        """Compare as many vectors and indexes as a start has time for, small collections first. Raises
         UnreadablePointsError."""
-        end = time.monotonic() + _START_S
+        end = time.monotonic() + _START_BUDGET_S
         sizes = {name: self._collections[name].shard.info().points_count for name in self._uncompared}
         self._uncompared = dict.fromkeys(sorted(sizes, key=lambda name: sizes[name]))
         while self._uncompared and time.monotonic() < end:
@@ -204,10 +203,10 @@ class Integrity:
         page = engine.scroll(shard, request)
         self._compare_vectors(name, page.records)
         for field, spec in indexes.items():
-            if (name, field) not in self._anew and not engine.is_indexed(shard, field, spec, page.records):
-                self._anew.add((name, field))
-                engine.index_anew(shard, field, spec)
-                log_line(f"{name}: the index of {field} was damaged, and is made anew")
+            if (name, field) not in self._rebuilt and not engine.is_indexed(shard, field, spec, page.records):
+                self._rebuilt.add((name, field))
+                engine.rebuild_index(shard, field, spec)
+                log_line(f"{name}: the index of {field} was damaged and rebuilt")
         self._uncompared[name] = page.next_offset
         if page.next_offset is None:
             del self._uncompared[name]
@@ -221,7 +220,7 @@ class Integrity:
     # ---- reads and writes -----------------------------------------------------------------------
 
     def damaged_among(self, name: str, records: list[wire.Record]) -> set[PointId]:
-        """Those whose payload is not what was written."""
+        """The points among `records` whose payload differs from what was written."""
         payloads = {record.id: record.payload for record in records if record.payload is not None}
         damaged = self.expected.damaged(name, payloads)
         for point_id in damaged:
@@ -235,13 +234,13 @@ class Integrity:
             log_line(line)
 
     def written(self, name: str, ids: Iterable[PointId]) -> None:
-        """Vectors and all, or deleted: what was wrong with them is no longer so."""
+        """The points were written whole or deleted, which ends any damage to them."""
         for damaged in (self._payloads.get(name, {}), self._vectors.get(name, {})):
             for point_id in ids if damaged else ():
                 damaged.pop(point_id, None)
 
     def dropped(self, name: str) -> None:
-        """The whole collection."""
+        """The whole collection was deleted."""
         for noted in (self._payloads, self._vectors, self._uncompared):
             noted.pop(name, None)
         self._unread.discard(name)
@@ -261,12 +260,12 @@ class Integrity:
 
     @property
     def is_behind(self) -> bool:
-        """`look_on` has something to do, and may do it once all is flushed."""
+        """Whether `idle_step` has work to do, which it may do once everything is flushed."""
         return self._journal is not None and bool(self._uncompared or self._unread) and not self.lost
 
-    def look_on(self) -> None:
-        """A step: compare some vectors, or take the checksums of some. Raises sqlite3.Error, OSError, and
-        what the engine raises."""
+    def idle_step(self) -> None:
+        """Take one step: compare some vectors, or take the checksums of some. Raises sqlite3.Error, OSError,
+        and what the engine raises."""
         assert self._journal is not None
         if self._uncompared:
             self._compare_some()
@@ -282,11 +281,11 @@ class Integrity:
         self._journal.note_vectors(name, {each: vectors_checksum(vectors.get(each)) for each in ids})
 
     def give_up(self) -> None:
-        """Until something is flushed again."""
+        """Stop until something is flushed again."""
         self._uncompared.clear()
         self._unread.clear()
 
 
 def _named(ids: set[PointId]) -> str:
-    some = ", ".join(sorted(map(str, ids))[:_NAMED])
-    return some if len(ids) <= _NAMED else f"{some}…"
+    some = ", ".join(sorted(map(str, ids))[:_MAX_NAMED])
+    return some if len(ids) <= _MAX_NAMED else f"{some}…"

@@ -1,10 +1,10 @@
-"""What was accepted and may not be in the engine's own files yet, and what every collection must hold. Runs
-in the store process only.
+"""The write-ahead journal: accepted changes that may not be in the engine's files yet, and what every
+collection must contain. Runs in the store process only.
 
-The engine flushes its log together with everything else, so a cut of power would take what came since. Each
-change is therefore written here first and is on the disk before it is made; a flush of the engine empties
-the journal, and a start replays it. Since nothing is made that is not written here, a start knows which
-points must be there, whatever killed the process: those of the last flush, and what the changes made of them.
+The engine flushes its log together with everything else, so a power cut would lose everything since. Each
+change is therefore written here first and is on disk before it is applied; a flush of the engine empties the
+journal, and a start replays it. Since no change is applied that is not written here, a start knows which
+points must exist, whatever killed the process: those of the last flush, with these changes applied.
 SQLite has solved torn writes, checksums and ordering.
 """
 
@@ -25,15 +25,15 @@ from services.store.durable import sync_folder
 
 FILE = "journal.db"
 MARKER = f"{FILE}.made"
-"""Beside it, so that a start misses a journal that was removed."""
+"""Lies beside the journal, so that a start notices if the journal was removed."""
 LAST = f"{FILE}.last"
-"""The number of the last change that was committed. SQLite takes a damaged end of its log for one that was
-never written; what comes before it would be replayed over what came behind. It is written after the commit
-and never flushed: a kill leaves it as it is, and a cut of power at most as an earlier one."""
+"""The number of the last committed change. SQLite treats a damaged end of its log as never written; the
+changes before it would then be replayed over later ones. It is written after the commit and never flushed: a
+kill leaves it as it is, and a power cut leaves at worst an earlier one."""
 _LAST_BYTES = 8
 ASIDE = ".damaged"
-MOST_BYTES = 32 << 20
-"""A start replays at most this; a store that is never idle flushes its engine when it is reached."""
+MAX_BYTES = 32 << 20
+"""The most a start has to replay; a store that is never idle flushes its engine when this is reached."""
 _SETTINGS = ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0", "secure_delete=ON")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS change (number INTEGER PRIMARY KEY, body BLOB NOT NULL);
@@ -45,21 +45,21 @@ CREATE TABLE IF NOT EXISTS point (
 CREATE TABLE IF NOT EXISTS emptied (last INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS unread ON point (collection) WHERE vectors IS NULL;
 """
-_WITHOUT_VECTORS = "ALTER TABLE point ADD COLUMN vectors INTEGER"  # what a version before has made
-_MOST_VARIABLES = 10_000
+_WITHOUT_VECTORS = "ALTER TABLE point ADD COLUMN vectors INTEGER"  # for journals of an earlier version
+_MAX_VARIABLES = 10_000
 
 Checksums = Mapping[PointId, int | None]
-"""Of points by id; None for one that was deleted."""
+"""Checksums of points by id; None for a deleted one."""
 NOTHING: Mapping[str, Collection[PointId]] = {}
 
 
 def checksum(payload: Mapping[str, Any] | None) -> int:
-    """The same for every order of the keys; of no payload that of an empty one."""
+    """Independent of the order of the keys; no payload counts as an empty one."""
     return zlib.crc32(msgspec.json.encode(payload or {}, order="sorted"))
 
 
 def vectors_checksum(vectors: Vectors | None) -> int:
-    """As they are read back: of many a number the engine keeps half of its bits."""
+    """A checksum of the vectors as read back: the engine may store numbers with half of their bits."""
     value = 0
     for name, vector in sorted((vectors or {}).items()):
         parts = (vector,) if isinstance(vector, bytes) else (vector.indices, vector.values)
@@ -69,9 +69,9 @@ def vectors_checksum(vectors: Vectors | None) -> int:
 
 
 class Journal:
-    """Changes are requests as they came, but with points named by their ids; `size` is theirs, in bytes.
+    """Changes are requests as received, but with points named by ids; `size` is their total size in bytes.
 
-    `flushes` counts what `commit` has written to the disk. Every method raises sqlite3.Error, OSError.
+    `flushes` counts the commits written to disk. Every method raises sqlite3.Error, OSError.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -114,12 +114,11 @@ class Journal:
 
     @property
     def _database(self) -> sqlite3.Connection:
-        """Opened once more when it could not be made anew: the disk may write again."""
+        """Reopened if `renew` could not recreate it: the disk may be writable again."""
         return self._connection or self._open()
 
     def check(self) -> None:
-        """Raises sqlite3.DatabaseError when its pages are not as SQLite has written them, or some are not
-        there."""
+        """Raises sqlite3.DatabaseError when its pages are damaged or changes are missing."""
         (verdict,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise sqlite3.DatabaseError(verdict)
@@ -130,13 +129,13 @@ class Journal:
     # ---- changes --------------------------------------------------------------------------------
 
     def note(self, change: bytes) -> int:
-        """Written by the next `commit`. Returns its number."""
+        """Queue a change for the next `commit`; returns its number."""
         self._noted.append((self._next, change))
         self._next += 1
         return self._next - 1
 
     def commit(self) -> None:
-        """All that was noted is on the disk when this returns; when it raises, nothing of it is."""
+        """On return, all noted changes are on disk; if it raises, none of them is."""
         noted, self._noted = self._noted, []
         if not noted:
             return
@@ -158,21 +157,21 @@ class Journal:
                 self.commit()
         return not self._failing
 
-    def take_back(self, number: int) -> None:
-        """It could not be made; when this cannot be written, a start tries it again."""
+    def revoke(self, number: int) -> None:
+        """Drop a change that could not be applied; if that cannot be written, a start retries the change."""
         with suppress(sqlite3.Error):
             self._database.execute("UPDATE change SET body = x'' WHERE number = ?", (number,))
 
     def changes(self) -> list[bytes]:
-        """In the order in which they were answered."""
+        """The changes, in the order in which they were answered."""
         query = "SELECT body FROM change WHERE length(body) > 0 ORDER BY number"
         return [body for (body,) in self._database.execute(query)]
 
     def empty(
         self, changed: Mapping[str, Checksums], embedded: Mapping[str, Collection[PointId]] = NOTHING
     ) -> None:
-        """The engine has flushed: all is in its files, these points as they are now; of those in `embedded`
-        the vectors were written, too, and have no checksum yet."""
+        """Empty it after a flush: all is in the engine's files, with these points in their current state; the
+        vectors of those in `embedded` were written, too, and have no checksum yet."""
         known = self.members()
         with self._database as transaction:
             transaction.execute("BEGIN")
@@ -204,41 +203,41 @@ class Journal:
     # ---- collections ----------------------------------------------------------------------------
 
     def expect(self, name: str, spec: bytes, points: Checksums) -> None:
-        """From now on the collection must be in the folder, with these points and no others."""
+        """From now on the collection must exist, with exactly these points."""
         with self._database as transaction:
             transaction.execute("BEGIN")
             transaction.execute("INSERT OR REPLACE INTO member VALUES (?, ?)", (name, spec))
             transaction.execute("DELETE FROM point WHERE collection = ?", (name,))
             self._write(name, points)
 
-    def expect_no_more(self, name: str) -> None:
-        """A collection is about to go, and the journal is empty."""
+    def stop_expecting(self, name: str) -> None:
+        """Call when a collection is about to be deleted and the journal is empty."""
         with self._database as transaction:
             transaction.execute("BEGIN")
             transaction.execute("DELETE FROM member WHERE name = ?", (name,))
             transaction.execute("DELETE FROM point WHERE collection = ?", (name,))
 
     def members(self) -> dict[str, bytes]:
-        """The specs of the collections that must be in the folder, by name."""
+        """The specs of the collections that must exist, by name."""
         return dict(self._database.execute("SELECT name, spec FROM member"))
 
     def ids(self, name: str) -> set[PointId]:
-        """Of the points that the collection had at the last flush."""
+        """The ids of the points that the collection had at the last flush."""
         rows = self._database.execute("SELECT id FROM point WHERE collection = ?", (name,))
         return {_point_id(key) for (key,) in rows}
 
     def checksums(self, name: str, ids: Iterable[PointId]) -> dict[PointId, int]:
-        """Of the payloads of those that the collection had at the last flush."""
+        """The payload checksums of those points that the collection had at the last flush."""
         return self._numbers("checksum", name, ids)
 
-    # ---- vectors: a checksum of what the engine has made of them, once it has flushed them ---------
+    # ---- vectors: checksums of them as the engine stores them, taken after a flush ------------------
 
     def vectors(self, name: str, ids: Iterable[PointId]) -> dict[PointId, int]:
-        """The checksums of the vectors of those that have one."""
+        """The vector checksums of those points that have one."""
         return self._numbers("vectors", name, ids)
 
     def unread(self, name: str, most: int) -> list[PointId]:
-        """Points whose vectors have none yet. SQLite alone would go through all points: 10 ms of 200,000."""
+        """Points without a vector checksum. On its own, SQLite would scan all points: 10 ms for 200,000."""
         query = "SELECT id FROM point INDEXED BY unread WHERE collection = ? AND vectors IS NULL LIMIT ?"
         return [_point_id(key) for (key,) in self._database.execute(query, (name, most))]
 
@@ -251,7 +250,7 @@ class Journal:
             )
 
     def forget_all_vectors(self, name: str) -> None:
-        """The engine is about to write them anew."""
+        """Call when the engine is about to rewrite them."""
         self._database.execute("UPDATE point SET vectors = NULL WHERE collection = ?", (name,))
 
     # ---------------------------------------------------------------------------------------------
@@ -259,8 +258,8 @@ class Journal:
     def _numbers(self, column: str, name: str, ids: Iterable[PointId]) -> dict[PointId, int]:
         keys = [_key(point_id) for point_id in ids]
         stored: dict[PointId, int] = {}
-        for at in range(0, len(keys), _MOST_VARIABLES):
-            some = keys[at : at + _MOST_VARIABLES]
+        for at in range(0, len(keys), _MAX_VARIABLES):
+            some = keys[at : at + _MAX_VARIABLES]
             marks = ",".join("?" * len(some))
             query = (
                 f"SELECT id, {column} FROM point"  # noqa: S608 — a name of ours
@@ -271,8 +270,8 @@ class Journal:
         return stored
 
     def renew(self) -> None:
-        """A new one in its place, when it cannot be emptied: a full disk has room for less. It knows no
-        collection, so that the next start takes them as they are."""
+        """Replace it by a new one if it cannot be emptied: a full disk may still have room for that. It knows
+        no collections, so that the next start accepts them as they are."""
         self.close()
         remove(self._path.parent)
         self._open()
@@ -284,7 +283,7 @@ class Journal:
 
 
 def _key(point_id: PointId) -> int | bytes:
-    """As it is stored: a UUID takes 16 bytes instead of 36."""
+    """The stored form of an id: a UUID takes 16 bytes instead of 36."""
     return point_id if isinstance(point_id, int) else bytes.fromhex(point_id.replace("-", ""))
 
 
@@ -295,8 +294,8 @@ def _point_id(key: int | bytes) -> PointId:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def is_missed(folder: Path) -> bool:
-    """There was one, and it is not there."""
+def is_missing(folder: Path) -> bool:
+    """Whether there was a journal that no longer exists."""
     return (folder / MARKER).exists() and not (folder / FILE).exists()
 
 
@@ -307,7 +306,7 @@ def put_aside(folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """For a store that is opened without one: an old one would say what is no longer so."""
+    """For a store that is opened without a journal: an old one would be outdated later."""
     for path in folder.glob(f"{FILE}*"):
         if not path.name.endswith(ASIDE):
             path.unlink()

@@ -1,5 +1,5 @@
-"""What may be asked of the points of open collections, and who follows what changes there. Runs in the store
-process only."""
+"""Reads and writes of points in open collections, and feeds of their changes. Runs in the store process
+only."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from services.adapters.edge import engine, wire
 from services.adapters.edge.collection import UNKNOWN_POINT, Collection, Refusal
 from services.adapters.edge.integrity import Integrity
 
-MOST_IDS = 1_000_000
-"""A feed keeps ids only, about 150 bytes each; one that nobody takes from is given up."""
+MAX_IDS = 1_000_000
+"""A feed keeps only ids, about 150 bytes each; a feed that nobody reads is abandoned at this size."""
 
 Changes = dict[str, set[wire.PointId]]
 
 
 class Feed:
-    """`collections` None follows all. `lost` says why it can no longer tell what changed."""
+    """With `collections` None, follows all. `lost` says why it no longer knows what changed."""
 
-    def __init__(self, collections: Iterable[str] | None, most_ids: int) -> None:
-        self._most_ids = most_ids
+    def __init__(self, collections: Iterable[str] | None, max_ids: int) -> None:
+        self._max_ids = max_ids
         self._only = None if collections is None else frozenset(collections)
         self.changes: Changes = {}
         self.lost = ""
@@ -33,8 +33,8 @@ class Feed:
 
     def note(self, collection: str, ids: Iterable[wire.PointId]) -> None:
         self.changes.setdefault(collection, set()).update(ids)
-        if self.size() > self._most_ids:
-            self.lose(f"more than {self._most_ids} points changed")
+        if self.size() > self._max_ids:
+            self.lose(f"more than {self._max_ids} points changed")
 
     def size(self) -> int:
         return sum(map(len, self.changes.values()))
@@ -45,14 +45,14 @@ class Feed:
 
 
 class Feeds:
-    """Feeds by the number that the follower chose, so that it can end one whose beginning it did not see."""
+    """Feeds by numbers chosen by the followers, so that one can be ended without a reply to its start."""
 
-    def __init__(self, most_ids: int = MOST_IDS) -> None:
-        self._most_ids = most_ids
+    def __init__(self, max_ids: int = MAX_IDS) -> None:
+        self._max_ids = max_ids
         self._feeds: dict[int, Feed] = {}
 
     def open(self, request: wire.Follow) -> None:
-        self._feeds[request.feed] = Feed(request.collections, self._most_ids)
+        self._feeds[request.feed] = Feed(request.collections, self._max_ids)
 
     def close(self, request: wire.Unfollow) -> None:
         self._feeds.pop(request.feed, None)
@@ -60,13 +60,13 @@ class Feeds:
     def following(self, collection: str) -> list[Feed]:
         return [feed for feed in self._feeds.values() if feed.follows(collection)]
 
-    def made_or_dropped(self, collection: str) -> None:
-        """Points cannot tell it, so whoever copies must begin anew."""
+    def created_or_deleted(self, collection: str) -> None:
+        """The feeds are lost, since point changes cannot express this: a copy must start over."""
         for feed in self.following(collection):
             feed.lose(f"the collection {collection} was created or deleted")
 
     def find(self, number: int) -> Feed:
-        """Raises Refusal when it is lost or has ended."""
+        """Raises Refusal when the feed is lost or has ended."""
         feed = self._feeds.get(number)
         if feed is None:
             raise Refusal(wire.Verdict.REFUSED, "this feed of changes has ended")
@@ -89,7 +89,7 @@ def ids_of(change: wire.Change) -> list[wire.PointId]:
 
 
 class Points:
-    """`unflushed` means that a write is in the engine's log only, which a start would have to replay."""
+    """`unflushed`: a write is only in the engine's log, which a start would have to replay."""
 
     def __init__(self, collections: Mapping[str, Collection], integrity: Integrity, feeds: Feeds) -> None:
         self._collections = collections
@@ -122,7 +122,7 @@ class Points:
             raise Refusal(wire.Verdict.REFUSED, f"Collection {name} not found") from None
 
     def by_ids(self, request: wire.Change) -> wire.Change:
-        """What is replayed later must not reach points that match only since then."""
+        """Replace a filter by the matching ids: a later replay must not reach points that match only then."""
         if isinstance(request, wire.SetPayload | wire.DeletePayload | wire.Delete) and request.filter:
             ids = engine.matching_ids(self._shard(request.collection), request.filter)
             return msgspec.structs.replace(request, ids=ids, filter=None)
@@ -179,9 +179,9 @@ class Points:
         ids: list[wire.PointId],
         write: Callable[[set[wire.PointId]], edge.UpdateOperation],
     ) -> None:
-        """Write to the points that exist, then refuse naming the first that does not, as a server does.
+        """Write to the points that exist, then refuse, naming the first that does not, as a server does.
 
-        The engine alone would stop at the first unknown point and leave the rest unwritten.
+        The engine itself would stop at the first unknown point and leave the rest unwritten.
         """
         known = engine.known_ids(self._shard(name), ids)
         if known:
@@ -227,7 +227,7 @@ class Points:
         return wire.Rankings(answer.records, rankings)
 
     def _whole(self, name: str, records: list[wire.Record], payload: wire.PayloadChoice) -> list[wire.Record]:
-        """Without those whose payload is not what was written; of a part of one nobody can tell."""
+        """Leave out records with a damaged payload; with only a part of one, damage cannot be detected."""
         if payload is not True:
             return records
         damaged = self._integrity.damaged_among(name, records)
@@ -243,11 +243,11 @@ class Points:
         feed = self._feeds.find(request.feed)
         if feed.size() > request.most:
             return None
-        taken = {name: self._now(name, list(ids)) for name, ids in feed.changes.items() if ids}
+        taken = {name: self._current(name, list(ids)) for name, ids in feed.changes.items() if ids}
         self._feeds.close(wire.Unfollow(request.feed))
         return taken
 
-    def _now(self, name: str, ids: list[wire.PointId]) -> wire.LastChanged:
+    def _current(self, name: str, ids: list[wire.PointId]) -> wire.LastChanged:
         request = wire.Retrieve(name, ids, with_vectors=True)
         records = engine.retrieve(self._shard(name), request)
         existing = {record.id for record in records}

@@ -1,14 +1,14 @@
-"""The store process: owns all Edge shards of one data folder, answers one request after the other.
+"""The store process: owns all Edge shards of one data folder and answers one request at a time.
 
 `python -P -m services.adapters.edge.process FOLDER SERVER_PID [FLAG…]`, with a stream socket as standard
-input. The server's process id is passed on, since one that dies at once leaves its children to process 1.
-It exists because every engine call holds the interpreter lock. It ends when the other end of the socket
-closes, which also happens when the server is killed; Ctrl-C and SIGTERM reach the whole process group and are
-the server's to decide, so they are ignored here. Imports stay few: it must start in a moment.
+input. The server's process id is passed because the children of a server that dies early belong to process 1.
+The process exists because every engine call holds the GIL. It ends when the other end of the socket closes,
+which also happens when the server is killed; Ctrl-C and SIGTERM reach the whole process group and are for the
+server to handle, so they are ignored here. Keep the imports few: it must start quickly.
 
-With `--copies` it is a second one, for a folder in which collections are copied: it gives way to others, and
-what it was not asked to release is worth nothing and is not closed. With `--unflushed` it keeps no journal.
-With `--probing` it finds out first which collection ends a process that reads it.
+With `--copies` it is a second process, for a folder in which collections are copied: it runs at low priority,
+and whatever it was not asked to release is worthless and not closed. With `--unflushed` it keeps no journal.
+With `--probing` it first finds out which collection kills a process that reads it.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _ORPHAN_WAIT_S = 20.0
 _LOCK_RETRY_S = 0.02
 _RECEIVE_BYTES = 1 << 18
 _FLUSH_WHEN_IDLE_S = 1.0
-_POLITENESS = 5
+_NICENESS = 5
 
 
 def lock_folder(folder: Path, server_pid: int) -> int:
-    """Lock `folder` for this process's life, on behalf of that server; returns the descriptor that holds it.
+    """Lock `folder` for this process's lifetime on behalf of that server; returns the descriptor holding it.
 
-    Waits a second. When the holder's server is gone the holder is closing its shards, maybe after a long
-    compaction, and is worth a longer wait. Raises Refusal(LOCKED), OSError.
+    Waits a second. If the holder's server has died, the holder is closing its shards, maybe after a long
+    compaction, which is worth a longer wait. Raises Refusal(LOCKED), OSError.
     """
     descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     began = time.monotonic()
@@ -71,7 +71,7 @@ def lock_folder(folder: Path, server_pid: int) -> int:
 
 
 def _is_alive(pid: int) -> bool:
-    """An unknown holder (0) counts as alive: the short wait is for it."""
+    """An unknown holder (0) counts as alive and gets the short wait."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -86,14 +86,14 @@ def main(
 ) -> int:
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)
-    os.umask(0o077)  # the engine makes its files for everybody otherwise
+    os.umask(0o077)  # otherwise the engine's files are readable by everybody
     if copies:
-        os.nice(_POLITENESS)
+        os.nice(_NICENESS)
     connection = socket.socket(fileno=0)
     shards = Shards(folder)
     try:
-        if not copies:  # whose folder is made by the server, and gone when that is gone
-            _make(folder)
+        if not copies:  # the server creates that folder, and it disappears with the server
+            _create_folder(folder)
         _open(folder, server_pid, shards, with_journal=not (copies or unflushed), probing=probing)
     except Refusal as refusal:
         with suppress(ConnectionError):
@@ -106,14 +106,14 @@ def main(
         _send(connection, b"")
         _serve(connection, shards)
     except ConnectionError:
-        pass  # the server is gone, nobody waits for an answer
+        pass  # the server has ended: nobody waits for an answer
     finally:
         if not copies:
             shards.close()
     return 0
 
 
-def _make(folder: Path) -> None:
+def _create_folder(folder: Path) -> None:
     try:
         make_folder(folder)
     except OSError as error:
@@ -123,7 +123,7 @@ def _make(folder: Path) -> None:
 def _open(folder: Path, server_pid: int, shards: Shards, *, with_journal: bool, probing: bool) -> None:
     try:
         lock_folder(folder, server_pid)
-        _close_to_others(folder)
+        _restrict_permissions(folder)
         shards.open_all(probing=probing)
         if with_journal:
             _begin(folder, shards)
@@ -136,7 +136,7 @@ def _open(folder: Path, server_pid: int, shards: Shards, *, with_journal: bool, 
 
 
 def _begin(folder: Path, shards: Shards) -> None:
-    if journal.is_missed(folder):
+    if journal.is_missing(folder):
         shards.begin(None, f"{journal.FILE} is missing")
         return
     try:
@@ -147,8 +147,8 @@ def _begin(folder: Path, shards: Shards) -> None:
         shards.begin(None, f"{journal.FILE} cannot be read ({error})")
 
 
-def _close_to_others(folder: Path) -> None:
-    """What a version before has made: its files could be read by everybody who may enter the folder."""
+def _restrict_permissions(folder: Path) -> None:
+    """Fix files of an earlier version, which anybody who may enter the folder could read."""
     for path in folder.rglob("*"):
         mode = path.lstat().st_mode
         if mode & 0o077 and not path.is_symlink():
@@ -170,14 +170,14 @@ def _held_by(folder: Path, holder: Holder) -> str:
 
 
 def _serve(connection: socket.socket, shards: Shards) -> None:
-    """Changes that came together share a flush; each is on the disk before it is made."""
+    """Changes that arrive together share a flush; each is on disk before it is applied."""
     decoder = msgspec.msgpack.Decoder(wire.Request)
     pending = bytearray()
     waiting: list[Noted | bytes] = []
     while _receive(connection, pending, shards):
         while (frame := wire.take_frame(pending)) is not None:
             _take(connection, shards, waiting, decoder, frame[1])
-        _make_waiting(connection, shards, waiting)
+        _apply_waiting(connection, shards, waiting)
 
 
 def _take(
@@ -187,36 +187,36 @@ def _take(
     decoder: msgspec.msgpack.Decoder[wire.Request],
     body: bytes,
 ) -> None:
-    """What is no change, or is for the points that match, must see the changes that came before it."""
+    """A request that is not a change, or that selects points by a filter, must see the changes before it."""
 
     def note() -> Noted | bytes:
         request = decoder.decode(body)
         if not isinstance(request, wire.CHANGES):
-            _make_waiting(connection, shards, waiting)
+            _apply_waiting(connection, shards, waiting)
             return wire.frame(wire.encode(shards.answer(request)))
         if getattr(request, "filter", None) is not None:
-            _make_waiting(connection, shards, waiting)
+            _apply_waiting(connection, shards, waiting)
         return shards.note(request)
 
     answer = _answered(shards, note)
     waiting.append(answer)
     if isinstance(answer, bytes):
-        _make_waiting(connection, shards, waiting)
+        _apply_waiting(connection, shards, waiting)
 
 
-def _make_waiting(connection: socket.socket, shards: Shards, waiting: list[Noted | bytes]) -> None:
-    """Make the changes that were noted and send all replies; refusals, when nothing can be written."""
+def _apply_waiting(connection: socket.socket, shards: Shards, waiting: list[Noted | bytes]) -> None:
+    """Apply the noted changes and send all replies; refusals, if nothing can be written."""
     if not waiting:
         return
     try:
-        is_noted = _committed(shards)
+        is_noted = _try_commit(shards)
     except (sqlite3.Error, OSError) as error:
         log_line(f"{error}: refused")
         refused = wire.frame(TROUBLE.encode(), wire.Verdict.UNAVAILABLE)
         connection.sendall(b"".join(each if isinstance(each, bytes) else refused for each in waiting))
         waiting.clear()
         return
-    replies = [each if isinstance(each, bytes) else _made(shards, each) for each in waiting]
+    replies = [each if isinstance(each, bytes) else _apply(shards, each) for each in waiting]
     if not is_noted or shards.is_full:
         refused = _answered(shards, lambda: _flushed(shards))
         if refused and not is_noted:
@@ -225,12 +225,12 @@ def _make_waiting(connection: socket.socket, shards: Shards, waiting: list[Noted
     waiting.clear()
 
 
-def _committed(shards: Shards) -> bool:
-    """False: the disk is full, and the engine is to be flushed instead. Raises sqlite3.Error, OSError."""
+def _try_commit(shards: Shards) -> bool:
+    """False when the disk is full and the engine must be flushed instead. Raises sqlite3.Error, OSError."""
     try:
         shards.commit()
     except (sqlite3.Error, OSError) as error:
-        if shards.has_room:  # a disk that fails: the engine's flush does not always notice
+        if shards.has_room:  # the disk fails, which the engine's flush does not always notice
             raise
         log_line(f"{error}: the engine flushes instead")
         return False
@@ -242,12 +242,12 @@ def _flushed(shards: Shards) -> bytes:
     return b""
 
 
-def _made(shards: Shards, noted: Noted) -> bytes:
+def _apply(shards: Shards, noted: Noted) -> bytes:
     return _answered(shards, lambda: wire.frame(wire.encode(shards.make(noted))))
 
 
 def _answered(shards: Shards, work: Callable[[], T]) -> T | bytes:
-    """What it returns, or a refusal's frame."""
+    """The result of `work`, or a refusal's frame."""
     try:
         return work()
     except Refusal as error:
@@ -255,7 +255,7 @@ def _answered(shards: Shards, work: Callable[[], T]) -> T | bytes:
     except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
         refusal = refusal_from(error)
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # the engine's, which it survives
+        if type(error).__name__ != "PanicException":  # the engine survives its own panics
             raise
         refusal = Refusal(wire.Verdict.UNAVAILABLE, TROUBLE)
         log_line(str(error))
@@ -263,24 +263,24 @@ def _answered(shards: Shards, work: Callable[[], T]) -> T | bytes:
 
 
 def _receive(connection: socket.socket, pending: bytearray, shards: Shards) -> bool:
-    """Add what has arrived to `pending`; False at the end. Unflushed writes are flushed when it is quiet, and
-    then what was written is read."""
+    """Add what has arrived to `pending`; False at the end. While idle, unflushed writes are flushed first,
+    then the data is verified."""
     if shards.unflushed and not select.select([connection], [], [], _FLUSH_WHEN_IDLE_S)[0]:
         _flush(shards)
     while shards.is_behind and not select.select([connection], [], [], 0)[0]:
-        shards.look_on()
+        shards.idle_step()
     received = connection.recv(_RECEIVE_BYTES)
     pending += received
     return bool(received)
 
 
 def _flush(shards: Shards) -> None:
-    """A flush that fails loses nothing, the log has it; it is tried again after the next write."""
+    """A failed flush loses nothing, as the log has everything; it is retried after the next write."""
     try:
         shards.flush()
         shards.hold_reserve()
     except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
-        shards.put_flush_off()
+        shards.postpone_flush()
         log_line(f"flushing failed: {error}")
 
 
@@ -292,4 +292,4 @@ if __name__ == "__main__":
     flags = sys.argv[3:]
     known = {"copies": wire.COPIES_FLAG, "unflushed": UNFLUSHED_FLAG, "probing": wire.PROBING_FLAG}
     chosen = {name: flag in flags for name, flag in known.items()}
-    os._exit(main(Path(sys.argv[1]).absolute(), int(sys.argv[2]), **chosen))  # all is closed: no teardown
+    os._exit(main(Path(sys.argv[1]).absolute(), int(sys.argv[2]), **chosen))  # all is closed: skip teardown

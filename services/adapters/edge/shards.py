@@ -1,7 +1,7 @@
-"""All shards of one data folder, and what may be asked of them. Runs in the store process only.
+"""All shards of one data folder, and the requests they answer. Runs in the store process only.
 
-Each collection is a folder of that name. It appears and disappears by a rename, so that a crash leaves
-it whole or absent.
+Each collection is a folder with its name. It is created and deleted by a rename, so that a crash leaves it
+whole or absent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import qdrant_edge as edge
 from services.adapters.edge import collection as on_disk
 from services.adapters.edge import engine, wire
 from services.adapters.edge.integrity import Integrity, unreadable_unless_done
-from services.adapters.edge.journal import FILE, MOST_BYTES, Journal, put_aside, remove
+from services.adapters.edge.journal import FILE, MAX_BYTES, Journal, put_aside, remove
 from services.adapters.edge.points import Feeds, Points, ids_of
 from services.adapters.edge.wire import RESERVE_BYTES, remove_copies
 from services.store.durable import ReserveFile, free_bytes, sync_folder, sync_tree
@@ -31,22 +31,22 @@ _GROWING = (
     wire.CreateCollection, wire.CreateIndex, wire.Upsert, wire.UpdateVectors, wire.SetPayload, wire.Adopt,
 )  # fmt: skip
 _DELETING = (wire.Delete, wire.DeletePayload, wire.DeleteCollection)
-_LEAST_BYTES = 4 << 20  # left by deletions for the engine to flush them; and a start needs as much
+_MIN_FREE_BYTES = 4 << 20  # left free by deletions for the engine to flush them; a start needs as much
 
 
 class Noted(NamedTuple):
-    """A change that may be made; `number` is its own in the journal."""
+    """A change that may be applied; `number` is its number in the journal."""
 
     change: wire.Change
     number: int | None = None
 
 
 class Shards:
-    """Open with `open_all` and `begin`, ask with `answer` or, for a change, `note`, `commit` and `make`; then
-    `close`. When a part is lost, all the rest can be read, and nothing is written.
+    """Open with `open_all` and `begin`; send requests to `answer` or, for a change, to `note`, `commit` and
+    `make`; then `close`. When a part is lost, all the rest can be read, and nothing is written.
 
-    Writes that need room are refused while the disk has less than `reserve_bytes` left: a mapped file that
-    cannot grow kills the process. Deletions go on: they use the reserve.
+    Writes that need space are refused while the disk has less than `reserve_bytes` left: a mapped file that
+    cannot grow kills the process. Deletions still work: they use the reserve.
     """
 
     def __init__(self, folder: Path, reserve_bytes: int = RESERVE_BYTES) -> None:
@@ -56,7 +56,7 @@ class Shards:
         self._for_deletions = ReserveFile(folder / wire.DELETIONS_FILE, wire.DELETIONS_BYTES)
         self._collections: dict[str, on_disk.Collection] = {}
         self._unreadable: dict[str, on_disk.Unreadable] = {}
-        self._left: dict[str, on_disk.Left] = {}
+        self._last_closes: dict[str, on_disk.LastClose] = {}
         self._stand_ins: set[str] = set()
         self._integrity = Integrity(self._collections)
         self._feeds = Feeds()
@@ -74,7 +74,7 @@ class Shards:
         }
 
     def answer(self, request: wire.Request) -> object:
-        """A change that comes alone is noted, committed and made."""
+        """Answer one request; a change is noted, committed and applied on its own."""
         if isinstance(request, wire.CHANGES):
             noted = self.note(request)
             self.commit()
@@ -85,7 +85,7 @@ class Shards:
         return self._answers[type(request)](request)
 
     def note(self, request: wire.Change) -> Noted:
-        """The change as it is to be made once `commit` has returned. Raises Refusal: then it is not."""
+        """The change to be applied once `commit` has returned. Raises Refusal if it must not be."""
         self._check_writable(request)
         self._points.collection(request.collection)
         change = self._points.by_ids(request)
@@ -97,14 +97,14 @@ class Shards:
         return Noted(change, self._journal.note(wire.encode(change)))
 
     def make(self, noted: Noted) -> object:
-        """Raises Refusal, and what the engine raises."""
+        """Apply the change. Raises Refusal, and what the engine raises."""
         change, number = noted
         try:
             return self._answers[type(change)](change)
         except Exception as error:  # the engine raises bare Exception
             partly = isinstance(error, on_disk.Refusal) and error.verdict is wire.Verdict.UNKNOWN_POINT
             if self._journal is not None and number is not None and not partly:
-                self._journal.take_back(number)
+                self._journal.revoke(number)
                 self._integrity.expected.unsure(change.collection, ids_of(change))
             raise
 
@@ -114,23 +114,23 @@ class Shards:
             raise on_disk.Refusal(wire.Verdict.READ_ONLY, sentence)
 
     def _make_room(self, request: wire.Request) -> None:
-        """Raises Refusal for what would grow a file on a full disk. What matches no point needs none."""
+        """Raises Refusal if the request would grow a file on a full disk, unless it matches no points."""
         if getattr(request, "ids", None) == []:
             return
         deletes = isinstance(request, _DELETING) or getattr(request, "deletes", False)
         if deletes and free_bytes(self._folder) < self._reserve_bytes:
-            self._for_deletions.give()
+            self._for_deletions.release()
         if isinstance(request, _GROWING):
-            least = min(_LEAST_BYTES, self._reserve_bytes) if deletes else self._reserve_bytes
+            least = min(_MIN_FREE_BYTES, self._reserve_bytes) if deletes else self._reserve_bytes
             on_disk.check_room(self._folder, least)
 
     @property
     def unflushed(self) -> bool:
-        """A write is in the engine's log only, which a start would have to replay."""
+        """Whether a write is only in the engine's log, which a start would have to replay."""
         return self._points.unflushed
 
-    def put_flush_off(self) -> None:
-        """Until something is written again."""
+    def postpone_flush(self) -> None:
+        """Postpone the flush until something is written again."""
         self._points.unflushed = False
 
     @property
@@ -138,19 +138,19 @@ class Shards:
         return free_bytes(self._folder) >= self._reserve_bytes
 
     def hold_reserve(self) -> None:
-        """Again, once there is room."""
+        """Take the reserve again, once there is space."""
         if self._journal is not None:
-            self._for_deletions.hold(self._reserve_bytes)
+            self._for_deletions.acquire(self._reserve_bytes)
 
     def without_path(self, refusal: on_disk.Refusal) -> str:
-        """A request's answer may reach a person elsewhere, whom the folder's place does not concern."""
+        """Hide the folder's path, since an answer may reach a remote user, who must not learn it."""
         return str(refusal).replace(str(self._folder), "the data folder")
 
     # ---- life -----------------------------------------------------------------------------------
 
     def open_all(self, *, probing: bool = False) -> None:
-        """What cannot be read is left out until `begin`. With `probing` a collection that ends whoever reads
-        it is found out, too. Raises Refusal when the disk is too full to open one: then none was touched."""
+        """Unreadable collections are left out until `begin`. With `probing`, those that kill their reader are
+        found, too. Raises Refusal, with all untouched, when the disk is too full to open one."""
         remove_copies(self._folder)
         self._make_room_to_open()
         for entry in sorted(self._folder.glob(f"*{on_disk.OLD}")):
@@ -159,34 +159,34 @@ class Shards:
             if entry.suffix in {_NEW, _DELETED, _STAND_IN}:
                 shutil.rmtree(entry)
             elif entry.is_dir() and _NAME.fullmatch(entry.name):
-                self._left[entry.name] = on_disk.left_by_close(entry)
-        # before the engine has a thread, which no fork would have
-        doubtful = [name for name, left in self._left.items() if probing or left.doubt]
+                self._last_closes[entry.name] = on_disk.read_last_close(entry)
+        # before the engine has threads, which a fork would not have
+        doubtful = [name for name, left in self._last_closes.items() if probing or left.doubt]
         self._unseal()
         ends_reader = {name for name in doubtful if not on_disk.is_readable(self._folder / name)}
-        for name, left in self._left.items():
+        for name, left in self._last_closes.items():
             self._open(name, left, ends_reader=name in ends_reader)
 
     def _make_room_to_open(self) -> None:
-        """A start writes a little, too. Raises Refusal."""
-        if free_bytes(self._folder) < _LEAST_BYTES:
-            self._for_deletions.give()
-        if (left := free_bytes(self._folder)) < _LEAST_BYTES:
-            need = f"{left >> 20} MB are left, and opening the store needs {_LEAST_BYTES >> 20}"
+        """A start also writes a little. Raises Refusal when the disk is too full for it."""
+        if free_bytes(self._folder) < _MIN_FREE_BYTES:
+            self._for_deletions.release()
+        if (left := free_bytes(self._folder)) < _MIN_FREE_BYTES:
+            need = f"{left >> 20} MB are left, and opening the store needs {_MIN_FREE_BYTES >> 20}"
             sentence = f"the disk of the data folder {self._folder} is full: {need}; make room on it"
             raise on_disk.Refusal(wire.Verdict.DISK_FULL, sentence)
 
     def _unseal(self) -> None:
-        """The engine changes what it loads, also in a start that comes to no end: a later one must not call
-        that damage. What is damaged keeps its note, to be found again. A journal that is not whole is worth
-        nothing where everything else is as it was left."""
-        if not on_disk.is_journal_whole(self._folder / FILE, self._left.values()):
+        """The engine changes the files it loads, even in a start that fails: a later one must not call that
+        damage. A damaged collection keeps its record, to be detected again. A journal that differs from the
+        recorded one is removed: it is worthless when everything else is unchanged."""
+        if not on_disk.is_journal_intact(self._folder / FILE, self._last_closes.values()):
             remove(self._folder)
-        for name, left in self._left.items():
+        for name, left in self._last_closes.items():
             if left.sealed:
-                on_disk.note_opened(self._folder / name)
+                on_disk.drop_close_record(self._folder / name)
 
-    def _open(self, name: str, left: on_disk.Left, *, ends_reader: bool) -> None:
+    def _open(self, name: str, left: on_disk.LastClose, *, ends_reader: bool) -> None:
         place = self._folder / name
         if ends_reader:
             self._unreadable[name] = on_disk.Unreadable(f"{place} cannot be read to its end ({left.doubt})")
@@ -196,14 +196,14 @@ class Shards:
         except on_disk.Unreadable as error:
             self._unreadable[name] = error
             return
-        if doubt := left.doubt or on_disk.doubt_of_points(collection, left):
+        if doubt := left.doubt or on_disk.doubt_about_points(collection, left):
             self._integrity.lost[name] = doubt
 
     def begin(self, journal: Journal | None, why_not: str = "") -> None:
-        """Bring back what was accepted and is in the journal only; from now on changes are noted there.
+        """Replay accepted changes that are only in the journal; from now on changes are noted there.
 
-        `why_not`: there was one, and it cannot be read. Raises Refusal(UNREADABLE) naming a collection that
-        can neither be read nor stood in for, sqlite3.Error when the journal is damaged.
+        `why_not`: why an existing journal cannot be used. Raises Refusal(UNREADABLE) naming a collection that
+        can neither be read nor replaced by a stand-in, sqlite3.Error when the journal is damaged.
         """
         members = journal.members() if journal is not None else {}
         self._integrity.begin(journal)
@@ -216,12 +216,12 @@ class Shards:
             self._replay(journal, members)
         if not self._integrity.lost:
             for name in self._collections:
-                on_disk.note_opened(self._folder / name)
+                on_disk.drop_close_record(self._folder / name)
         self._journal = journal
         self.flush()
 
     def _stand_in(self, name: str, spec: bytes | None) -> None:
-        """An empty one, for the journal's changes; what is left of the other is not touched."""
+        """Open an empty collection for the journal's changes; the remains of the lost one stay untouched."""
         unreadable = self._unreadable.get(name)
         if spec is None:
             assert unreadable is not None
@@ -236,29 +236,29 @@ class Shards:
         decoder = msgspec.msgpack.Decoder(wire.Request)
         changes = [decoder.decode(change) for change in journal.changes()]
         if not self._integrity.lost:
-            self._number_on()
+            self._advance_numbers()
         for change in changes:
-            self._repeat(change)
+            self._reapply(change)
         for name, collection in self._collections.items():
-            if name not in members:  # an earlier version's, or made just before a kill
+            if name not in members:  # from an earlier version, or created just before a kill
                 journal.expect(name, wire.encode(collection.spec), engine.checksums(collection.shard))
             elif name in self._stand_ins:
                 points = len(self._integrity.expected.ids(name))
                 self._integrity.lost[name] = f"{points} points were in it: {self._integrity.lost[name]}"
-            elif name not in self._integrity.lost and (changes or not self._left[name].sealed):
+            elif name not in self._integrity.lost and (changes or not self._last_closes[name].sealed):
                 self._integrity.compare(name)
-        self._integrity.compare_more()
+        self._integrity.compare_at_start()
 
-    def _number_on(self) -> None:
+    def _advance_numbers(self) -> None:
         for name, collection in self._collections.items():
-            if name not in self._left or not self._left[name].sealed:
+            if name not in self._last_closes or not self._last_closes[name].sealed:
                 with unreadable_unless_done(name):
-                    doubt = on_disk.number_on(self._folder / name, collection.shard)
+                    doubt = on_disk.advance_numbers(self._folder / name, collection.shard)
                 if doubt:
                     self._integrity.lost[name] = doubt
 
-    def _repeat(self, change: wire.Request) -> None:
-        """What was refused when it came is refused again."""
+    def _reapply(self, change: wire.Request) -> None:
+        """Replay a change; one that was refused when it arrived is refused again."""
         try:
             self._answers[type(change)](change)
         except Exception as error:
@@ -267,11 +267,11 @@ class Shards:
                 return
             if refusal.verdict is not wire.Verdict.REFUSED:
                 raise
-            on_disk.log_line(f"not made again: {refusal}")
+            on_disk.log_line(f"not replayed: {refusal}")
 
     def flush(self) -> None:
-        """All that was answered is in the engine's files, and the journal empty, unless a part is lost: then
-        it may be all that there is."""
+        """Flush everything answered to the engine's files and empty the journal, unless a part is lost: the
+        journal may then be the only copy."""
         if self._integrity.lost:
             return
         for collection in self._collections.values():
@@ -283,46 +283,46 @@ class Shards:
     def _empty(self, journal: Journal) -> None:
         try:
             self._integrity.flushed()
-        except (sqlite3.Error, OSError) as error:  # all is in the engine's files
-            on_disk.log_line(f"the journal is made anew: {error}")
+        except (sqlite3.Error, OSError) as error:  # everything is in the engine's files
+            on_disk.log_line(f"the journal is recreated: {error}")
             self._integrity.expected.forget()
             journal.renew()
 
     @property
     def is_behind(self) -> bool:
-        """There is something to do while nobody asks."""
+        """Whether there is work to do while idle."""
         return self._integrity.is_behind and not self._points.unflushed
 
-    def look_on(self) -> None:
-        """A step of it; what fails is not tried again before the next flush."""
+    def idle_step(self) -> None:
+        """Take one step of the idle work; after a failure it stops until the next flush."""
         try:
-            self._integrity.look_on()
+            self._integrity.idle_step()
         except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
             self._integrity.give_up()
             on_disk.log_line(f"vectors are not compared: {error}")
 
     def commit(self) -> None:
-        """What was noted is on the disk when this returns. Raises sqlite3.Error, OSError: then `flush` after
-        the changes were made does the same."""
+        """On return, all noted changes are on disk. Raises sqlite3.Error, OSError; applying the changes and
+        then calling `flush` is equivalent."""
         if self._journal is not None:
             self._journal.commit()
 
     @property
     def is_full(self) -> bool:
-        """The journal is to be emptied before more is noted there."""
-        return self._journal is not None and self._journal.size > MOST_BYTES
+        """Whether the journal must be emptied before more is noted there."""
+        return self._journal is not None and self._journal.size > MAX_BYTES
 
     def close(self) -> None:
         if self._journal is not None:
             try:
                 self.flush()
-            except Exception as error:  # noqa: BLE001 — what is in the journal comes back at the next start
+            except Exception as error:  # noqa: BLE001 — the next start replays the journal
                 on_disk.log_line(f"the last flush failed: {error}")
             self._journal.close()
         left = on_disk.fingerprint(self._folder / FILE) if self._journal is not None else None
         while self._collections:
             name, collection = self._collections.popitem()
-            if self._integrity.lost:  # as it was found, to be found again
+            if self._integrity.lost:  # unsealed, so that the loss is detected again
                 collection.shard.close()
             else:
                 on_disk.close_collection(self._folder / name, collection, left)
@@ -343,7 +343,7 @@ class Shards:
         fresh.rename(target)
         sync_folder(self._folder)
         self._collections[name] = on_disk.open_collection(target)
-        self._feeds.made_or_dropped(name)
+        self._feeds.created_or_deleted(name)
         if self._journal is not None:
             self._journal.expect(name, wire.encode(request.spec), {})
         return True
@@ -351,11 +351,11 @@ class Shards:
     def _drop(self, request: wire.DeleteCollection) -> bool:
         if request.collection not in self._collections:
             return False
-        self.flush()  # else a start would replay its changes into another of this name
+        self.flush()  # else a start would replay its changes into a new collection of this name
         if self._journal is not None:
-            self._journal.expect_no_more(request.collection)
+            self._journal.stop_expecting(request.collection)
         collection = self._collections.pop(request.collection)
-        self._feeds.made_or_dropped(request.collection)
+        self._feeds.created_or_deleted(request.collection)
         self._integrity.dropped(request.collection)
         collection.shard.close()
         deleted = (self._folder / request.collection).rename(self._folder / (request.collection + _DELETED))
@@ -370,7 +370,7 @@ class Shards:
         sync_tree(self._folder / request.collection)
 
     def _adopt(self, request: wire.Adopt) -> bool:
-        """All that followers are owed stays: no point changes by it."""
+        """Changes that followers have not taken yet are kept: adopting changes no point."""
         name = request.collection
         place, copy = self._folder / name, self._folder / request.copies / name
         last = self._points.take_last(wire.TakeLast(request.feed, request.most))
@@ -380,13 +380,13 @@ class Shards:
         changed = last.get(name, wire.LastChanged([], []))
         self._points.unflushed = True
         if self._journal is not None:
-            self._journal.forget_all_vectors(name)  # the copy's are rounded once more
+            self._journal.forget_all_vectors(name)  # those of the copy are rounded once more
         try:
             self._collections[name] = on_disk.adopt(place, old, copy, changed)
         except on_disk.Refusal:
             self._collections[name] = on_disk.open_collection(place)
             raise
-        self.flush()  # the journal knows nothing of what was written to the copy
+        self.flush()  # the journal does not have what was written to the copy
         return True
 
     def _describe(self, request: wire.Describe) -> wire.Description:
@@ -408,13 +408,12 @@ class Shards:
         return wire.State(lines, read_only, self._journal.flushes, self._journal.is_writable())
 
     def _accept_loss(self, _: wire.AcceptLoss) -> list[str]:
-        """What is there is all that there is, from now on; what was damaged is put aside. Returns what was
-        lost."""
+        """Treat what is left as complete from now on, and set damaged files aside. Returns what was lost."""
         lost = self._integrity.lines(whole=True)
         if not lost:
             return []
         for name in sorted(self._collections.keys() - self._stand_ins):
-            if doubt := on_disk.number_on(self._folder / name, self._collections[name].shard):
+            if doubt := on_disk.advance_numbers(self._folder / name, self._collections[name].shard):
                 raise on_disk.Refusal(wire.Verdict.REFUSED, f"{name}: {doubt}: put it back from a backup")
         for name in sorted(self._stand_ins):
             self._put_in_place(name)
@@ -422,7 +421,7 @@ class Shards:
             self._collections[name].shard.update(edge.UpdateOperation.delete_points(list(ids)))
         for name, collection in self._collections.items():
             collection.shard.flush()
-            on_disk.note_opened(self._folder / name)
+            on_disk.drop_close_record(self._folder / name)
         if self._journal is None and FILE in self._integrity.lost:
             put_aside(self._folder)
             self._journal = Journal(self._folder)

@@ -1,8 +1,8 @@
-"""What the server and its store process agree on: frames, requests, replies, and the room on the disk.
+"""The protocol between the server and its store process: frames, requests, replies, and the disk reserve.
 
-A frame is a header (body length as u32, verdict as u8, big endian) and a msgpack body. Requests go one
-way, replies come back in the order of the requests; a request's verdict is always OK. Both sides import
-this file, so it knows neither engine nor client.
+A frame is a header (body length as u32, verdict as u8, big endian) and a msgpack body. Replies come back in
+the order of the requests; a request's verdict is always OK. Both sides import this file, so it depends on
+neither engine nor client.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import msgspec
 
 # The parts of requests and replies: vectors, points, filters, queries.
 #
-# Dense vectors travel as raw little-endian float32. Store process and server import this file, so it knows
-# neither engine nor client.
+# Dense vectors are sent as raw little-endian float32.
 
 
 PointId = int | str
@@ -26,7 +25,7 @@ Number = int | float
 
 
 class Message(msgspec.Struct, array_like=True, tag=True):
-    """A request, or a part of one that differs from its alternatives by its tag."""
+    """A request, or a part of one that is distinguished from its alternatives by its tag."""
 
 
 class Part(msgspec.Struct, array_like=True):
@@ -84,7 +83,7 @@ class HasVector(Message):
 
 
 class Filter(Message):
-    """Absent and empty lists differ for the engine."""
+    """The engine treats absent and empty lists differently."""
 
     must: list[Condition] | None = None
     should: list[Condition] | None = None
@@ -122,9 +121,9 @@ HEADER = struct.Struct(">IB")
 MAX_BODY_BYTES = 2**32 - 1
 COPIES_FLAG = "--copies"
 PROBING_FLAG = "--probing"
-"""The process before this one was ended by what it read: look which collection does that."""
+"""The previous process died of the data it read: find out which collection causes that."""
 ENDED_BY_READING = 3
-"""Exit code: the same where the engine says it, and no signal."""
+"""Exit code for a death by unreadable data that the engine reported, without a signal."""
 
 
 class Verdict(IntEnum):
@@ -151,7 +150,7 @@ class DenseSpec(Part):
 
 
 class CollectionSpec(Part):
-    """`sparse_scan`: up to how many points that a filter leaves are scored one by one, where it is said."""
+    """`sparse_scan`: up to how many points that pass a filter are scored one by one, where configured."""
 
     dense: dict[str, DenseSpec]
     sparse_idf: dict[str, bool]
@@ -195,7 +194,7 @@ class CreateIndex(Message):
 
 
 class Upsert(Message):
-    """`deletes`: a step of a deletion, here and in what sets a payload; it may use the deletions' reserve."""
+    """`deletes`, here and in SetPayload: a step of a deletion, which may use the reserve for deletions."""
 
     collection: str
     points: list[Point]
@@ -208,7 +207,7 @@ class UpdateVectors(Message):
 
 
 class SetPayload(Message):
-    """Exactly one of `ids` and `filter` is set, here and in the next two."""
+    """Exactly one of `ids` and `filter` is set, here and in the next two messages."""
 
     collection: str
     payload: dict[str, Any]
@@ -265,7 +264,7 @@ class QueryBatch(Message):
 
 
 class Follow(Message):
-    """`feed` is a number that was not used before; None follows every collection, also one yet to be made."""
+    """`feed` is an unused number; `collections` None follows every collection, including future ones."""
 
     feed: int
     collections: list[str] | None = None
@@ -287,15 +286,15 @@ class TakeLast(Message):
 
 
 class Release(Message):
-    """Close the collection, with all that belongs to it on the disk, and forget it."""
+    """Close the collection with everything flushed to disk, and forget it."""
 
     collection: str
 
 
 class Adopt(Message):
-    """Take the released copy in `copies`, a folder beside the collections, in the collection's place.
+    """Replace the collection by its released copy in `copies`, a folder beside the collections.
 
-    Answered with false, and nothing is done, while more than `most` points changed since the feed was asked.
+    Answered with false, doing nothing, while more than `most` points changed since the feed was last read.
     """
 
     collection: str
@@ -305,13 +304,13 @@ class Adopt(Message):
 
 
 class LookAt(Message):
-    """In what condition the store is; with `whole` every payload is read and compared."""
+    """Report the store's condition; with `whole`, read and compare every payload first."""
 
     whole: bool = False
 
 
 class AcceptLoss(Message):
-    """Take what is there for all that there is. Answered with what was lost, a line each."""
+    """Treat what is left as complete. Answered with what was lost, one line each."""
 
 
 Request = (
@@ -323,7 +322,7 @@ Request = (
 
 
 CHANGES = (CreateIndex, Upsert, UpdateVectors, SetPayload, DeletePayload, Delete)
-"""What changes points. Each names one collection."""
+"""Requests that change points. Each names one collection."""
 Change = CreateIndex | Upsert | UpdateVectors | SetPayload | DeletePayload | Delete
 
 
@@ -337,21 +336,21 @@ class Record(Part):
 
 
 class Scored(Part):
-    """A place in a ranking: `record` is the number of its record in `Rankings.records`."""
+    """An entry of a ranking: `record` is the index of its record in `Rankings.records`."""
 
     record: int
     score: float
 
 
 class Rankings(Part):
-    """Of a batch of queries, in their order. A point that several found is sent once."""
+    """Results of a batch of queries, in their order. A point that several queries return is sent once."""
 
     records: list[Record]
     rankings: list[list[Scored]]
 
 
 def point_of(record: Record) -> Point:
-    """As it was read with its vectors, to be written."""
+    """A record that was read with its vectors, as a point to write."""
     return Point(record.id, record.vectors or {}, record.payload)
 
 
@@ -361,7 +360,7 @@ class Page(Part):
 
 
 class LastChanged(Part):
-    """Of one collection: the changed points as they are, and the ids of those that are no longer there."""
+    """One collection's changed points in their current state, and the ids of deleted ones."""
 
     records: list[Record]
     deleted: list[PointId]
@@ -380,7 +379,7 @@ class Description(Part):
 
 
 class State(Part):
-    """`damage` has a line for each part that is lost or not what was written; `flushes` are the journal's."""
+    """`damage` has a line for each part that is lost or altered; `flushes` are the journal's."""
 
     damage: list[str]
     read_only: bool
@@ -401,7 +400,7 @@ def frame(body: bytes, verdict: Verdict = Verdict.OK) -> bytes:
 
 
 def take_frame(received: bytearray) -> tuple[Verdict, bytes] | None:
-    """Remove and return the first frame, None while it is not there in full."""
+    """Remove and return the first frame, or None while it is incomplete."""
     if len(received) < HEADER.size:
         return None
     size, verdict = HEADER.unpack_from(received)
@@ -415,15 +414,15 @@ def take_frame(received: bytearray) -> tuple[Verdict, bytes] | None:
 # ---- the disk -----------------------------------------------------------------------------------
 
 RESERVE_BYTES = 64 << 20
-"""Left free by all writes: a mapped file that cannot grow kills its process."""
+"""Kept free by all writes: a mapped file that cannot grow kills its process."""
 DELETIONS_BYTES = 32 << 20
-"""Of a file that is given back to the disk when a deletion finds none left."""
+"""The size of a file that is deleted to make space when a deletion finds the disk full."""
 DELETIONS_FILE = "reserve"
 COPIES = ".compacting-"
-"""Begins the name of a folder in which a collection is being copied; no collection is named so."""
+"""Prefix of a folder in which a collection is being copied; no collection can have such a name."""
 
 
 def remove_copies(folder: Path) -> None:
-    """What cannot be removed is left to the next time."""
+    """Folders that cannot be removed are left for the next time."""
     for entry in folder.glob(f"{COPIES}*"):
         shutil.rmtree(entry, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""Language models by their providers' wire formats, each a LlamaIndex LLM that streams deltas."""
+"""Language models, one per provider's wire format, each a LlamaIndex LLM that streams deltas."""

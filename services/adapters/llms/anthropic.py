@@ -1,4 +1,4 @@
-"""Claude's Messages API, as events."""
+"""Claude's Messages API, streamed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _decoded = make_decoder(_Event)
 
 
 def base_of(base_url: str | None) -> str:
-    """Without the version."""
+    """The base URL without the version."""
     return (base_url or BASE_URL).rstrip("/").removesuffix("/v1")
 
 
@@ -82,7 +82,7 @@ class AnthropicLLM(HttpLLM):
         client: aiohttp.ClientSession,
         answer_share: float = ANSWER_SHARE,
     ) -> None:
-        """Its metadata's context window is 0 when neither the settings nor the model's name tell it."""
+        """The metadata's context window is 0 if neither the settings nor the model's name give it."""
         super().__init__(**configured(entry, answer_share))
         self._client = client
         headers = {"x-api-key": api_key.strip(), "anthropic-version": VERSION}
@@ -91,9 +91,9 @@ class AnthropicLLM(HttpLLM):
     def _request(
         self, messages: Sequence[Message], exchange: Exchange, *, flat: bool
     ) -> tuple[Endpoint, bytes]:
-        """A flat prompt is one user message already."""
+        """`flat` is ignored, as a flat prompt is already a single user message."""
         request = fielded(messages)
-        # what was thought before a call is signed, and not at hand: after it there is no thinking
+        # thinking before a tool call is signed and was not stored: after a call, thinking is off
         after_tools = bool(messages) and messages[-1].role is Role.TOOL
         options = self._options(exchange)
         options = {name: value for name, value in options.items() if name != "thinking" or not after_tools}
@@ -101,7 +101,7 @@ class AnthropicLLM(HttpLLM):
         own: dict[str, Any] = {"model": self.model, "max_tokens": _room(limits["max_tokens"], thinking)}
         own |= {SYSTEM: request.system} if request.system else {}
         own |= {MESSAGES: request.messages, "stream": True}
-        if not thinking:  # between 0 and 1 here, and not to be set beside it
+        if not thinking:  # the API allows 0 to 1, and none beside thinking
             own["temperature"] = min(limits["temperature"], 1.0)
         own |= fielded_tools(exchange.offer, messages)
         body = canonical_json(without_none(own, options, _FIXED))
@@ -113,22 +113,22 @@ class AnthropicLLM(HttpLLM):
 
 
 def _room(max_tokens: int, thinking: object) -> int:
-    """Thinking counts as answer, and must leave some of it."""
+    """Thinking counts towards the answer's limit and must leave room for the answer."""
     budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
     return max_tokens + budget if isinstance(budget, int) and budget >= max_tokens else max_tokens
 
 
 class AnthropicReader(AnswerReader):
-    """Its end mark is `message_stop`. Signatures are left out."""
+    """The end mark is `message_stop`. Signatures are left out."""
 
     def take(self, name: bytes, data: bytes) -> None:
         event = _decoded(data)
         self.has_events = True
         match event.type:
             case "content_block_delta":
-                self._say(event.delta, event.index)
+                self._add_block(event.delta, event.index)
             case "content_block_start":
-                self._say(event.content_block, event.index)
+                self._add_block(event.content_block, event.index)
             case "message_delta":
                 self._note_end(event)
             case "message_start" if event.message is not None:
@@ -138,10 +138,10 @@ class AnthropicReader(AnswerReader):
             case "error":
                 raise provider_error(event.error)
 
-    def _say(self, block: _Block | None, index: Any) -> None:
+    def _add_block(self, block: _Block | None, index: Any) -> None:
         if block is None:
             return
-        if block.type == "tool_use":  # its input is empty here, and follows in pieces
+        if block.type == "tool_use":  # its input is empty here and follows in pieces
             self.calls.add(index, block.id, block.name, block.input or None)
         elif block.partial_json:
             self.calls.add(index, None, None, block.partial_json)
@@ -162,7 +162,7 @@ class AnthropicReader(AnswerReader):
             self.finish(_REASONS.get(reason, reason))
 
     def _note_usage(self, usage: object) -> None:
-        """The usage at the end overrides that at the beginning."""
+        """The usage reported at the end overrides that at the beginning."""
         if not isinstance(usage, dict):
             return
         known = self.exchange.usage = {**self.exchange.usage, **usage}

@@ -1,4 +1,4 @@
-"""What a model's server tells of its models: which there are, and how many tokens each reads."""
+"""What a model's server reports about its models: their names and context windows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from services.adapters.llms import anthropic, openai
 from services.llm_service import NO_WINDOW, ListedModel, WindowReply
 
 OLLAMA_PORT = 11434
-FEWEST, MOST = 512, 10_000_000  # tokens that a window may have
+MIN_WINDOW, MAX_WINDOW = 512, 10_000_000  # bounds of a plausible window, in tokens
 # vLLM and SGLang; OpenRouter, Moonshot and Together; Groq; Mistral; Anthropic
 _WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length", "max_input_tokens")
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.M)
 
 
 class Catalogue:
-    """Of one server, by its API's form. Raises LLMUnavailableError when it does not answer."""
+    """The models of one server, in its API's format. Raises LLMUnavailableError when it does not answer."""
 
     def __init__(
         self, client: aiohttp.ClientSession, provider: str, base_url: str | None, api_key: str
@@ -38,15 +38,15 @@ class Catalogue:
             self._headers = {"Authorization": f"Bearer {api_key.strip()}"}
 
     async def models(self) -> list[ListedModel]:
-        """In the server's order. Raises LLMRefusedError, too."""
+        """The models in the server's order. Also raises LLMRefusedError."""
         reply = await self._fetch("v1/models?limit=1000" if self._is_claude else "models")
         return list(_listed(reply))
 
     async def window(self, model: str) -> WindowReply:
-        """Of this model, as its server was started."""
+        """The context window with which the server runs this model."""
         if self._is_claude:
-            return WindowReply(_window(await self._asked(f"v1/models/{model}")))
-        listed = list(_listed(await self._asked("models")))
+            return WindowReply(_window(await self._fetch_or_none(f"v1/models/{model}")))
+        listed = list(_listed(await self._fetch_or_none("models")))
         match = next((each for each in listed if each.name == model), ListedModel(model))
         if match.window:
             return WindowReply(match.window)
@@ -54,14 +54,14 @@ class Catalogue:
         return await self._ollama(model) if is_ollama else NO_WINDOW
 
     async def _ollama(self, model: str) -> WindowReply:
-        """Its own setting goes before what the model was made for; which of them holds is known once the
-        model is loaded."""
-        shown = await self._asked("api/show", canonical_json({"model": model}))
+        """The server's own setting takes precedence over the model's design; which one applies is known only
+        once the model is loaded."""
+        shown = await self._fetch_or_none("api/show", canonical_json({"model": model}))
         if not isinstance(shown, dict):
             return NO_WINDOW
         if setting := _NUM_CTX.search(str(shown.get("parameters") or "")):
             return WindowReply(_checked(int(setting[1])))
-        loaded = await self._asked("api/ps")
+        loaded = await self._fetch_or_none("api/ps")
         for each in _objects(loaded, "models"):
             if model in (each.get("name"), str(each.get("name")).removesuffix(":latest")):
                 return WindowReply(_checked(each.get("context_length")))
@@ -70,8 +70,8 @@ class Catalogue:
         tokens = next((value for name, value in made_for if name.endswith(".context_length")), 0)
         return WindowReply(_checked(tokens), final=False)
 
-    async def _asked(self, path: str, body: bytes | None = None) -> Any:
-        """None where the server does not have it."""
+    async def _fetch_or_none(self, path: str, body: bytes | None = None) -> Any:
+        """None if the server refuses the request."""
         try:
             return await self._fetch(path, body)
         except LLMRefusedError:
@@ -99,7 +99,7 @@ def _listed(reply: Any) -> Iterator[ListedModel]:
 
 
 def _window(model: Any) -> int:
-    """The first that stands there; of OpenRouter's two the smaller one."""
+    """The first window that is present; of OpenRouter's two, the smaller one."""
     if not isinstance(model, dict):
         return 0
     serving = model.get("top_provider")
@@ -110,4 +110,4 @@ def _window(model: Any) -> int:
 
 
 def _checked(tokens: object) -> int:
-    return tokens if type(tokens) is int and FEWEST <= tokens <= MOST else 0
+    return tokens if type(tokens) is int and MIN_WINDOW <= tokens <= MAX_WINDOW else 0

@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible endpoint: chat and completions, as events."""
+"""Any OpenAI-compatible endpoint: chat and completions, streamed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class OpenAILLM(HttpLLM):
         client: aiohttp.ClientSession,
         answer_share: float = ANSWER_SHARE,
     ) -> None:
-        """Its metadata's context window is 0 when neither the settings nor the model's name tell it."""
+        """The metadata's context window is 0 if neither the settings nor the model's name give it."""
         super().__init__(**configured(entry, answer_share))
         headers = {"Authorization": f"Bearer {api_key.strip()}"}
         self._client = client
@@ -92,7 +92,7 @@ class OpenAILLM(HttpLLM):
         return (self._completions if flat else self._chat), body
 
     def _limits(self, exchange: Exchange) -> dict[str, Any]:
-        """OpenAI's own reasoning models refuse `max_tokens`, and any temperature but their own."""
+        """OpenAI's own reasoning models refuse `max_tokens` and any temperature but their default."""
         limits = super()._limits(exchange)
         return {"max_completion_tokens": limits["max_tokens"]} if self._own_reasoning else limits
 
@@ -101,7 +101,7 @@ class OpenAILLM(HttpLLM):
 
 
 class OpenAIReader(AnswerReader):
-    """Its end mark is a finish reason, or `[DONE]`, behind which nothing is read."""
+    """The end mark is a finish reason, or `[DONE]`, after which nothing is read."""
 
     def take(self, name: bytes, data: bytes) -> None:
         if not data.startswith(b"{"):
@@ -115,13 +115,13 @@ class OpenAIReader(AnswerReader):
             raise provider_error(chunk)
         self.has_events = True
         if chunk.choices:
-            self._say(chunk.choices[0])
+            self._add_choice(chunk.choices[0])
         if chunk.usage is not None or not self.exchange.response_id:
             self._note(chunk)
 
-    def _say(self, choice: _Choice) -> None:
+    def _add_choice(self, choice: _Choice) -> None:
         delta = choice.delta
-        if delta is None:  # of the completion side, whose choices are text
+        if delta is None:  # from the completions endpoint, whose choices are text
             self._add(choice.text)
         else:
             if thinking := delta.reasoning_content or delta.reasoning:
@@ -135,7 +135,7 @@ class OpenAIReader(AnswerReader):
             self.finish("length" if reason.lower() in _LIMITS else reason)
 
     def _call(self, delta: _Delta) -> None:
-        """`function_call` is how one call was said before there were several."""
+        """`function_call` is the older format, which allows a single call."""
         pieces = (
             delta.tool_calls if isinstance(delta.tool_calls, list) else [{"function": delta.function_call}]
         )
@@ -163,7 +163,7 @@ class OpenAIReader(AnswerReader):
             self.text.append(_plain(part.get("text")))
 
     def _note(self, chunk: _Chunk) -> None:
-        """Some first chunks name neither the answer nor its model; the next ones do."""
+        """Some first chunks have neither the response's id nor its model; the next ones do."""
         exchange = self.exchange
         if not exchange.response_id:
             exchange.response_id = chunk.id if isinstance(chunk.id, str) else ""

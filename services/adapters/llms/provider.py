@@ -1,4 +1,4 @@
-"""What our HTTP providers have in common: one POST, its answer as deltas, and how its parameters are made."""
+"""What our HTTP providers share: one POST, its answer as deltas, and how its parameters are assembled."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PASSING_KINDS = frozenset(
 
 
 class WireEvent(msgspec.Struct, gc=False):
-    """An event of a provider. Fields whose make varies are Any: an odd one must not spoil an answer."""
+    """A provider's event. Fields whose type varies are Any: an odd one must not spoil an answer."""
 
     error: Any = None
 
@@ -51,12 +51,12 @@ class WireEvent(msgspec.Struct, gc=False):
 E = TypeVar("E", bound=WireEvent)
 
 
-_CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every provider takes back
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # accepted by every provider
 
 
 class CallReader:
-    """Puts calls of tools together, whose arguments come in pieces. Of those that are too many one is kept,
-    for the model to read that they are."""
+    """Assembles tool calls, whose arguments arrive in pieces. Of those beyond the limit one is kept, so that
+    the model is told about the limit."""
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
@@ -66,7 +66,7 @@ class CallReader:
         return bool(self._calls)
 
     def add(self, index: object, call_id: object, name: object, arguments: object) -> None:
-        """A piece. Some servers number no call, or all of them 0: then another id is another call."""
+        """Add a piece. Some servers number no call, or all of them 0: a new id then means a new call."""
         call = self._at.get(index if isinstance(index, int) else None)
         if call is None or (isinstance(call_id, str) and call_id and call.call_id not in ("", call_id)):
             if len(self._calls) > MAX_CALLS:
@@ -81,7 +81,7 @@ class CallReader:
         call.add(arguments)
 
     def take(self) -> tuple[ToolCall, ...]:
-        """All that there are, whole."""
+        """Return all calls, complete, and forget them."""
         calls = tuple(call.whole() for call in self._calls)
         self._calls, self._at = [], {}
         return calls
@@ -94,7 +94,7 @@ class _Call:
         self._length = 0
 
     def add(self, arguments: object) -> None:
-        """What is too long is refused later, as arguments that are no JSON."""
+        """Arguments that are too long are cut, and refused later as invalid JSON."""
         if isinstance(arguments, dict):
             arguments = json.dumps(arguments, ensure_ascii=False)
         if isinstance(arguments, str) and self._length <= MAX_ARGUMENT_CHARS:
@@ -107,9 +107,9 @@ class _Call:
 
 
 class AnswerReader(ABC):
-    """Reads the events of one answer, and notes its facts in `exchange`.
+    """Reads the events of one answer and records its metadata in `exchange`.
 
-    `complete`: the provider's end mark was seen; `ended`: nothing comes behind it.
+    `complete`: the provider's end mark was read; `ended`: nothing follows it.
     """
 
     def __init__(self, exchange: Exchange) -> None:
@@ -117,7 +117,7 @@ class AnswerReader(ABC):
         self._events = EventReader()
         self.complete = self.ended = self.has_events = False
         self.failure: LLMUnavailableError | None = None
-        self._no_event = bytearray()  # what came before the first one
+        self._no_event = bytearray()  # what arrived before the first event
         self.text: list[str] = []
         self.thinking: list[str] = []
         self.calls = CallReader()
@@ -128,12 +128,12 @@ class AnswerReader(ABC):
 
     @abstractmethod
     def take(self, name: bytes, data: bytes) -> None:
-        """Add what one event says. Raises LLMUnavailableError."""
+        """Add the content of one event. Raises LLMUnavailableError."""
 
     def read(self, piece: bytes) -> LLMDelta | None:
-        """All that its events say together; None: nothing. A failure among them waits for `check`.
+        """The combined content of the piece's events, or None. A failure among them is raised by `check`.
 
-        Behind the end mark nothing fails any more.
+        After the end mark nothing counts as a failure.
         """
         try:
             for name, data in self._events.feed(piece):
@@ -164,7 +164,7 @@ class AnswerReader(ABC):
             raise self.failure
 
     def check_end(self) -> None:
-        """Raises LLMTruncatedError for an answer without its end; for none at all NotAnAnswerError, or the
+        """Raises LLMTruncatedError if the answer has no end; if there is none at all, NotAnAnswerError or the
         error that came in its place."""
         if not self.has_events:
             raise _in_place_of_answer(bytes(self._no_event))
@@ -176,7 +176,7 @@ class AnswerReader(ABC):
         self.finish_reason = self.exchange.finish_reason = reason
 
     def count(self, prompt_tokens: object, completion_tokens: object) -> None:
-        """Note the counts that are counts."""
+        """Record the counts, unless they are not numbers."""
         if isinstance(prompt_tokens, int):
             self.prompt_tokens, self.counted = prompt_tokens, True
         if isinstance(completion_tokens, int):
@@ -198,8 +198,8 @@ class AnswerReader(ABC):
 
 
 def make_decoder(kind: type[E]) -> Callable[[bytes], E]:
-    """Events of one kind out of JSON; raises NotAnAnswerError for what is no JSON object, and for an error
-    that the provider reports as LLMUnavailableError."""
+    """A decoder for JSON events of one kind. It raises NotAnAnswerError for anything but a JSON object, and
+    LLMUnavailableError for an error that the provider reports."""
     decode = msgspec.json.Decoder(kind).decode
 
     def decoded(data: bytes) -> E:
@@ -215,7 +215,7 @@ def make_decoder(kind: type[E]) -> Callable[[bytes], E]:
 
 
 def provider_error(error: object) -> LLMUnavailableError:
-    """Of an error in the middle of a stream."""
+    """The domain error for an error reported in the middle of a stream."""
     code, kind = (error.get("code"), error.get("type")) if isinstance(error, dict) else (None, None)
     words = str(error.get("message") or "") if isinstance(error, dict) else str(error)
     failure = ModelFailure(Cause.REFUSED, status=code if isinstance(code, int) else 0, reason=words)
@@ -224,7 +224,7 @@ def provider_error(error: object) -> LLMUnavailableError:
 
 
 def _in_place_of_answer(body: bytes) -> LLMUnavailableError:
-    """Some services send their errors with status 200, and not as an event."""
+    """Some services send their errors with status 200 and not as an event."""
     try:
         reply = json.loads(body)
     except (ValueError, RecursionError):
@@ -234,7 +234,7 @@ def _in_place_of_answer(body: bytes) -> LLMUnavailableError:
 
 
 def _leniently(data: bytes, kind: type[E]) -> E:
-    """For bad UTF-8, lone surrogates, NaN, and fields of another make."""
+    """Decode despite bad UTF-8, lone surrogates, NaN, and fields of unexpected types."""
     try:
         value = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -249,13 +249,13 @@ def _leniently(data: bytes, kind: type[E]) -> E:
 
 log = structlog.get_logger()
 
-UNKNOWN_OPTION = (400, 422)  # how servers refuse one
-ANSWER_SHARE = 0.25  # of the window, at most, when the caller names no other
-END_PATIENCE_S = 2.0  # for token counts and the rest, once the answer is whole
+UNKNOWN_OPTION = (400, 422)  # the statuses with which servers refuse an unknown option
+ANSWER_SHARE = 0.25  # of the window, at most, unless the caller names another
+END_PATIENCE_S = 2.0  # for token counts and the rest, once the answer is complete
 
 
 class HttpLLM(LeanLLM):
-    """`options` are laid over the request's own parameters; null takes one away."""
+    """`options` override the request's own parameters; null removes one."""
 
     model: str
     context_window: int = 0
@@ -314,7 +314,7 @@ class HttpLLM(LeanLLM):
                 return
 
     def _drops_switch(self, exchange: Exchange, refusal: LLMRefusedError) -> bool:
-        """Whether the refusal may be of options that are guessed: then it is asked once more without."""
+        """Whether the refusal may be due to guessed options; if so, the request is repeated without them."""
         thinking, switch = exchange.options.thinking, self.switch
         sent = switch.on if thinking else switch.off
         if thinking is None or not (sent and switch.guessed and refusal.status in UNKNOWN_OPTION):
@@ -327,8 +327,8 @@ class HttpLLM(LeanLLM):
         self.switch = NOTHING
 
     def _options(self, exchange: Exchange) -> dict[str, Any]:
-        """Those of the table, and of the switch of thinking: what is guessed stands below the table's, unless
-        thinking is to be off."""
+        """The table's options merged with those of the thinking switch: guessed ones yield to the table's,
+        unless thinking is to be off."""
         thinking, switch = exchange.options.thinking, self.switch
         if thinking is None:
             return self.options
@@ -337,7 +337,7 @@ class HttpLLM(LeanLLM):
         return _merged(self.options, switch.on if thinking else switch.off)
 
     def _limits(self, exchange: Exchange) -> dict[str, Any]:
-        """Temperature and length, as the request asks for them, else as the model's table."""
+        """Temperature and length as requested, else from the model's table."""
         asked = exchange.options
         temperature = self.temperature if asked.temperature is None else asked.temperature
         return {"temperature": temperature, "max_tokens": asked.max_tokens or self.max_tokens}
@@ -346,30 +346,30 @@ class HttpLLM(LeanLLM):
     def _request(
         self, messages: Sequence[Message], exchange: Exchange, *, flat: bool
     ) -> tuple[Endpoint, bytes]:
-        """Where to, and the body, which is noted in `exchange`."""
+        """The endpoint and the body, which is also recorded in `exchange`."""
 
     @abstractmethod
     def _reader(self, exchange: Exchange) -> AnswerReader: ...
 
 
 def without_none(own: dict[str, Any], options: dict[str, Any], fixed: Sequence[str]) -> dict[str, Any]:
-    """`own` parameters with `options` over them, in the order of their first mention.
+    """`own` parameters overridden by `options`, in the order of their first mention.
 
-    An option that is None takes its parameter away; those in `fixed` are never touched.
+    An option that is None removes its parameter; those in `fixed` are never changed.
     """
     laid = own | {name: value for name, value in options.items() if name not in fixed}
     return {name: value for name, value in laid.items() if value is not None or name in fixed}
 
 
 def _merged(options: Options, above: Options) -> dict[str, Any]:
-    """What a template takes is one object, to which both may have something to say."""
+    """Merge options, including the template arguments, a single object that both may contain."""
     merged = {**options, **above}
     both = [each[TEMPLATE] for each in (options, above) if isinstance(each.get(TEMPLATE), dict)]
     return {**merged, TEMPLATE: {**both[0], **both[1]}} if len(both) > 1 else merged
 
 
 def configured(entry: LLMSettings, answer_share: float) -> dict[str, Any]:
-    """The fields of an HttpLLM that the model's table gives; the window is 0 when it is unknown."""
+    """The fields of an HttpLLM from the model's table; the window is 0 if it is unknown."""
     window = entry.context_window or known_window(entry.model)
     return {
         "model": entry.model,
@@ -382,7 +382,7 @@ def configured(entry: LLMSettings, answer_share: float) -> dict[str, Any]:
 
 
 def merged_options(entry: LLMSettings) -> dict[str, Any]:
-    """`extra_body`, as the OpenAI SDK names what goes beside its own parameters, is laid flat."""
+    """The table's options with `extra_body`, the OpenAI SDK's name for additional parameters, flattened."""
     extra = entry.options.get("extra_body")
     rest = {name: value for name, value in entry.options.items() if name != "extra_body"}
     return rest | extra if isinstance(extra, dict) else rest

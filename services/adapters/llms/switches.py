@@ -1,7 +1,6 @@
-"""How a model is told to think or not: the options of its own provider, by its name and its server's host.
+"""How to turn a model's thinking on or off: its provider's options, by model name and server host.
 
-What is not known here is asked with nothing, and can be said in the model's table (`thinking_on`,
-`thinking_off`).
+A model that is not known here gets no option; its table can set some (`thinking_on`, `thinking_off`).
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from urllib.parse import urlsplit
 from config.tables import LLMSettings
 
 Options = Mapping[str, Any]
-CLAUDE_BUDGET = 2_048  # tokens of thinking, for versions that want a number
+CLAUDE_BUDGET = 2_048  # thinking tokens, for versions that require a number
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingSwitch:
-    """Options that are laid over a request: `on` below those of the model's table, `off` above them.
+    """Options merged into a request: the model's table overrides `on`, and `off` overrides the table.
 
-    `guessed` are those of this file: a server that refuses them is asked without.
+    `guessed`: the options are from this file; if a server refuses them, the request is repeated without.
     """
 
     on: Options = field(default_factory=dict)
@@ -39,15 +38,15 @@ def _both(name: str, on: Any, off: Any) -> ThinkingSwitch:
 
 _TYPE = _both("thinking", {"type": "enabled"}, {"type": "disabled"})
 _ENABLE = _both("enable_thinking", True, False)
-TEMPLATE = "chat_template_kwargs"  # of vLLM, SGLang and llama.cpp: what the model's own template takes
+TEMPLATE = "chat_template_kwargs"  # of vLLM, SGLang and llama.cpp: arguments of the model's own template
 
-# Thinks or not, as it is told. Those that always think, or never do, are known by a word in their names.
+# Models that can be switched. Those that always or never think are recognised by a word in their names.
 _HYBRID = (
     r"qwen3(\.\d+)?(?!-?max$)|deepseek-(v3\.[1-9]|v[4-9])|glm-(4\.[5-9]|[5-9])|kimi-k(2\.[5-9]|[3-9])"
     r"|hunyuan-(a13b|2)|gemma-?[4-9]|granite-?(3\.[2-9]|[4-9])|ernie-4\.5-vl|doubao-(seed|1[.-]6)"
 )
 _FIXED = re.compile(r"thinking|instruct|coder|reasoner")
-_BY_THINKING = r"deepseek-|kimi-|granite"  # their templates call it so; the others enable_thinking
+_BY_THINKING = r"deepseek-|kimi-|granite"  # their templates' argument is `thinking`, others' enable_thinking
 
 _OPENAI = (
     (r"gpt-5(-mini|-nano)?(-\d{4}.*)?$", _both("reasoning_effort", "medium", "minimal")),
@@ -85,7 +84,7 @@ _CLAUDE_BY_BUDGET = re.compile(r"claude-(3-7|[a-z]+-4(-[0-5])?(-latest|[-@]\d{8}
 
 
 def switch_of(entry: LLMSettings) -> ThinkingSwitch:
-    """As the model's table says, else as its provider is known to take it."""
+    """The switch from the model's table, else the one known for its provider."""
     if entry.thinking_on is not None or entry.thinking_off is not None:
         return ThinkingSwitch(entry.thinking_on or {}, entry.thinking_off or {}, guessed=False)
     name = entry.model.lower().rpartition("/")[2]
@@ -95,7 +94,7 @@ def switch_of(entry: LLMSettings) -> ThinkingSwitch:
 
 
 def _claude(name: str) -> ThinkingSwitch:
-    """It does not think unless it is asked to."""
+    """Claude does not think unless it is asked to."""
     if _CLAUDE_WITHOUT.match(name):
         return NOTHING
     if _CLAUDE_BY_BUDGET.match(name):

@@ -1,7 +1,7 @@
-"""Counting as the model itself counts: a tokenizer.json, or one of OpenAI's vocabularies, else the estimate.
+"""Counts tokens as the model does: by a tokenizer.json or one of OpenAI's vocabularies, else by an estimate.
 
-Nothing is ever fetched: tiktoken reads the vocabularies that llama-index-core carries, and is not asked
-when they are not as expected, for it would go to the network then.
+Nothing is ever downloaded: tiktoken reads the vocabularies bundled with llama-index-core, and is not used if
+they are not as expected, because it would then access the network.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 TokenCounter = Callable[[str], int]
 
-PIECE_CHARS = 4_000  # a longer text is counted in pieces: no text is slow beyond its length
+PIECE_CHARS = 4_000  # longer texts are counted in pieces, so that time stays proportional to length
 MEMO_BYTES = 4_000_000
 TIKTOKEN = "tiktoken:"
 NO_MODEL = "extractive"
 
-# The vocabularies that are carried: each file's name and SHA-256, as tiktoken has them.
+# The bundled vocabularies: each file's name and SHA-256, as in tiktoken.
 _CL100K = (
     "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
     "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
@@ -38,29 +38,28 @@ _O200K = (
     "fb374d419588a4632f3f557e76b4b70aebbca790",
     "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
 )
-_CARRIED = {"cl100k_base": _CL100K, "o200k_base": _O200K, "o200k_harmony": _O200K}
+_BUNDLED = {"cl100k_base": _CL100K, "o200k_base": _O200K, "o200k_harmony": _O200K}
 _CACHE_DIR = "TIKTOKEN_CACHE_DIR"
-_opening = threading.Lock()  # the environment is the process's
+_opening = threading.Lock()  # the environment variable is shared by the whole process
 
 
 def open_token_counter(tokenizer: str | None, model: str, provider: str) -> TokenCounter:
-    """The counter for a model; special tokens in a text count as the ordinary text they are there.
+    """The counter for a model; special tokens in a text count as ordinary text.
 
-    `tokenizer`: a tokenizer.json, a folder that holds one, or "tiktoken:<encoding>"; None: by OpenAI's model
+    `tokenizer`: a tokenizer.json, a folder containing one, or "tiktoken:<encoding>"; None: by OpenAI's model
     names, else `core.prompt.budget.estimate_prompt_tokens`. Loading takes up to half a second: call it in a
-    thread.
-    Counters may be called from any thread. Raises StartRefusedError, one line.
+    thread. Counters may be called from any thread. Raises StartRefusedError, one line.
     """
     if not tokenizer:
         name = None if provider == NO_MODEL else _encoding_of(model)
-        return CountMemo(_tiktoken_counter(name)) if name and _is_carried(name) else estimate_prompt_tokens
+        return CountMemo(_tiktoken_counter(name)) if name and _is_bundled(name) else estimate_prompt_tokens
     if tokenizer.startswith(TIKTOKEN):
-        return CountMemo(_tiktoken_counter(_named(tokenizer)))
+        return CountMemo(_tiktoken_counter(_bundled_name(tokenizer)))
     return CountMemo(_file_counter(Path(tokenizer)))
 
 
 class CountMemo:
-    """Remembers the counts of texts, the last used the longest, within `MEMO_BYTES` of text."""
+    """An LRU cache of the counts of up to `MEMO_BYTES` of text."""
 
     def __init__(self, count: TokenCounter, limit_bytes: int = MEMO_BYTES) -> None:
         self._count = count
@@ -90,7 +89,7 @@ class CountMemo:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """At most `PIECE_CHARS` each, cut before a blank where there is one: words there begin with it."""
+    """Pieces of at most `PIECE_CHARS`, split before a blank if possible, as tokens begin with the blank."""
     start = 0
     while len(text) - start > PIECE_CHARS:
         end = start + PIECE_CHARS
@@ -111,19 +110,19 @@ def _encoding_of(model: str) -> str | None:
         return None
 
 
-def _named(tokenizer: str) -> str:
+def _bundled_name(tokenizer: str) -> str:
     name = tokenizer.removeprefix(TIKTOKEN)
-    if name not in _CARRIED:
-        raise StartRefusedError(f"tokenizer {tokenizer!r}: only {', '.join(_CARRIED)} are carried along.")
-    if not _is_carried(name):
+    if name not in _BUNDLED:
+        raise StartRefusedError(f"tokenizer {tokenizer!r}: only {', '.join(_BUNDLED)} are carried along.")
+    if not _is_bundled(name):
         raise StartRefusedError(f"tokenizer {tokenizer!r}: llama-index-core does not carry its vocabulary.")
     return name
 
 
-def _is_carried(name: str) -> bool:
-    if name not in _CARRIED:
+def _is_bundled(name: str) -> bool:
+    if name not in _BUNDLED:
         return False
-    file_name, sha256 = _CARRIED[name]
+    file_name, sha256 = _BUNDLED[name]
     try:
         return hashlib.sha256((_vocabularies() / file_name).read_bytes()).hexdigest() == sha256
     except OSError:
@@ -162,12 +161,12 @@ def _file_counter(path: Path) -> TokenCounter:
         raise StartRefusedError("tokenizer needs the package tokenizers: pip install tokenizers.") from error
     try:
         made = Tokenizer.from_str(file.read_text("utf-8"))
-    except Exception as error:  # the library raises nothing narrower for a file that it cannot read
+    except Exception as error:  # the library raises nothing narrower for an unreadable file
         why = error.strerror if isinstance(error, OSError) else "not a tokenizer.json"
         raise StartRefusedError(f"tokenizer {str(path)!r} cannot be read: {why}.") from error
     made.no_truncation()
     made.no_padding()
-    made.encode_special_tokens = True  # as the text they are
+    made.encode_special_tokens = True  # as ordinary text
 
     def count(text: str) -> int:
         readable = text.encode("utf-8", "replace").decode()  # the library refuses lone surrogates

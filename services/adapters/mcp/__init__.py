@@ -1,1 +1,1 @@
-"""Servers of the Model Context Protocol that are asked for tools, over standard streams and over HTTP."""
+"""Model Context Protocol servers that provide tools, over standard streams and over HTTP."""

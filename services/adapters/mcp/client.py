@@ -1,5 +1,5 @@
-"""The official SDK's client as what a `ToolServer` asks: list and call. Imported with the first connection,
-in a thread, since that takes most of a second."""
+"""The official SDK's client, reduced to what a `ToolServer` needs: list and call. Imported with the first
+connection, in a thread, since that takes most of a second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from core.tools import MAX_RESULT_CHARS, ToolFailedError, ToolReply
-from services.adapters.mcp.server import Listed, LostServerError, Reached
+from services.adapters.mcp.server import ListedTool, LostServerError, ServerAddress
 from services.adapters.mcp.transports import Floodgate, OnLost, OnStderr, open_address, open_program
 
 log = structlog.get_logger()
@@ -29,13 +29,13 @@ LOST = frozenset({types.CONNECTION_CLOSED})
 
 @asynccontextmanager
 async def open_client(
-    where: Reached, on_changed: Callable[[], None], on_lost: OnLost, on_stderr: OnStderr
+    where: ServerAddress, on_changed: Callable[[], None], on_lost: OnLost, on_stderr: OnStderr
 ) -> AsyncGenerator[ToolClient, None]:
-    """Connected, its protocol negotiated. Raises what the SDK raises, in groups: see `reason_of`."""
+    """A connected client, protocol negotiated. Raises what the SDK raises, in groups: see `reason_of`."""
 
     gate = Floodgate()
 
-    async def hear(message: types.ServerNotification | Exception) -> None:
+    async def on_message(message: types.ServerNotification | Exception) -> None:
         if not gate.passes_message():
             log.warning("tool_server_cut_off", reason="too many messages")
             on_lost()
@@ -47,9 +47,9 @@ async def open_client(
         if where.url
         else open_program(where.command, where.environment, on_lost, on_stderr)
     )
-    # legacy: over the standard streams a probe would wait for programs that do not know it
+    # legacy: over standard streams, a probe would hang with programs that do not know it
     mode = "auto" if where.url else "legacy"
-    async with Client(transport, mode=mode, message_handler=hear, cache=None) as client:
+    async with Client(transport, mode=mode, message_handler=on_message, cache=None) as client:
         yield ToolClient(client)
 
 
@@ -57,20 +57,20 @@ class ToolClient:
     def __init__(self, client: Client) -> None:
         self._session = client.session
 
-    async def tools(self) -> list[Listed]:
+    async def tools(self) -> list[ListedTool]:
         """Raises what `open_client` raises."""
-        listed: list[Listed] = []
+        listed: list[ListedTool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             page = await self._session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
-            listed += [_listed(tool) for tool in page.tools]
+            listed += [_listed_tool(tool) for tool in page.tools]
             cursor = page.next_cursor
             if not cursor or len(listed) >= MAX_TOOLS:
                 break
         return listed[:MAX_TOOLS]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolReply:
-        """Past the SDK's own check of results, whose schema is the server's and may take for ever.
+        """Bypasses the SDK's validation of results: the schema is the server's, and it could take forever.
 
         Raises ToolFailedError, LostServerError.
         """
@@ -92,15 +92,14 @@ class ToolClient:
         return ToolReply(_text(result), result.is_error)
 
 
-def _listed(tool: types.Tool) -> Listed:
+def _listed_tool(tool: types.Tool) -> ListedTool:
     hints = tool.annotations
     read_only = hints is not None and hints.read_only_hint is True
-    return Listed(tool.name, tool.description or tool.title or "", tool.input_schema, read_only)
+    return ListedTool(tool.name, tool.description or tool.title or "", tool.input_schema, read_only)
 
 
 def _text(result: types.CallToolResult) -> str:
-    """What of a result is text; of anything else its kind and size. Enough to cut and no more is put
-    together."""
+    """A result's text; for anything else its kind and size. Stops once there is enough to be cut."""
     parts: list[str] = []
     room = MAX_RESULT_CHARS + 1
     for block in result.content:
@@ -129,7 +128,7 @@ def _block_text(block: types.ContentBlock) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why there is no connection, in words that hold nothing of what was sent."""
+    """Why there is no connection, in words that contain nothing that was sent."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     match error:

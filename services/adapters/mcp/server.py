@@ -1,4 +1,4 @@
-"""One table's server: connected in the background, listed, connected again when it is lost."""
+"""One table's server: connects in the background, lists its tools, and reconnects when it is lost."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ log = structlog.get_logger()
 RELIST_S = 300.0  # for servers that do not say when their tools change
 RETRY_S = (1.0, 2.0, 5.0, 15.0, 60.0)
 CLOSING_S = 4.0
-MAX_STDERR_BYTES = 4_000  # remembered of what a program printed
-MAX_LAST_LINES, MAX_LAST_CHARS = 3, 300  # of it, shown when it has ended
+MAX_STDERR_BYTES = 4_000  # of a program's standard error that are kept
+MAX_LAST_LINES, MAX_LAST_CHARS = 3, 300  # of these, shown once the program has ended
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedTool:
     """A tool as its server describes it."""
 
     name: str
@@ -49,8 +49,8 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """Where a server is reached, with what is secret of it."""
+class ServerAddress:
+    """How to reach a server, including its secrets."""
 
     command: Sequence[str]
     url: str
@@ -64,36 +64,36 @@ class LostServerError(ToolFailedError):
 
 
 class ToolServer:
-    """A ToolSource. `run` is its background task; the SDK is imported there, and not before."""
+    """A ToolSource. `run` is its background task; the SDK is imported only there."""
 
-    def __init__(self, name: str, table: ToolSettings, where: Reached) -> None:
+    def __init__(self, name: str, table: ToolSettings, where: ServerAddress) -> None:
         self.name = name
         self.problem = ""
-        self._reason = ""  # without the program's own words, which may be others each time
+        self._reason = ""  # without the program's own words, which may differ each time
         self._stderr = b""
         self._mask = Mask([*where.environment.values(), *where.headers.values()])
         self._table = table
         self._where = where
-        self._tools: dict[str, tuple[str, Tool]] = {}  # by the model's name: the server's own, and the tool
+        self._tools: dict[str, tuple[str, Tool]] = {}  # by the model's name: the server's name, and the tool
         self._client: ToolClient | None = None
         self._up = asyncio.Event()
-        self._tried = asyncio.Event()  # it was reached, or could not be
-        self._stir = asyncio.Event()  # its list has changed, or it is lost, or somebody asks for it
+        self._attempted = asyncio.Event()  # a connection attempt has succeeded or failed
+        self._wake = asyncio.Event()  # its list has changed, it is lost, or somebody needs it
         self._lost = False
 
     @property
     def offered(self) -> frozenset[str]:
-        """The names that were listed last."""
+        """The names of the tools listed last."""
         return frozenset(self._tools)
 
     async def listed(self) -> Sequence[Tool]:
-        if not self._tried.is_set():
-            self._stir.set()
+        if not self._attempted.is_set():
+            self._wake.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._table.timeout_s):
-                    await self._tried.wait()
+                    await self._attempted.wait()
         if not self._up.is_set():
-            self._stir.set()  # it is tried again at once, and not waited for
+            self._wake.set()  # retried at once, without waiting for it
             return ()
         return tuple(tool for _, tool in self._tools.values())
 
@@ -103,7 +103,7 @@ class ToolServer:
                 client, own_name = await self._connected(name)
                 reply = await client.call(own_name, arguments)
         except TimeoutError:
-            self._stir.set()  # its list is asked for: a server that hangs altogether is connected anew
+            self._wake.set()  # lists its tools again, which reconnects a server that hangs altogether
             raise ToolFailedError(f"The tool did not answer within {self._table.timeout_s:g} s.") from None
         except LostServerError:
             self._lose()
@@ -117,29 +117,29 @@ class ToolServer:
         return self._client, self._tools[name][0]
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Keep the server connected until cancelled."""
         client = await asyncio.to_thread(_imported)
         failures = 0
         while True:
             try:
-                await self._stay(client)
+                await self._stay_connected(client)
                 failures = 0
             except Exception as error:  # noqa: BLE001 - whatever a foreign server makes the SDK raise
                 self._note(client.reason_of(error))
             pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
             failures += 1
-            self._stir.clear()
+            self._wake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._stir.wait()
+                    await self._wake.wait()
 
-    async def _stay(self, module: Any) -> None:
+    async def _stay_connected(self, module: Any) -> None:
         """Connect, list, and stay until the connection is lost."""
         self._lost, self._stderr = False, b""
         try:
             async with (
                 asyncio.timeout(self._table.timeout_s) as limit,
-                module.open_client(self._where, self._stir.set, self._lose, self._hear) as client,
+                module.open_client(self._where, self._wake.set, self._lose, self._on_stderr) as client,
             ):
                 while not self._lost:
                     limit.reschedule(asyncio.get_running_loop().time() + self._table.timeout_s)
@@ -147,31 +147,31 @@ class ToolServer:
                     limit.reschedule(None)
                     self._client = client
                     self._note("")
-                    await self._until_stirred()
+                    await self._until_woken()
         finally:
             self._client = None
             self._up.clear()
         log.warning("tool_server_lost", table=self.name)
 
-    async def _until_stirred(self) -> None:
-        self._stir.clear()
+    async def _until_woken(self) -> None:
+        self._wake.clear()
         if self._lost:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(RELIST_S):
-                await self._stir.wait()
+                await self._wake.wait()
 
-    def _hear(self, piece: bytes) -> None:
+    def _on_stderr(self, piece: bytes) -> None:
         self._stderr = (self._stderr + piece)[-MAX_STDERR_BYTES:]
 
     def _last_words(self) -> str:
-        """Why a program ends, only the program says: a variable that is not set, a module that is missing."""
+        """Only the program itself says why it ended, such as an unset variable or a missing module."""
         lines = self._mask(self._stderr.decode("utf-8", "replace")).splitlines()
         words = " / ".join([line.strip() for line in lines if line.strip()][-MAX_LAST_LINES:])
         return "".join(each for each in words if each.isprintable())[-MAX_LAST_CHARS:]
 
     def _note(self, reason: str) -> None:
-        """`reason` "": it is up."""
+        """Record the state; `reason` "" means that the server is up."""
         words = self._last_words() if reason else ""
         if reason:
             self._up.clear()
@@ -179,19 +179,19 @@ class ToolServer:
                 log.warning("tool_server_down", table=self.name, reason=reason, last_words=words)
         else:
             self._up.set()
-            if self._reason or not self._tried.is_set():
+            if self._reason or not self._attempted.is_set():
                 log.info("tool_server_up", table=self.name, tools=len(self._tools))
         self._reason = reason
         self.problem = f"{reason} Its last words: {words}" if words else reason
-        self._tried.set()
+        self._attempted.set()
 
     def _lose(self) -> None:
         self._lost = True
         self._up.clear()
-        self._tried.clear()  # it was up a moment ago: the next attempt is worth waiting for
-        self._stir.set()
+        self._attempted.clear()  # it was just up, so the next attempt is worth waiting for
+        self._wake.set()
 
-    def _offered(self, listed: Sequence[Listed]) -> dict[str, tuple[str, Tool]]:
+    def _offered(self, listed: Sequence[ListedTool]) -> dict[str, tuple[str, Tool]]:
         table, offered = self._table, dict[str, tuple[str, Tool]]()
         for each in listed:
             if (table.allow and each.name not in table.allow) or each.name in table.deny:
@@ -210,24 +210,24 @@ class ToolServer:
 
 
 def _imported() -> Any:
-    """What takes a second: the SDK, and what arguments are checked with before the first call."""
+    """Import what takes a second: the SDK, and the library that validates arguments before the first call."""
     importlib.import_module("jsonschema")
     return importlib.import_module("services.adapters.mcp.client")
 
 
 @asynccontextmanager
 async def open_servers(tables: Mapping[str, ToolSettings]) -> AsyncIterator[tuple[ToolServer, ...]]:
-    """Each connects in a task of its own. Raises StartRefusedError for a variable that is not set."""
-    servers = tuple(ToolServer(name, table, _reached(name, table)) for name, table in tables.items())
+    """Each server connects in its own task. Raises StartRefusedError for a variable that is not set."""
+    servers = tuple(ToolServer(name, table, _address_of(name, table)) for name, table in tables.items())
     tasks = [asyncio.create_task(server.run(), name=f"tools {server.name}") for server in servers]
     try:
         yield servers
     finally:
-        await asyncio.gather(*map(_closed, tasks))
+        await asyncio.gather(*map(_close, tasks))
 
 
-async def _closed(task: asyncio.Task[None]) -> None:
-    """A server that does not let go is left behind after a few seconds."""
+async def _close(task: asyncio.Task[None]) -> None:
+    """Cancel the task; a server that does not let go is abandoned after a few seconds."""
     for _ in range(2):
         task.cancel()
         await asyncio.wait([task], timeout=CLOSING_S)
@@ -235,7 +235,7 @@ async def _closed(task: asyncio.Task[None]) -> None:
             return
 
 
-def _reached(name: str, table: ToolSettings) -> Reached:
+def _address_of(name: str, table: ToolSettings) -> ServerAddress:
     def value(variable: str) -> str:
         text = os.environ.get(variable, "")
         if not text or any(ord(char) < 32 for char in text):
@@ -247,4 +247,4 @@ def _reached(name: str, table: ToolSettings) -> Reached:
 
     environment = {variable: value(variable) for variable in table.env}
     headers = {header: value(variable) for header, variable in table.headers.items()}
-    return Reached(table.command, table.url or "", environment, headers, table.timeout_s)
+    return ServerAddress(table.command, table.url or "", environment, headers, table.timeout_s)

@@ -1,5 +1,5 @@
-"""The two ways to a server, each with bounds that the SDK's own do not have: a server that prints garbage or
-floods ends its connection, and no more than that."""
+"""The two transports, with limits that the SDK's own lack: a server that prints garbage or floods us loses
+its connection, and nothing else happens."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from mcp_types import jsonrpc_message_adapter
 log = structlog.get_logger()
 
 MAX_MESSAGE_BYTES = 16_000_000
-MAX_GARBAGE_LINES = 100  # of one connection: some programs greet on the wrong stream
+MAX_GARBAGE_LINES = 100  # per connection: some programs print a greeting to the wrong stream
 MAX_MESSAGES_A_SECOND = 500
-END_PATIENCE_S = 1.0  # for a program to end by itself once its input has ended, and once it is asked to
+END_PATIENCE_S = 1.0  # for a program to end once its input has ended, and again once it is asked to
 CONNECT_TIMEOUT_S = 5.0
 STDERR_BYTES = 4_000
 
@@ -32,7 +32,7 @@ OnStderr = Callable[[bytes], None]
 
 
 class Floodgate:
-    """Counts what comes, and says when it is too much."""
+    """Counts messages and garbage, and says when it is too much."""
 
     def __init__(self) -> None:
         self._second = 0
@@ -55,9 +55,9 @@ class Floodgate:
 async def open_program(
     command: Sequence[str], environment: Mapping[str, str], on_lost: OnLost, on_stderr: OnStderr
 ) -> AsyncGenerator[TransportStreams, None]:
-    """A program that speaks over its standard streams; what it prints as errors goes to `on_stderr`.
+    """Run a program that speaks over its standard streams; its standard error goes to `on_stderr`.
 
-    It gets the few variables that any program needs, and `environment`. Raises OSError.
+    Its environment is the few variables that any program needs, plus `environment`. Raises OSError.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -83,7 +83,7 @@ async def open_program(
                 tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
-            await _ended(process)
+            await _end(process)
             await asyncio.wait([listening], timeout=END_PATIENCE_S)
             listening.cancel()
 
@@ -111,7 +111,7 @@ async def _read(
 
 
 async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[SessionMessage]:
-    """Line by line, until the stream ends or is not worth reading on."""
+    """Messages line by line, until the stream ends or exceeds a limit."""
     gate = Floodgate()
     while True:
         try:
@@ -148,8 +148,8 @@ async def _write(
                 await process.stdin.drain()
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Its input ends; one that goes on is asked to end, then made to, with all that it started."""
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Close the program's input; if it keeps running, terminate, then kill it, with all that it started."""
     assert process.stdin is not None
     process.stdin.close()
     for sign in (None, signal.SIGTERM, signal.SIGKILL):
@@ -161,7 +161,7 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
                 await process.wait()
                 break
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)  # what it left behind
+        os.killpg(process.pid, signal.SIGKILL)  # processes it left behind
     process._transport.close()  # type: ignore[attr-defined]  # a child that holds the pipe keeps it open
 
 
@@ -169,8 +169,8 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 async def open_address(
     url: str, headers: Mapping[str, str], timeout_s: float
 ) -> AsyncGenerator[TransportStreams, None]:
-    """A server over streamable HTTP. What waits for it has a deadline of its own, `timeout_s`; the request of
-    a call that was given up stays open for a while longer."""
+    """A server over streamable HTTP. Callers have a deadline of their own, `timeout_s`; the request of an
+    abandoned call stays open a little longer."""
     timeout = httpx2.Timeout(timeout_s + CONNECT_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
     async with (
         httpx2.AsyncClient(
@@ -182,13 +182,13 @@ async def open_address(
 
 
 class BoundedTransport(httpx2.AsyncHTTPTransport):
-    """No response has more bytes than a message may have; one that lets nobody in ends the connection, since
-    the SDK's own error for it says that the server is broken."""
+    """Limits responses to the size of a message. One that denies access ends the connection, because the
+    SDK's own error for it says that the server is broken."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
             response = await super().handle_async_request(request)
-        except httpx2.ReadTimeout:  # it was given up; an error would take the calls beside it along
+        except httpx2.ReadTimeout:  # the call was abandoned; an error would abort concurrent calls, too
             return httpx2.Response(504, request=request)
         if response.status_code in (401, 403):
             await response.aclose()

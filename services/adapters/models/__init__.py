@@ -1,1 +1,1 @@
-"""Embeddings and rerankers besides the bundled ones: of sentence-transformers, and behind endpoints."""
+"""Embeddings and rerankers other than the bundled ones: from sentence-transformers, and behind endpoints."""

@@ -23,7 +23,7 @@ BATCH = 64
 TIMEOUT_S = 30.0
 MAX_RETRIES = 2
 RETRY_AFTER_S = 0.5
-LONGEST_WAIT_S = 10.0
+MAX_WAIT_S = 10.0
 
 
 class _Vector(BaseModel):
@@ -40,8 +40,8 @@ class OpenAIEmbedding(BatchEmbedding):
 
     Unit vectors, in the order of the texts. Blocking: EmbeddingService runs it in its thread.
 
-    429 and 5xx are tried again, at most twice; whatever else fails raises EmbeddingUnavailableError.
-    `query_prefix` and `passage_prefix` are for models that want them. `wait` is the clock's sleep.
+    429 and 5xx are retried at most twice; every other failure raises EmbeddingUnavailableError.
+    `query_prefix` and `passage_prefix` are for models that need them. `wait` is the clock's sleep.
     """
 
     query_prefix: str = ""
@@ -84,7 +84,7 @@ class OpenAIEmbedding(BatchEmbedding):
     def _embed(self, texts: list[str]) -> list[list[float]]:
         vectors: list[list[float]] = []
         for start in range(0, len(texts), BATCH):
-            batch = [text or " " for text in texts[start : start + BATCH]]  # an empty input is refused
+            batch = [text or " " for text in texts[start : start + BATCH]]  # servers refuse an empty input
             vectors.extend(_ordered(self._post(batch), len(batch)))
         return vectors
 
@@ -105,10 +105,10 @@ class OpenAIEmbedding(BatchEmbedding):
 
 
 def _pause_s(reply: httpx.Response, attempt: int) -> float:
-    """What the server asks for in seconds, else a doubling pause with some jitter; never long."""
+    """The pause the server asks for in seconds, else a doubling one with jitter; at most MAX_WAIT_S."""
     asked = reply.headers.get("Retry-After", "")
     pause = float(asked) if asked.isdecimal() else RETRY_AFTER_S * 2**attempt * random.uniform(0.8, 1.2)  # noqa: S311
-    return min(pause, LONGEST_WAIT_S)
+    return min(pause, MAX_WAIT_S)
 
 
 def _ordered(reply: httpx.Response, count: int) -> list[list[float]]:
@@ -132,7 +132,7 @@ NOT_UNDERSTOOD = ModelFailure(Cause.NOT_AN_ANSWER)
 
 
 def _failed(why: str, failure: ModelFailure = NOT_UNDERSTOOD) -> EmbeddingUnavailableError:
-    """The message holds no key and no text."""
+    """The message contains neither key nor text."""
     return EmbeddingUnavailableError(f"The embedding endpoint does not answer as expected: {why}.", failure)
 
 
@@ -150,9 +150,9 @@ def _place(url: httpx.URL) -> str:
     return f"{url.scheme}://{url.netloc.decode()}"
 
 
-TEI_BATCH = 32  # texts it takes in a request unless its operator says otherwise
+TEI_BATCH = 32  # texts TEI accepts per request unless its operator configures otherwise
 MAX_REFUSAL_BYTES = 4_096
-MAX_REPLY_BYTES = 4_000_000  # of 200 candidates, with their texts sent back
+MAX_REPLY_BYTES = 4_000_000  # enough for 200 candidates with their texts sent back
 
 
 class _TEIRow(BaseModel):
@@ -178,7 +178,7 @@ class HttpReranker(PairReranker):
     `url` is the endpoint, or its base, to which `/rerank` is added.
 
     Without a model name the request is TEI's (`texts`), with one it is the others' (`documents`, `model`);
-    either reply is understood. Nothing is tried twice: a turn has no time for it. Close it with `aclose`.
+    either reply is understood. Nothing is retried: a turn has no time for it. Close it with `aclose`.
     """
 
     name = "http"
@@ -189,7 +189,7 @@ class HttpReranker(PairReranker):
         self.url = f"{url.rstrip('/').removesuffix('/rerank')}/rerank"
         self._model_name = model_name
         self._scale = ScoreScale()
-        # not compressed: what a reply grows to would be known too late
+        # uncompressed: the size of a decompressed reply would be known too late
         headers = {"Accept-Encoding": "identity"}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key.get_secret_value()}"
@@ -199,7 +199,7 @@ class HttpReranker(PairReranker):
         await self._client.aclose()
 
     async def judge_pairs(self, questions: Sequence[str], texts: Sequence[str]) -> Scores:
-        """The API takes one question a request: all are sent at once. Raises RerankerUnavailableError."""
+        """The API takes one question per request: all are sent at once. Raises RerankerUnavailableError."""
         size = len(texts) if self._model_name else TEI_BATCH
         batches = [texts[at : at + size] for at in range(0, len(texts), size)]
         asked = [self._ask(question, batch) for question in questions for batch in batches]
@@ -208,7 +208,7 @@ class HttpReranker(PairReranker):
         return [list(scores[at : at + len(texts)]) for at in range(0, len(scores), len(texts))]
 
     async def _ask(self, question: str, texts: Sequence[str]) -> list[float | None]:
-        """Scores as they came, in the order of the texts."""
+        """The raw scores, in the order of the texts."""
         body: dict[str, Any] = {"query": question}
         if self._model_name:
             body |= {"documents": list(texts), "model": self._model_name, "top_n": len(texts)}
@@ -223,7 +223,7 @@ class HttpReranker(PairReranker):
 
 
 async def _content(response: httpx.Response) -> bytes:
-    """The body as it was sent. Retry-After is handed on, never waited for."""
+    """The raw body. Retry-After is passed on, never waited for."""
     if response.status_code != httpx.codes.OK:
         pause = retry_after_s(response.headers.get("Retry-After"), datetime.now(UTC))
         refused = _refused(response, await _beginning(response))
@@ -243,7 +243,7 @@ async def _beginning(response: httpx.Response) -> bytes:
 
 
 def _scores(content: bytes, size: int) -> list[float | None]:
-    """A row that points nowhere is dropped, and of two that point to one text the first counts."""
+    """A row with an invalid index is dropped, and of two rows for one text the first counts."""
     try:
         read = _REPLY.validate_json(content)
     except ValidationError as error:

@@ -1,5 +1,5 @@
-"""Models of sentence-transformers: an embedding and a cross-encoder as reranker. Loads torch, so only when
-named in the settings."""
+"""Models of sentence-transformers: an embedding, and a cross-encoder as reranker. Imports torch, so it is
+used only when the settings name it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from services.models.embedding import BatchEmbedding
 from services.retrieval.foreign_rerankers import PairReranker, RerankerUnavailableError, Scores, probability
 
 BATCH = 8
-# What models call the two sides in their own `prompts`.
+# The names of the two sides in models' own `prompts`.
 QUERY_PROMPTS = ("query", "search_query", "retrieval.query")
 PASSAGE_PROMPTS = ("passage", "document", "search_document", "retrieval.passage")
 
 
 class SentenceTransformersEmbedding(BatchEmbedding):
     """`sentence-transformers:<hub id or folder>`: unit vectors, each side with the prompt that the model
-    defines for it, if it does.
+    defines for it, if any.
 
     Raises StartRefusedError when the model is neither a folder nor in the local hub cache: nothing is
-    downloaded, and no code that a model brings along is run.
+    downloaded, and no code shipped with a model is run.
     """
 
     dimension: int = 0
@@ -66,7 +66,7 @@ class SentenceTransformersEmbedding(BatchEmbedding):
 
 
 def load_model(kind: str, setting: str, prefix: str, name: str) -> Any:
-    """A `kind` of sentence-transformers' own classes, for a setting whose value is `prefix:name`."""
+    """Load a model with sentence-transformers' class `kind`, for a setting whose value is `prefix:name`."""
     try:
         import sentence_transformers
     except ImportError as error:
@@ -82,17 +82,17 @@ def load_model(kind: str, setting: str, prefix: str, name: str) -> Any:
 
 
 MAX_PAIR_TOKENS = 512
-MAX_SIDE_CHARS = 8 * MAX_PAIR_TOKENS  # more is not worth cutting into tokens: it would be cut off
+MAX_SIDE_CHARS = 8 * MAX_PAIR_TOKENS  # more is not worth tokenizing: it would be truncated
 
 Pair = tuple[str, str]
 
 
 class CrossEncoderReranker(PairReranker):
-    """`cross-encoder:<hub id or folder>`: judges on one thread of its own, in small batches, so that nobody
-    else waits behind it.
+    """`cross-encoder:<hub id or folder>`: judges on its own thread, in small batches, so that nothing else
+    waits behind it.
 
     Raises StartRefusedError when the model is neither a folder nor in the local hub cache. Nothing is
-    downloaded, and no code that a model brings along is run. Close it with `aclose`.
+    downloaded, and no code shipped with a model is run. Close it with `aclose`.
     """
 
     name = "cross-encoder"
@@ -104,32 +104,32 @@ class CrossEncoderReranker(PairReranker):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rerank", initializer=_bound_torch_threads)
 
     async def aclose(self) -> None:
-        """What waits is dropped; the batch that runs is waited for, off the event loop."""
+        """Drop waiting work and wait for the running batch, off the event loop."""
         await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
 
     async def judge_pairs(self, questions: Sequence[str], texts: Sequence[str]) -> Scores:
-        """All questions in one go. Who leaves is felt after the batch that runs.
+        """All questions in one go. A cancellation takes effect after the running batch.
 
         Raises RerankerUnavailableError.
         """
         pairs = [(question, text) for question in questions for text in texts]
-        left = threading.Event()
+        cancelled = threading.Event()
         try:
             loop = asyncio.get_running_loop()
-            chances = await loop.run_in_executor(self._thread, self._chances, pairs, left)
+            chances = await loop.run_in_executor(self._thread, self._chances, pairs, cancelled)
         except (RuntimeError, ValueError, TypeError, KeyError, IndexError, OSError) as error:  # torch's
             raise RerankerUnavailableError(f"The cross-encoder failed: {type(error).__name__}.") from error
         finally:
-            left.set()
+            cancelled.set()
         return [list(chances[at : at + len(texts)]) for at in range(0, len(pairs), len(texts))]
 
-    def _chances(self, pairs: Sequence[Pair], left: threading.Event) -> list[float | None]:
-        """Probabilities in the order of the pairs; once `left` is set, no batch is begun."""
+    def _chances(self, pairs: Sequence[Pair], cancelled: threading.Event) -> list[float | None]:
+        """Probabilities in the order of the pairs; once `cancelled` is set, no further batch starts."""
         chances: list[float | None] = [None] * len(pairs)
-        # texts of about one length together: a batch is padded to its longest
+        # batches of similar length, since a batch is padded to its longest text
         order = sorted(range(len(pairs)), key=lambda at: -len(pairs[at][0]) - len(pairs[at][1]))
         for start in range(0, len(order), BATCH):
-            if left.is_set():
+            if cancelled.is_set():
                 break
             batch = order[start : start + BATCH]
             for at, score in zip(batch, self._raw_scores([_cut(pairs[at]) for at in batch]), strict=True):
@@ -137,7 +137,7 @@ class CrossEncoderReranker(PairReranker):
         return chances
 
     def _raw_scores(self, pairs: list[Pair]) -> list[float]:
-        """Logits of relevance. Two labels (irrelevant, relevant) give the difference of their logits."""
+        """Relevance logits; with two labels (irrelevant, relevant), the difference of their logits."""
         import torch
 
         scores = self._model.predict(
@@ -154,7 +154,7 @@ def _cut(pair: Pair) -> Pair:
 
 
 def _bound_torch_threads() -> None:
-    """Half the cores at most: the event loop and the embedding go on beside it."""
+    """Use at most half the cores: the event loop and the embedding run alongside."""
     import torch
 
     torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // 2)))

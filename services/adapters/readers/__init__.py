@@ -1,1 +1,1 @@
-"""Files become parsed documents: each format's reader, and the checks that bytes pass first."""
+"""Turns files into parsed documents: one reader per format, and the checks that bytes pass first."""

@@ -1,4 +1,4 @@
-"""Source code: a fenced block per definition, under its name; nothing is left out."""
+"""Source code: a fenced block per definition, headed by its name; nothing is left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.text import close_gaps, is_spaced_out, scrub
 from services.adapters.readers.decoding import decode
 from services.adapters.readers.outline import fenced, section_document
 
-# Where definitions begin in source code, line by line: by the words of the languages and by indentation.
+# Finds definitions in source code line by line, by the languages' keywords and by indentation.
 
 
 _NAME = r"(?P<name>[\w$.:~]{1,120})"
@@ -30,7 +30,7 @@ _WORD = (
 _PATTERNS = (
     re.compile(rf"{_MODIFIERS}{_WORD}\s{{1,4}}(?:self\.)?{_NAME}"),
     re.compile(rf"func\s{{1,4}}\([^()]{{0,80}}\)\s{{0,4}}{_NAME}\("),  # a method in Go
-    re.compile(  # a function kept under a name
+    re.compile(  # a function assigned to a name
         rf"{_MODIFIERS}(?:(?:let|var|const)\s{{1,4}})?{_NAME}\s{{0,4}}(?::[^=]{{0,80}})?=\s{{0,4}}"
         r"(?:async\s{1,4})?(?:function\b|\([^()]{0,200}\)(?:\s{0,4}:[^=]{0,80})?\s{0,4}=>|\w{1,40}\s{0,4}=>|class\b)"
     ),
@@ -61,7 +61,7 @@ _MAX_LINE_CHARS = 400
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """`start` is its first line (from 0), comments and decorators above it included."""
+    """`start` is its first line (from 0), including comments and decorators above it."""
 
     name: str
     start: int
@@ -69,13 +69,13 @@ class Definition:
 
 
 def definitions(lines: Sequence[str], language: str) -> Iterator[Definition]:
-    """In the order of the lines."""
+    """The definitions in `lines`, in order."""
     for at, line in enumerate(lines):
         stripped = line.lstrip()
         if not stripped or len(line) > _MAX_LINE_CHARS:
             continue
         if name := _name_in(stripped, language):
-            yield Definition(name, _with_what_is_above(lines, at), len(line) - len(stripped))
+            yield Definition(name, _first_line_above(lines, at), len(line) - len(stripped))
 
 
 def _name_in(line: str, language: str) -> str:
@@ -90,21 +90,21 @@ def _name_in(line: str, language: str) -> str:
     return defined.group("name").strip(".:") if defined else ""
 
 
-def _with_what_is_above(lines: Sequence[str], at: int) -> int:
-    """Comments, decorators and attributes that stand directly above."""
+def _first_line_above(lines: Sequence[str], at: int) -> int:
+    """The first line of the comments, decorators and attributes directly above line `at`, or `at` itself."""
     above = at
     while above > 0 and at - above < 40 and _ABOVE.match(lines[above - 1][:_MAX_LINE_CHARS]):
         above -= 1
     return above
 
 
-_WHOLE_CHARS = 2_000  # a longer definition is split into those inside it
+_WHOLE_CHARS = 2_000  # a longer definition is split into the definitions inside it
 _MAX_LEVELS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Lines `start` to `end` (from 0, the end not among them) under the names of what they define."""
+class _Span:
+    """Lines `start` to `end` (from 0, end excluded) with the names of the definitions they are in."""
 
     start: int
     end: int
@@ -112,7 +112,7 @@ class _Stretch:
 
 
 class CodeReader(BaseReader):
-    """`language` as a Markdown fence names it, "" when unknown. Each fence says which lines it has."""
+    """`language` as in a Markdown fence, "" if unknown. Each fence's info string names its lines."""
 
     def __init__(self, language: str) -> None:
         self._language = language
@@ -120,20 +120,20 @@ class CodeReader(BaseReader):
     def load_data(self, content: bytes) -> list[Document]:
         lines = scrub(decode(content)).lstrip("\ufeff").rstrip().split("\n")
         defined = list(definitions(lines, self._language))
-        stretches = _Cut(lines, defined).stretches(0, len(lines), (), -1)
-        return [self._section(lines, stretch) for stretch in _joined(lines, stretches)]
+        spans = _Splitter(lines, defined).spans(0, len(lines), (), -1)
+        return [self._section(lines, span) for span in _merged(lines, spans)]
 
-    def _section(self, lines: Sequence[str], stretch: _Stretch) -> Document:
-        section = lines[stretch.start : stretch.end]
+    def _section(self, lines: Sequence[str], span: _Span) -> Document:
+        section = lines[span.start : span.end]
         above = next((at for at, line in enumerate(section) if line.strip()), 0)
-        first, last = stretch.start + above + 1, stretch.start + len("\n".join(section).rstrip().split("\n"))
+        first, last = span.start + above + 1, span.start + len("\n".join(section).rstrip().split("\n"))
         code = "\n".join(section[above:]).rstrip()
         info = f"{self._language or 'text'} lines {first}-{last}"
-        return section_document(fenced(code, info), stretch.names)
+        return section_document(fenced(code, info), span.names)
 
 
-class _Cut:
-    """Definitions one inside the other, by their indentation."""
+class _Splitter:
+    """Splits code into nested definitions, by indentation."""
 
     def __init__(self, lines: Sequence[str], defined: Sequence[Definition]) -> None:
         self._definitions = defined
@@ -141,42 +141,42 @@ class _Cut:
         for line in lines:
             self._chars.append(self._chars[-1] + len(line) + 1)
 
-    def stretches(
+    def spans(
         self,
         start: int,
         end: int,
         names: tuple[str, ...],
         indent: int,
         among: Sequence[Definition] | None = None,
-    ) -> Iterator[_Stretch]:
-        """Those of the lines `start` to `end`, which `names` define; `among` are the definitions there."""
+    ) -> Iterator[_Span]:
+        """Split lines `start` to `end`, which are inside `names`; `among` are the definitions there."""
         inside = [one for one in (self._definitions if among is None else among) if one.indent > indent]
         is_whole = bool(names) and self._chars[end] - self._chars[start] <= _WHOLE_CHARS
         if not inside or is_whole or len(names) >= _MAX_LEVELS:
-            yield _Stretch(start, end, names)
+            yield _Span(start, end, names)
             return
         outermost = min(one.indent for one in inside)
         heads = [at for at, one in enumerate(inside) if one.indent == outermost]
-        yield _Stretch(start, max(start, inside[heads[0]].start), names)
+        yield _Span(start, max(start, inside[heads[0]].start), names)
         for head, following in zip(heads, [*heads[1:], len(inside)], strict=True):
             one = inside[head]
             last = inside[following].start if following < len(inside) else end
             below = inside[head + 1 : following]
-            yield from self.stretches(max(start, one.start), last, (*names, one.name), outermost, below)
+            yield from self.spans(max(start, one.start), last, (*names, one.name), outermost, below)
 
 
-def _joined(lines: Sequence[str], stretches: Iterator[_Stretch]) -> Iterator[_Stretch]:
-    """Without the empty ones; a few lines of the same place go with those before them."""
-    held: _Stretch | None = None
-    for stretch in stretches:
-        if not any(line.strip() for line in lines[stretch.start : stretch.end]):
+def _merged(lines: Sequence[str], spans: Iterator[_Span]) -> Iterator[_Span]:
+    """Drop empty spans and merge neighbours with the same names."""
+    held: _Span | None = None
+    for span in spans:
+        if not any(line.strip() for line in lines[span.start : span.end]):
             continue
-        if held is not None and held.names == stretch.names:
-            held = _Stretch(held.start, stretch.end, held.names)
+        if held is not None and held.names == span.names:
+            held = _Span(held.start, span.end, held.names)
             continue
         if held is not None:
             yield held
-        held = stretch
+        held = span
     if held is not None:
         yield held
 

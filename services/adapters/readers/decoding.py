@@ -1,4 +1,4 @@
-"""Bytes → text for files that do not say their encoding: UTF-8, UTF-16, GB18030, both mixed, then a guess."""
+"""Decodes files that do not declare their encoding: UTF-8, UTF-16, GB18030, a mix of these, then a guess."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from charset_normalizer import from_bytes
 
 from core.errors import UnreadableDocumentError
 
-# Is it text that somebody wrote, or bytes that happen to decode? For encodings in which most bytes do.
+# Is it text that somebody wrote, or bytes that happen to decode? For encodings in which most bytes decode.
 
 
-_STRANGE_SHARE = 0.02  # newer than our tables, or a symbol font's bullets
-_OTHERS_SHARE = 0.1  # letters of a third language; formulas in Greek
+_STRANGE_SHARE = 0.02  # characters newer than our tables, or a symbol font's bullets
+_OTHERS_SHARE = 0.1  # letters of a third language, or Greek in formulas
 _COMMON_HAN_SHARE = 0.65
-# The first characters of Unicode names; languages that are written in several scripts have them together.
+# By the first word of Unicode names; scripts that one language uses together share a value.
 _SCRIPTS = {
     "CJK": "east", "HIRAGANA": "east", "KATAKANA": "east", "KATAKANA-HIRAGANA": "east", "HANGUL": "east",
     "BOPOMOFO": "east", "FULLWIDTH": "east", "HALFWIDTH": "east", "IDEOGRAPHIC": "east",
@@ -30,13 +30,13 @@ _SCRIPTS = {
     "TIBETAN": "tibetan", "MONGOLIAN": "mongolian",
 }  # fmt: skip
 _RARE = "rare"
-# Of the most used characters: encoding, and first and last lead byte.
+# The most used Chinese characters: encoding, first and last lead byte.
 _LEVELS = (("gb2312", 0xB0, 0xD7), ("big5", 0xA4, 0xC6), ("shift_jis", 0x88, 0x97))
 
 
 def is_written(text: str) -> bool:
-    """Assigned characters, and besides ASCII one living script: with accents among plain letters if Latin, of
-    common characters if Chinese."""
+    """Whether somebody wrote this: assigned characters of, besides ASCII, one living script, with fewer
+    accented than plain letters if it is Latin, and mostly common characters if it is Chinese."""
     counts = Counter(text[:_SAMPLE_CHARS])
     foreign = {char: count for char, count in counts.items() if not char.isascii()}
     total = sum(counts.values())
@@ -64,7 +64,7 @@ def _is_one_script(letters: dict[str, int], plain: int) -> bool:
 
 
 def _signs_are_fewer(foreign: dict[str, int], letters: dict[str, int], total: int) -> bool:
-    """Than all else: no text is punctuation, marks and symbols only."""
+    """No real text consists mostly of punctuation, marks and symbols."""
     signs = sum(count for char, count in foreign.items() if char not in letters)
     return 2 * signs <= total
 
@@ -75,7 +75,7 @@ def _script(char: str) -> str:
 
 
 def _is_strange(char: str) -> bool:
-    """Not assigned, private, or invisible but for what joins and directs words."""
+    """Unassigned, private or invisible, except for joiners and direction marks."""
     kind = unicodedata.category(char)
     return kind in ("Cn", "Co", "Cs", "Cc") or (kind == "Cf" and not "\u200b" <= char <= "\u206f")
 
@@ -104,15 +104,15 @@ _GUESSES = ["big5", "shift_jis", "euc_jp", "euc_kr", "cp1252", "cp1251", "iso885
 _SAMPLE_BYTES = 65_536
 _SAMPLE_CHARS = 65_536
 _COMMON_SHARE = 0.65  # measured: Big5 and Shift-JIS read as GB18030 reach 0.5, EUC-JP 0.57
-_GOOD_PER_BAD = 20  # foreign characters for each byte that does not fit, in UTF-8 that is only damaged
-# Codecs that are no charsets: they read escapes, or take time that grows with the square of the length.
-_NO_CHARSETS = ("unicode_escape", "raw_unicode_escape", "punycode", "idna", "undefined", "mbcs", "oem")
+_GOOD_PER_BAD = 20  # non-ASCII bytes per invalid one, in UTF-8 that is merely damaged
+# Codecs that are not charsets: they interpret escapes, or take quadratic time.
+_NOT_CHARSETS = ("unicode_escape", "raw_unicode_escape", "punycode", "idna", "undefined", "mbcs", "oem")
 
 
 def decode(content: bytes, declared: str | None = None) -> str:
-    """`declared` is what the document itself says; it is believed where it fits.
+    """`declared` is the document's own statement, used if the bytes fit it.
 
-    Raises UnreadableDocumentError (`encoding`) when no encoding gives clean text.
+    Raises UnreadableDocumentError (`encoding`) when no encoding yields clean text.
     """
     if not content:
         return ""
@@ -125,7 +125,7 @@ def decode(content: bytes, declared: str | None = None) -> str:
 
 
 def _utf8(content: bytes) -> str | None:
-    """Nothing else looks like UTF-8 by chance, so stray controls are forgiven; NULs are UTF-16's."""
+    """Nothing else looks like UTF-8 by chance, so stray controls are tolerated; NULs mean UTF-16."""
     try:
         return None if b"\0" in content else content.decode("utf-8")
     except UnicodeDecodeError:
@@ -134,16 +134,16 @@ def _utf8(content: bytes) -> str | None:
 
 def _declared(content: bytes, name: str) -> str | None:
     try:
-        if codecs.lookup(name).name.replace("-", "_") in _NO_CHARSETS:
+        if codecs.lookup(name).name.replace("-", "_") in _NOT_CHARSETS:
             return None
     except (LookupError, ValueError):
         return None
-    # Pages that declare gb2312 use the characters of its supersets.
+    # Pages that declare gb2312 also use characters of its supersets.
     return _strict(content, "gb18030" if name.lower() in ("gb2312", "gbk", "gb_2312-80") else name)
 
 
 def _strict(content: bytes, encoding: str) -> str | None:
-    """The text if every byte fits and nothing in it is binary."""
+    """The text, if every byte is valid and nothing in it is binary."""
     try:
         text = content.decode(encoding)
     except (LookupError, ValueError):
@@ -158,19 +158,19 @@ def _required(text: str | None) -> str:
 
 
 def _utf16_without_bom(content: bytes) -> str | None:
-    """Line ends, spaces and ASCII leave NULs in every second byte; binary files leave them everywhere."""
+    """Line ends, spaces and ASCII put NULs in every second byte; binary files have them everywhere."""
     if len(content) % 2 or b"\0" not in content:
         return None
     evens, odds = content[::2].count(0), content[1::2].count(0)
     encodings = ("utf-16-be", "utf-16-le") if evens > odds else ("utf-16-le", "utf-16-be")
     texts = [_strict(content, encoding) for encoding in encodings]
-    # A few characters of Chinese (退, 一) leave their NULs in the other byte.
+    # A few Chinese characters (退, 一) have their NULs in the other byte.
     everyday = next((text for text in texts if text and _is_mostly_everyday(text) and is_written(text)), None)
     return everyday or (texts[0] if texts[0] and is_written(texts[0]) else None)
 
 
 def _mixed(content: bytes) -> str | None:
-    """Files put together of others: some lines are UTF-8, the rest GB18030."""
+    """Concatenated files: some lines are UTF-8, the rest GB18030."""
     if b"\0" in content:
         return None
     lines = content.split(b"\n")
@@ -188,7 +188,7 @@ def _mixed(content: bytes) -> str | None:
 
 
 def _line(line: bytes) -> tuple[str | None, str]:
-    """Its text and encoding. Short GB18030 looks like UTF-8 by chance, and gives strange characters."""
+    """A line's text and encoding. Short GB18030 can be valid UTF-8 by chance, with unusual characters."""
     if line.isascii():
         return line.decode("ascii"), "ascii"
     text = _utf8(line)
@@ -199,7 +199,7 @@ def _line(line: bytes) -> tuple[str | None, str]:
 
 
 def _gb18030(content: bytes) -> str | None:
-    """Almost any two-byte text decodes as GB18030; it is believed when the characters are everyday ones."""
+    """Almost any two-byte text decodes as GB18030; accept it only if it is mostly everyday characters."""
     text = _strict(content, "gb18030")
     return text if text is not None and _is_mostly_everyday(text) else None
 
@@ -210,17 +210,17 @@ def _is_mostly_everyday(text: str) -> bool:
 
 
 def _damaged_utf8(content: bytes) -> str | None:
-    """UTF-8 that was cut in the middle of a character, or lost a byte: the characters that fit say so."""
+    """UTF-8 cut in the middle of a character, or with bytes lost, recognised by its many valid characters."""
     if b"\0" in content:
         return None
     text = content.decode("utf-8", "replace")
     bad = text.count("\ufffd")
-    good = len(content) - len(text)  # each foreign character has one to three bytes beyond the first
+    good = len(content) - len(text)  # each non-ASCII character has one to three bytes beyond the first
     return text if good >= _GOOD_PER_BAD * bad else None
 
 
 def _utf16_everyday(content: bytes) -> str | None:
-    """Chinese UTF-16 in which not even a line ends."""
+    """Chinese UTF-16 without even a line end."""
     if len(content) % 2:
         return None
     texts = (_strict(content, encoding) for encoding in ("utf-16-le", "utf-16-be"))

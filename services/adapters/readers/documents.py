@@ -1,11 +1,11 @@
-"""Files → parsed documents: are the bytes what the name promises, and are they safe to unpack? Then that
-format's reader is asked.
+"""Turns files into parsed documents: checks that the bytes are what the name promises and safe to unpack,
+then calls that format's reader.
 
-A zip-based document (DOCX, PPTX, XLSX, EPUB) is unpacked once, piece by piece, kept nowhere, and counted:
-what an archive says of its own sizes is not believed. Archives inside are not opened. Codes: `archive_limit`
-(too many or too large members, names that lead out, links), `unsafe_xml` (entities, which expand to anything
-and can name files; office programs never write them), `encrypted`, and `unreadable_document` for an archive
-that is damaged or cut short.
+A zip-based document (DOCX, PPTX, XLSX, EPUB) is unpacked once, piece by piece, without storing it, to count
+its bytes: an archive's statements of its own sizes are not trusted. Nested archives are not opened. Codes:
+`archive_limit` (too many or too large members, names outside the archive, links), `unsafe_xml` (entities,
+which expand to anything and can name files; office programs never write them), `encrypted`, and
+`unreadable_document` for an archive that is damaged or truncated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from services.knowledge.parsing.dates import HEAD_CHARS, DateClues, document_dat
 from services.knowledge.parsing.pieces import too_complex
 
 SECTION_BREAK = "\n\n"
-# Module and class; imported when a file of the kind comes: the process that reads must start in a moment.
+# Module and class; imported only when such a file arrives, because the reading process must start quickly.
 READERS = {
     DocumentFormat.MARKDOWN: ("markdown", "MarkdownReader"),
     DocumentFormat.TEXT: ("code", "PlainTextReader"),
@@ -48,13 +48,13 @@ READERS = {
     DocumentFormat.EMAIL: ("web.email", "EmailReader"),
     DocumentFormat.CODE: ("code", "CodeReader"),
 }
-# What the libraries are known to raise on hostile bytes, besides their own errors.
-_CONFUSED = (ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError,
-             SyntaxError, TypeError, ValueError, struct.error, zlib.error)  # fmt: skip
+# Errors that the libraries are known to raise on hostile bytes, besides their own.
+_LIB_ERRORS = (ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError,
+               SyntaxError, TypeError, ValueError, struct.error, zlib.error)  # fmt: skip
 
 
 def parse_document(file_name: str, content: bytes) -> ParsedDocument:
-    """Blocking, and as slow as the file is hostile: run it in a process of its own.
+    """Blocking, and slow if the file is hostile: run it in a separate process.
 
     Raises EmptyFileError, UnsupportedMediaError, or UnreadableDocumentError with the code `encrypted`,
     `no_text`, `encoding`, `archive_limit`, `unsafe_xml`, `too_complex` or `unreadable_document`.
@@ -96,7 +96,7 @@ def _reader(file_name: str, document_format: DocumentFormat) -> BaseReader:
 
 
 def read_sections(file_name: str, document_format: DocumentFormat, content: bytes) -> list[Document]:
-    """What `parse_document` makes sections of, by that format's reader; likewise for a file inside another.
+    """Read a file with that format's reader, for `parse_document` or for a file inside another.
 
     Raises UnsupportedMediaError or UnreadableDocumentError.
     """
@@ -106,7 +106,7 @@ def read_sections(file_name: str, document_format: DocumentFormat, content: byte
         return reader.load_data(content)
     except (MemoryError, RecursionError):
         raise too_complex("takes too much memory to read") from None
-    except _CONFUSED as error:
+    except _LIB_ERRORS as error:
         raise UnreadableDocumentError(
             f"The file is not a valid {document_format} document: open it in its program, save it again and "
             f"add that."
@@ -127,7 +127,7 @@ def _sections(documents: Iterable[Document]) -> tuple[Section, ...]:
     return tuple(sections)
 
 
-# Looked at before any parser touches them.
+# Checks that run before any parser touches an archive.
 
 MAX_MEMBERS = 1_000
 MAX_EXPANDED_BYTES = 200_000_000
@@ -137,11 +137,11 @@ _PIECE_BYTES = 1 << 18
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the only ones that these formats allow
 _ENCRYPTED_FLAG = 1
 _XML = (".xml", ".rels", ".vml", ".opf", ".ncx")
-_DECLARED = re.compile(rb"<!(?:DOCTYPE|ENTITY)")
+_DOCTYPE_OR_ENTITY = re.compile(rb"<!(?:DOCTYPE|ENTITY)")
 _ENTITY = re.compile(rb"<!ENTITY")
-_LONGEST = len("<!DOCTYPE")
+_MAX_KEYWORD_BYTES = len("<!DOCTYPE")
 _ENCODING = re.compile(rb"""<\?xml[^>]{0,200}encoding\s*=\s*["']\s*([\w.:-]{1,40})""")
-# In these, "<!" can only be written as it is (UTF-16 has its NULs taken out).
+# In these, "<!" can only be written literally (NULs of UTF-16 are removed first).
 _PLAIN_ENCODING = re.compile(
     rb"(?:utf-?(?:8|16(?:le|be)?)|(?:us-)?ascii|iso-8859-\d+|windows-125\d|gb(?:2312|k|18030))$",
     re.IGNORECASE,
@@ -157,7 +157,7 @@ _MAIN_PARTS = {
 
 
 def kind_of_archive(content: bytes) -> DocumentFormat:
-    """By its main part; DOCX when it has none of those that are known, whose check will say so."""
+    """The format by the archive's main part; DOCX if none is known, whose check then refuses it."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             names = set(archive.namelist())
@@ -189,7 +189,7 @@ def _article(document_format: DocumentFormat) -> str:
 
 
 def _check_members(members: list[zipfile.ZipInfo]) -> None:
-    """By what the archive says of itself, which costs nothing."""
+    """Check the archive's own directory first, which costs nothing."""
     if any(member.flag_bits & _ENCRYPTED_FLAG for member in members):
         raise protected()
     if len(members) > MAX_MEMBERS:
@@ -222,9 +222,9 @@ def _pieces(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes
 
 
 def _looked_at(pieces: Iterable[bytes], kind: DocumentFormat) -> Iterator[bytes]:
-    """The same pieces, as long as the XML in them declares nothing; the pages of a book begin with a doctype,
-    but an entity is refused there, too."""
-    forbidden = _ENTITY if kind is DocumentFormat.EPUB else _DECLARED
+    """Pass the pieces through, refusing doctypes and entities in XML; the pages of an EPUB may have a
+    doctype, but no entity."""
+    forbidden = _ENTITY if kind is DocumentFormat.EPUB else _DOCTYPE_OR_ENTITY
     tail = b""
     for number, piece in enumerate(pieces):
         text = tail + piece.replace(b"\0", b"")
@@ -235,7 +235,7 @@ def _looked_at(pieces: Iterable[bytes], kind: DocumentFormat) -> Iterator[bytes]
                 "program it comes from and add that.",
                 code="unsafe_xml",
             )
-        tail = text[-_LONGEST:]
+        tail = text[-_MAX_KEYWORD_BYTES:]
         yield piece
 
 
@@ -250,7 +250,7 @@ def _check_ratio(expanded_bytes: int, packed_bytes: int) -> None:
 
 
 def _leads_out(member: zipfile.ZipInfo) -> bool:
-    """A name that leaves the archive, or a symbolic link."""
+    """Whether it is a symbolic link, or its name points outside the archive."""
     parts = member.filename.replace("\\", "/").split("/")
     return (
         ".." in parts or parts[0] == "" or parts[0].endswith(":") or stat.S_ISLNK(member.external_attr >> 16)
@@ -278,7 +278,7 @@ _BINARY_HEADERS = (
 
 
 def sniff(content: bytes) -> DocumentFormat:
-    """What a file without an ending seems to be; anything that is not a PDF or an archive may be text."""
+    """Guess the format of a file without an extension; anything but a PDF or an archive may be text."""
     if content.startswith(b"%PDF-"):
         return DocumentFormat.PDF
     return kind_of_archive(content) if content.startswith(_ZIP) else DocumentFormat.TEXT

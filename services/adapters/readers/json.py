@@ -1,4 +1,4 @@
-"""JSON and JSON Lines: tables as tables, conversations as they were held, the rest by its keys."""
+"""JSON and JSON Lines: tables stay tables, conversations become turns, the rest is listed by its keys."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from core.errors import UnreadableDocumentError
 from services.adapters.readers.decoding import decode
 from services.adapters.readers.outline import Outline, markdown_table, with_dates
 
-# JSON values, and the plain `path: value` lines that say them.
+# JSON values, and how they are written as plain `path: value` lines.
 
 
 JsonValue: TypeAlias = "str | bool | list[JsonValue] | dict[str, JsonValue] | None"
-"""Numbers are strings as they were written: 1.10 stays 1.10, and no number is too big."""
+"""Numbers are kept as the strings in the file: 1.10 stays 1.10, and no number is too big."""
 
 SHORT_CHARS = 120
-_LINE_CHARS = 200  # a longer text is a paragraph of its own under its path
+_LINE_CHARS = 200  # a longer text becomes a separate paragraph below its path
 
 
 def scalar(value: JsonValue) -> str:
@@ -31,26 +31,26 @@ def scalar(value: JsonValue) -> str:
 
 
 def plain(value: JsonValue) -> str:
-    """A plain value, or a list of such, in one line."""
+    """A scalar, or a list of scalars, in one line."""
     return ", ".join(map(scalar, value)) if isinstance(value, list) else scalar(value)
 
 
 def is_short(value: JsonValue) -> bool:
-    """A plain value that takes little room."""
+    """Whether it is a short scalar."""
     if isinstance(value, list | dict):
         return False
     return not isinstance(value, str) or (len(value) <= SHORT_CHARS and "\n" not in value)
 
 
 def fits_cell(value: JsonValue) -> bool:
-    """A table's: a short value, or a few of them (the days of the week on which somebody works)."""
+    """Whether it fits a table cell: a short value, or a few (such as somebody's days of work)."""
     if isinstance(value, list):
         return all(map(is_short, value)) and len(plain(value)) <= SHORT_CHARS
     return is_short(value)
 
 
 def lines_of(value: JsonValue, path: str = "") -> Iterator[str]:
-    """One for each plain value, in order; without recursion, so that depth costs nothing."""
+    """One line per scalar, in order; iterative, so that deep nesting cannot overflow the stack."""
     waiting = [iter([(path, value)])]
     while waiting:
         for path, value in waiting[-1]:
@@ -79,19 +79,19 @@ def _line(path: str, text: str) -> str:
     return f"{path}: {text}" if len(text) <= _LINE_CHARS and "\n" not in text else f"{path}:\n{text}\n"
 
 
-# Exported conversations: lists of objects that say who spoke and what was said.
+# Exported conversations: lists of objects with a speaker and a message.
 
 
 _SPEAKERS = ("role", "from", "speaker", "author", "sender", "角色", "发言人")
 _MESSAGE_KEYS = ("content", "value", "text", "message", "parts", "内容")
 
 
-def is_talk(items: Sequence[JsonValue]) -> bool:
+def is_conversation(items: Sequence[JsonValue]) -> bool:
     return bool(items) and _turn(items[0]) is not None
 
 
 def turns_of(items: Sequence[JsonValue]) -> list[str]:
-    """What was said, each after who said it; [] when not everything in the list was said by somebody."""
+    """The messages, each after its speaker; [] if any item of the list is not a message."""
     turns: list[str] = []
     for item in items:
         turn = _turn(item)
@@ -105,11 +105,11 @@ def _turn(item: JsonValue) -> str | None:
     if not isinstance(item, dict):
         return None
     speaker = next((name for name in _SPEAKERS if name in item), None)
-    message = next((name for name in _MESSAGE_KEYS if _words(item.get(name)) is not None), None)
+    message = next((name for name in _MESSAGE_KEYS if _message(item.get(name)) is not None), None)
     if speaker is None or message is None:
         return None
     rest = {key: value for key, value in item.items() if key not in (speaker, message)}
-    return "\n".join([f"{_who(item[speaker])}: {_words(item[message])}", *(lines_of(rest) if rest else ())])
+    return "\n".join([f"{_who(item[speaker])}: {_message(item[message])}", *(lines_of(rest) if rest else ())])
 
 
 def _who(value: JsonValue) -> str:
@@ -118,8 +118,8 @@ def _who(value: JsonValue) -> str:
     return ", ".join(lines_of(value))
 
 
-def _words(value: JsonValue) -> str | None:
-    """A message is a text, or a list of parts with texts, or an object that has either."""
+def _message(value: JsonValue) -> str | None:
+    """A message is a text, a list of parts with texts, or an object with either."""
     if isinstance(value, Mapping):
         value = value.get("parts", value.get("text"))
     if isinstance(value, str):
@@ -130,7 +130,7 @@ def _words(value: JsonValue) -> str | None:
     return "\n".join(scalar(part) for part in parts if isinstance(part, str)) or None
 
 
-# JSON as text for readers: tables, conversations, sections by key, `path: value` lines.
+# Renders JSON as readable text: tables, conversations, sections by key, `path: value` lines.
 
 
 _BLOCK_CHARS = 600
@@ -142,20 +142,20 @@ _NAMES = (
 )  # fmt: skip
 
 
-def tell(value: JsonValue, outline: Outline, level: int = 1) -> None:
-    """`level` is that of the headings which the value's parts get."""
+def add_value(value: JsonValue, outline: Outline, level: int = 1) -> None:
+    """Add the value to the outline; `level` is the heading level of its parts."""
     if level > _MAX_LEVELS:
         outline.block("\n".join(lines_of(value)))
     elif isinstance(value, list):
-        _tell_list(value, outline, level)
+        _add_list(value, outline, level)
     elif isinstance(value, dict):
-        _tell_object(value, outline, level)
+        _add_object(value, outline, level)
     else:
         outline.block(scalar(value))
 
 
 def name_of(value: JsonValue, otherwise: str = "") -> str:
-    """What the object calls itself."""
+    """The object's own name or title, if it has one."""
     if isinstance(value, dict):
         for field in _NAMES:
             named = value.get(field)
@@ -164,8 +164,8 @@ def name_of(value: JsonValue, otherwise: str = "") -> str:
     return otherwise
 
 
-def _tell_object(value: Mapping[str, JsonValue], outline: Outline, level: int) -> None:
-    """What is small comes first and together; each big member is a section below."""
+def _add_object(value: Mapping[str, JsonValue], outline: Outline, level: int) -> None:
+    """Small members come first, together; each big one becomes a section below."""
     small: list[str] = []
     big: list[tuple[str, JsonValue]] = []
     for key, member in value.items():
@@ -176,11 +176,11 @@ def _tell_object(value: Mapping[str, JsonValue], outline: Outline, level: int) -
     outline.block("\n".join(small))
     for key, member in big:
         outline.heading(level, _one_line(key))
-        tell(member, outline, level + 1)
+        add_value(member, outline, level + 1)
         outline.leave(level)
 
 
-def _tell_list(items: Sequence[JsonValue], outline: Outline, level: int) -> None:
+def _add_list(items: Sequence[JsonValue], outline: Outline, level: int) -> None:
     if columns := _columns(items):
         outline.block(_table(columns, items))
     elif turns := turns_of(items):
@@ -188,14 +188,14 @@ def _tell_list(items: Sequence[JsonValue], outline: Outline, level: int) -> None
             outline.block(turn)
     else:
         for number, item in enumerate(items, start=1):
-            _tell_item(item, number, outline, level)
+            _add_item(item, number, outline, level)
 
 
-def _tell_item(item: JsonValue, number: int, outline: Outline, level: int) -> None:
-    """A small one is a paragraph beside the others, a big one a section of its own."""
+def _add_item(item: JsonValue, number: int, outline: Outline, level: int) -> None:
+    """A small item becomes a paragraph, a big one a section."""
     if isinstance(item, list | dict) and (_has_records(item) or not _is_small(item)):
         outline.heading(level, name_of(item, otherwise=str(number)))
-        tell(item, outline, level + 1)
+        add_value(item, outline, level + 1)
         outline.leave(level)
     else:
         outline.block("\n".join(lines_of(item)))
@@ -207,12 +207,12 @@ def _has_records(item: JsonValue) -> bool:
 
 def _is_list_of_records(value: JsonValue) -> bool:
     return isinstance(value, list) and (
-        is_talk(value) or bool(_columns(value)) or any(map(_has_records, value[:1]))
+        is_conversation(value) or bool(_columns(value)) or any(map(_has_records, value[:1]))
     )
 
 
 def _columns(items: Sequence[JsonValue]) -> list[str]:
-    """The fields of a list of short, flat objects that have much in common; [] for any other list."""
+    """The fields of a list of short, flat objects with mostly the same keys; [] for any other list."""
     columns: dict[str, None] = {}
     filled = 0
     for item in items:
@@ -222,7 +222,7 @@ def _columns(items: Sequence[JsonValue]) -> list[str]:
         filled += len(item)
         if len(columns) > _MAX_COLUMNS:
             return []
-    is_table = len(items) > 1 and filled * 2 >= len(items) * len(columns) and not is_talk(items)
+    is_table = len(items) > 1 and filled * 2 >= len(items) * len(columns) and not is_conversation(items)
     return list(columns) if is_table else []
 
 
@@ -262,14 +262,14 @@ class JsonReader(BaseReader):
         try:
             value = _parsed(text)
         except json.JSONDecodeError as error:
-            if error.msg == "Extra data":  # one value after the other: JSON Lines under another name
+            if error.msg == "Extra data":  # several values: JSON Lines under another name
                 return JsonLinesReader().load_data(content)
             raise _broken(f"it breaks off or errs in line {error.lineno}, column {error.colno}") from None
         return _document_of(value)
 
 
 class JsonLinesReader(BaseReader):
-    """Lines that are broken stay readable as plain text, unless most of them are."""
+    """Invalid lines are kept as plain text, unless most lines are invalid."""
 
     def load_data(self, content: bytes) -> list[Document]:
         lines = [line for line in decode(content).lstrip("\ufeff").split("\n") if line.strip()]
@@ -287,7 +287,7 @@ class JsonLinesReader(BaseReader):
 
 
 def _parsed(text: str) -> JsonValue:
-    """Raises json.JSONDecodeError; NaN and Infinity, which are no JSON, are read all the same."""
+    """Raises json.JSONDecodeError; accepts NaN and Infinity, although they are not valid JSON."""
     try:
         parsed: JsonValue = json.loads(
             text,
@@ -303,7 +303,7 @@ def _parsed(text: str) -> JsonValue:
 
 
 def _object(pairs: Sequence[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
-    """A key that comes twice loses nothing: its second value gets a number."""
+    """Keep the values of a repeated key: from the second on, the key gets a number."""
     value = dict(pairs)
     if len(value) == len(pairs):
         return value
@@ -319,7 +319,7 @@ def _document_of(value: JsonValue) -> list[Document]:
     outline = Outline()
     title = name_of(value)
     outline.heading(1, title)
-    tell(value, outline, 2 if title else 1)
+    add_value(value, outline, 2 if title else 1)
     fields = value if isinstance(value, dict) else {}
     dates = [date for name in _DATES if isinstance(date := fields.get(name), str)]
     return with_dates(outline.finish(), dates)

@@ -1,4 +1,4 @@
-"""Markdown: one section per heading; what stands under a heading stays as it was written."""
+"""Markdown: one section per heading; the text below a heading stays as it was written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from services.adapters.readers.decoding import decode
 from services.adapters.readers.outline import Outline, with_dates
 from services.adapters.readers.web.html import read_html
 
-# What a Markdown file says of itself before its text: YAML between `---`, TOML between `+++`.
+# Front matter before the text of a Markdown file: YAML between `---`, TOML between `+++`.
 
 
 _YAML = re.compile(r"\A---[ \t]*\n(?=[\w-]+[ \t]*:)(?:(?!---[ \t]*\n)[^\n]*\n){0,200}---[ \t]*(?:\n|\Z)")
@@ -31,8 +31,8 @@ _DATES = (
 _TITLES = ("title", "标题")
 _SUMMARIES = ("description", "summary", "描述", "摘要")
 _TAGS = ("tags", "keywords", "categories", "标签", "关键词")
-# What only the program that makes a site of the file reads.
-_OF_SITES = (
+# Fields that only matter to static site generators.
+_SITE_FIELDS = (
     "layout", "template", "theme", "permalink", "slug", "url", "aliases", "redirect_from", "redirect_to",
     "weight", "order", "position", "nav_order", "nav_exclude", "has_children", "parent", "grand_parent",
     "menu", "sidebar", "sidebar_label", "sidebar_position", "draft", "hidden", "hide", "hide_title",
@@ -42,14 +42,14 @@ _OF_SITES = (
     "image", "images", "cover", "banner", "thumbnail", "icon", "cssclass", "cssclasses", "css", "js", "head",
     "lang", "uid", "uuid", "collapsed", "custom_edit_url",
 )  # fmt: skip
-_ELSEWHERE = frozenset((*_TITLES, *_SUMMARIES, *_TAGS, *_DATES, *_OF_SITES))
-_NO_SCALAR = ("{", "&", "*", "!", "|", ">")
+_HANDLED_FIELDS = frozenset((*_TITLES, *_SUMMARIES, *_TAGS, *_DATES, *_SITE_FIELDS))
+_NON_SCALAR_STARTS = ("{", "&", "*", "!", "|", ">")
 _COMMENT = re.compile(r"[ \t]#[^\"'\n]*$")
 
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """`length` is how many characters it takes; `dates` come with the most trusted first."""
+    """`length` is its length in characters; `dates` are ordered from most to least trusted."""
 
     length: int = 0
     title: str = ""
@@ -57,7 +57,7 @@ class FrontMatter:
     tags: tuple[str, ...] = ()
     dates: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
-    """`owner: Viktor Sand`, in the file's order."""
+    """Such as `owner: Viktor Sand`, in the file's order."""
 
 
 def front_matter(text: str) -> FrontMatter:
@@ -77,8 +77,8 @@ def front_matter(text: str) -> FrontMatter:
             f"{name}: {', '.join(words)}"
             for name, words in fields.items()
             if words not in ((), ("null",), ("~",))
-            and name not in _ELSEWHERE
-            and words[0][0] not in _NO_SCALAR
+            and name not in _HANDLED_FIELDS
+            and words[0][0] not in _NON_SCALAR_STARTS
         ),
     )
 
@@ -88,7 +88,7 @@ def _first(fields: Mapping[str, tuple[str, ...]], names: tuple[str, ...]) -> str
 
 
 def _yaml_fields(matter: str) -> dict[str, tuple[str, ...]]:
-    """The top-level fields that are words or lists of words, even where a careless colon makes it no YAML."""
+    """The top-level fields that are words or lists of words, even if a stray colon makes the YAML invalid."""
     fields: dict[str, tuple[str, ...]] = {}
     for name, value, items in _FIELD.findall(matter):
         name, value = name.lower().replace("-", "_"), _COMMENT.sub("", value).strip()
@@ -107,7 +107,7 @@ def _toml_fields(matter: str) -> dict[str, tuple[str, ...]]:
         table = tomllib.loads(matter)
     except (tomllib.TOMLDecodeError, RecursionError):
         return {}
-    taxonomies = table.get("taxonomies")  # where Zola has them
+    taxonomies = table.get("taxonomies")  # Zola keeps tags here
     values = {**(taxonomies if isinstance(taxonomies, dict) else {}), **table}
     return {
         name.lower().replace("-", "_"): tuple(
@@ -129,13 +129,13 @@ _HIDES = re.compile(
     re.IGNORECASE,
 )
 
-# What of a heading is read; "" stands for the token's own words.
+# The tokens of a heading that are read; "" stands for the token's own text.
 _TEXTS = {"text": "", "code_inline": "", "image": "", "text_special": "", "softbreak": " ", "hardbreak": " "}
 
 
 @dataclass(frozen=True, slots=True)
 class _Heading:
-    """It stands in the lines `start` to `end` (the end not among them)."""
+    """A heading in lines `start` to `end` (end excluded)."""
 
     level: int
     title: str
@@ -144,7 +144,7 @@ class _Heading:
 
 
 class MarkdownReader(BaseReader):
-    """Only headings of the document itself count: a `#` in code, a quote or a list is text."""
+    """Only top-level headings count: a `#` in code, a quote or a list is text."""
 
     def __init__(self) -> None:
         self._inline = MarkdownIt("commonmark")
@@ -174,7 +174,7 @@ class MarkdownReader(BaseReader):
 
 
 def _outline(lines: list[str], headings: Sequence[_Heading], matter: FrontMatter) -> Outline:
-    """The title of the front matter is above all, unless the document begins with it."""
+    """The front matter's title becomes the top heading, unless the document begins with it."""
     outline = Outline()
     begins_with_it = bool(headings) and headings[0] == _Heading(
         1, matter.title, headings[0].start, headings[0].end
@@ -196,7 +196,7 @@ def _outline(lines: list[str], headings: Sequence[_Heading], matter: FrontMatter
 
 
 def _quick_headings(lines: Sequence[str]) -> Iterator[_Heading]:
-    """For files of many megabytes, which the full grammar takes too long for: `#` lines outside fences."""
+    """`#` lines outside fences, for files of many megabytes, on which the full parser takes too long."""
     fence = ""
     for at, line in enumerate(lines):
         if mark := _FENCE.match(line):
@@ -210,7 +210,7 @@ def _quick_headings(lines: Sequence[str]) -> Iterator[_Heading]:
 
 
 def _read_html_blocks(lines: list[str], tokens: Sequence[Token]) -> None:
-    """HTML between paragraphs becomes what a browser would show of it: often nothing."""
+    """Replace HTML between paragraphs by what a browser would show of it, which is often nothing."""
     for token in tokens:
         if token.map and _is_html(token):
             start, end = token.map
@@ -219,7 +219,7 @@ def _read_html_blocks(lines: list[str], tokens: Sequence[Token]) -> None:
 
 
 def _is_html(token: Token) -> bool:
-    """A block of HTML, or a paragraph in which HTML hides something; what stands in `code` hides nothing."""
+    """Whether it is an HTML block, or a paragraph in which HTML outside `code` hides something."""
     if token.type == "html_block":
         return token.level == 0
     is_paragraph = token.type == "inline" and token.level == 1 and "<" in token.content

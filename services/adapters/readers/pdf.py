@@ -1,7 +1,7 @@
-"""PDF: one section per page and heading, or over pages where the text goes on; lines joined into paragraphs.
+"""PDF: one section per page and heading, or across pages if the text continues; lines joined to paragraphs.
 
-Bookmarks are the headings; where there are none, lines in larger letters are, else those in bold, else those
-that call themselves a chapter or a section. Running heads, footers and page numbers are left out.
+Bookmarks are the headings; without any, lines in larger type are, else bold ones, else those that begin with
+"Chapter", "Section" and the like. Running heads, footers and page numbers are left out.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from core.text import ITEM, close_gaps, is_spaced_out, scrub
 from services.adapters.readers.outline import Outline
 from services.adapters.readers.pdf_pages import (
     FIGURE,
-    LEAST_COLUMNS,
+    MIN_COLUMNS,
     PARAGRAPH_END,
     SAME_PLACE,
     Extracted,
     Look,
     Row,
     Table,
+    cached_fonts,
     continued,
-    fonts_read_once,
     full_widths,
     is_row,
     read_page,
@@ -43,7 +43,7 @@ from services.adapters.readers.pdf_pages import (
     without_margins,
 )
 
-# A PDF's bookmarks as headings: on which page, how deep. Notes of a tool, so nothing in them is an error.
+# A PDF's bookmarks as headings, with page and level. Tools generate them, so errors in them are ignored.
 
 
 _MAX_TITLE_CHARS = 200
@@ -67,15 +67,15 @@ class Bookmark:
 
 
 def bookmarks(pdf: pypdf.PdfReader) -> list[Bookmark]:
-    """In the outline's order. A title without a word (a page's number) or that names a file is none."""
+    """In the outline's order, except titles without a word (page numbers) and titles that are file names."""
     try:
         return list(_flat(pdf, pdf.outline, 1))
     except (PyPdfError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        return []  # a damaged outline costs nobody the document
+        return []  # a damaged outline must not cost the document
 
 
 def place(lines: Sequence[str], titles: Sequence[str]) -> list[tuple[int, int] | None]:
-    """For each title in order, the lines [start, end) that say it; None where none do."""
+    """For each title in order, the lines [start, end) that contain it, or None."""
     forms = [_forms(line) for line in lines]
     places: list[tuple[int, int] | None] = []
     at = 0
@@ -98,7 +98,7 @@ def _flat(pdf: pypdf.PdfReader, items: object, level: int) -> Iterator[Bookmark]
 
 
 def _find(lines: Sequence[tuple[str, str]], title: tuple[str, str], at: int) -> tuple[int, int] | None:
-    """A title may take two lines of the page."""
+    """Find a title, which may take two lines of the page."""
     for index in range(at, len(lines)):
         if _same(lines[index], title):
             return index, index + 1
@@ -114,7 +114,7 @@ def _same(line: tuple[str, str], title: tuple[str, str]) -> bool:
 
 
 def _forms(text: str) -> tuple[str, str]:
-    """Its letters, with and without the number that it begins with: bookmarks often lack it."""
+    """The text's letters, with and without a leading number, which bookmarks often lack."""
     return _letters(text), _letters(_NUMBERING.sub("", text, count=1))
 
 
@@ -122,20 +122,20 @@ def _letters(text: str) -> str:
     return re.sub(r"[\W_]+", "", text).lower()
 
 
-# Headings of a PDF without bookmarks, by the look of its lines.
+# Headings of a PDF without bookmarks, by the appearance of its lines.
 
 
-_TEXT_LINES, _TEXT_SHARE = 3, 0.1  # lines in a row, and share of the letters, of running text or a table
+_TEXT_LINES, _TEXT_SHARE = 3, 0.1  # consecutive lines, and share of letters, of running text or a table
 _LARGER = 1.1
 _TITLE_LINES = 2
-_BOLD_SHARE, _HEADING_SHARE = 0.3, 0.5  # of the letters, of the lines: what is so common heads nothing
-_LONGEST_HEADING = 90  # in halves of an ideograph
-_SAYS_SO = re.compile(
+_BOLD_SHARE, _HEADING_SHARE = 0.3, 0.5  # of the letters, of the lines: anything as common is not a heading
+_MAX_HEADING_WIDTH = 90  # in half-widths of an ideograph
+_NAMED_HEADING = re.compile(
     r"(?:section|chapter|part|annex|appendix)\s+[\dA-Z]{1,4}\s*[:.–—]\s*\S"
     r"|第\s*[\d一二三四五六七八九十]{1,3}\s*(?:章|节|编|篇|部分)\s",
     re.IGNORECASE,
 )
-_NO_HEADING_END = re.compile(r"[。；;，,、：:]$|[a-z]{3}\.$|(?:\. ?){3}")
+_NOT_A_HEADING_END = re.compile(r"[。；;，,、：:]$|[a-z]{3}\.$|(?:\. ?){3}")
 
 
 def _headings(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, Look]]) -> list[Bookmark]:
@@ -147,7 +147,8 @@ def _headings(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, Look]]) 
     ]
     levels = _levels([(line, look) for _, line, look in lines])
     depths = [
-        (levels.get(look, 0) if levels else int(bool(_SAYS_SO.match(line)))) * _may_head(line, following)
+        (levels.get(look, 0) if levels else int(bool(_NAMED_HEADING.match(line))))
+        * _may_be_heading(line, following)
         for (_, line, look), (_, following, _) in zip(lines, [*lines[1:], (0, "", Look())], strict=False)
     ]
     if sum(map(bool, depths)) > _HEADING_SHARE * len(lines):
@@ -156,8 +157,8 @@ def _headings(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, Look]]) 
 
 
 def _levels(lines: Sequence[tuple[str, Look]]) -> dict[Look, int]:
-    """Of headings: what is larger than all running text, the largest first. Where that is a title at most,
-    what is in bold comes next; elsewhere that may as well be the header of a table."""
+    """The levels of headings: sizes larger than all running text, the largest first. If those are no more
+    than a title, bold text comes next; otherwise bold may just as well be a table's header."""
     letters, sizes = Counter[Look](), Counter[float]()
     for line, look in lines:
         letters[look] += len(line)
@@ -176,18 +177,18 @@ def _levels(lines: Sequence[tuple[str, Look]]) -> dict[Look, int]:
     return levels
 
 
-def _may_head(line: str, following: str) -> bool:
-    """A short line with a word that ends as a heading may, and is no first row of a table."""
-    if width(line) > _LONGEST_HEADING or not _WORD.search(line) or _NO_HEADING_END.search(line):
+def _may_be_heading(line: str, following: str) -> bool:
+    """Whether it is a short line with a word, ends like a heading, and is not the first row of a table."""
+    if width(line) > _MAX_HEADING_WIDTH or not _WORD.search(line) or _NOT_A_HEADING_END.search(line):
         return False
     cells = following.split()
     return (
-        len(cells) < LEAST_COLUMNS or len(cells) != len(line.split()) or not any(map(FIGURE.fullmatch, cells))
+        len(cells) < MIN_COLUMNS or len(cells) != len(line.split()) or not any(map(FIGURE.fullmatch, cells))
     )
 
 
 def _marked(lines: Sequence[tuple[int, str]], depths: Sequence[int]) -> Iterator[Bookmark]:
-    """A heading may take two lines."""
+    """The headings among the lines, by their depths; a heading may take two lines."""
     for (page, depth), group in groupby(zip(lines, depths, strict=True), lambda each: (each[0][0], each[1])):
         titles = [line for (_, line), _ in group]
         if len(titles) == _TITLE_LINES and not _begins(titles[1]):
@@ -197,9 +198,9 @@ def _marked(lines: Sequence[tuple[int, str]], depths: Sequence[int]) -> Iterator
 
 _ARTICLE = re.compile(r"第[\d一二三四五六七八九十百]{1,5}条[\s：:]")
 _OPEN_END = re.compile(r"[,;:，、；：]$")
-_LEAST_PROSE = 3  # lines that go on in the next one, of the last
+_MIN_PROSE_LINES = 3  # lines that continue in the next one, among the last _PAGE_LINES
 _PAGE_LINES = 60
-_NOTE_SIZE = 0.93  # of the text's
+_NOTE_SIZE = 0.93  # of the text's size
 _NOTE = re.compile(r"[\[【（(]?(\d{1,3})|[*†‡§¹²³①-⑳]|注")
 
 
@@ -209,7 +210,7 @@ class PdfReader(BaseReader):
         try:
             pdf = pypdf.PdfReader(BytesIO(content))
             _unlock(pdf)
-            with fonts_read_once():
+            with cached_fonts():
                 extracted = _without_gaps([*map(read_page, pdf.pages)])
             looks = [shown for _, shown in extracted]
             lines = [page for page, _ in extracted]
@@ -222,7 +223,7 @@ class PdfReader(BaseReader):
 
 
 def _without_gaps(pages: list[Extracted]) -> list[Extracted]:
-    """Recognised text, that of some pages alone as well, without the blanks between its characters."""
+    """Remove the blanks between the characters of recognised (OCR) text, in all or just some pages."""
     texts = ["\n".join(lines) for lines, _ in pages]
     whole = is_spaced_out("\n".join(texts))
     closed: list[Extracted] = []
@@ -234,7 +235,7 @@ def _without_gaps(pages: list[Extracted]) -> list[Extracted]:
 
 
 def _with_headers(pages: Sequence[list[str]]) -> Sequence[list[str]]:
-    """A table that goes on at the top of the next page has its header there as well."""
+    """Repeat the header of a table that continues at the top of the next page."""
     for before, page in pairwise(pages):
         above, table = next(reversed([*filter(None, before)]), ""), next(filter(None, page), "")
         if not (isinstance(above, Table) and isinstance(table, Table)):
@@ -248,7 +249,7 @@ def _with_headers(pages: Sequence[list[str]]) -> Sequence[list[str]]:
 
 
 def _unlock(pdf: pypdf.PdfReader) -> None:
-    """Many PDFs are locked with an empty password, against printing only."""
+    """Many PDFs are encrypted with an empty password, just to prevent printing."""
     if not pdf.is_encrypted:
         return
     try:
@@ -263,27 +264,27 @@ def _unlock(pdf: pypdf.PdfReader) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """`full`: as wide as this, it may go on in the next line."""
+    """`full`: a line at least this wide may continue in the next one."""
 
     text: str
     page: int
     full: float = math.inf
 
-    def goes_on_in(self, following: str) -> bool:
-        """Whether both are of one paragraph: a full line goes on, unless it ends a sentence."""
+    def continues_in(self, following: str) -> bool:
+        """Whether both belong to one paragraph: a full line continues, unless it ends a sentence."""
         if not following or width(self.text) < self.full or PARAGRAPH_END.search(self.text):
             return False
         return not _begins(following) and not is_row(self.text, following)
 
 
 def _begins(line: str) -> bool:
-    """Whether the line's number says that something begins: 一、, （一）, 第三条, "1. "."""
+    """Whether the line begins with a number that starts a new item: 一、, （一）, 第三条, "1. "."""
     return bool(ITEM.match(line) or _ARTICLE.match(line))
 
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Lines of a page down to a heading, or to its end. `in_text`: the heading is one of the lines."""
+    """Lines of a page up to a heading, or to its end. `in_text`: the heading is one of the lines."""
 
     lines: list[_Line]
     heading: Bookmark | None = None
@@ -300,25 +301,25 @@ def _sections(
     text_size = _text_size(pages, looks)
     for index, lines in enumerate(pages):
         filled = _without_blank_ends(lines)
-        notes, page = _first_note(filled, looks[index], text_size), _set(filled, index + 1)
+        notes, page = _first_note(filled, looks[index], text_size), _to_lines(filled, index + 1)
         body.page(index + 1, [*_stretches(page[:notes], by_page.get(index, []))], page[notes:])
     return body.finish()
 
 
 class _Body:
-    """Page after page: where one goes on with the text of the one before, both are one section."""
+    """Collects pages; a page that continues the text of the one before shares its section."""
 
     def __init__(self) -> None:
         self._outline = Outline()
-        self._lines: list[_Line] = []  # since the last heading, or the last page that did not go on
-        self._notes: list[_Line] = []  # at the foot of the page so far
+        self._lines: list[_Line] = []  # since the last heading, or the last page that started anew
+        self._notes: list[_Line] = []  # the current page's footnotes
 
     def page(self, number: int, stretches: Sequence[_Stretch], notes: list[_Line]) -> None:
         first = stretches[0].lines
-        if _goes_over(self._lines, first):
-            is_cut = self._lines[-1].goes_on_in(first[0].text)
-            at = _first_end(first) if is_cut else 0  # notes come behind the sentence
-            self._lines += _one_after_the_other(first[:at], self._notes)
+        if _continues(self._lines, first):
+            is_cut = self._lines[-1].continues_in(first[0].text)
+            at = _first_end(first) if is_cut else 0  # notes follow the complete sentence
+            self._lines += _concatenated(first[:at], self._notes)
             stretches = [replace(stretches[0], lines=first[at:]), *stretches[1:]]
             self._notes = []
         else:
@@ -336,7 +337,7 @@ class _Body:
         return self._outline.finish()
 
     def _end(self) -> None:
-        self._outline.block(*_joined(_one_after_the_other(self._lines, self._notes)))
+        self._outline.block(*_joined(_concatenated(self._lines, self._notes)))
         self._lines, self._notes = [], []
 
 
@@ -346,7 +347,7 @@ def _without_blank_ends(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _text_size(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, Look]]) -> float:
-    """That of most letters."""
+    """The size of most letters."""
     sizes = Counter[float]()
     for lines, shown in zip(pages, looks, strict=True):
         for line in (line for line in lines if not isinstance(line, Table)):
@@ -355,31 +356,31 @@ def _text_size(pages: Sequence[Sequence[str]], looks: Sequence[dict[str, Look]])
 
 
 def _titles(looks: Sequence[dict[str, Look]], text_size: float) -> list[set[str]]:
-    """Of each page what is larger than the text, or in bold as large."""
+    """Each page's lines that are larger than the text, or bold in the text's size."""
     title = {look for shown in looks for look in shown.values() if look.size > _LARGER * text_size}
     title.add(Look(text_size, is_bold=True))
     return [{line for line, look in shown.items() if look in title} for shown in looks]
 
 
 def _first_note(lines: Sequence[str], shown: dict[str, Look], text_size: float) -> int:
-    """Where a page's footnotes begin: lines in smaller letters down to its end, from the first with a mark.
-    Numbers count them; those of code or a table's rows do not."""
+    """Where a page's footnotes begin: the first marked line of the smaller type at its end. Their numbers are
+    consecutive, unlike those of code or a table's rows."""
     at = first = len(lines)
     while at and 0 < shown.get(lines[at - 1], Look()).size < _NOTE_SIZE * text_size:
         at -= 1
         first = at if _NOTE.match(lines[at]) else first
     numbers = [int(mark[1]) for line in lines[first:] if (mark := _NOTE.match(line)) and mark[1]]
     count = all(following == number + 1 for number, following in pairwise(numbers))
-    return first if at and count else len(lines)  # nothing above them is no page with notes
+    return first if at and count else len(lines)  # with nothing above them they are not notes
 
 
-def _set(lines: Sequence[str], page: int) -> list[_Line]:
+def _to_lines(lines: Sequence[str], page: int) -> list[_Line]:
     return [_Line(text, page, full) for text, full in zip(lines, full_widths(lines), strict=True)]
 
 
 def _stretches(lines: Sequence[_Line], marks: Sequence[Bookmark]) -> Iterator[_Stretch]:
-    """Bookmarks whose line is not found: the first, with those inside it, heads the page from where the one
-    before it ended; the others only what comes after the page."""
+    """Split a page at its bookmarks. Of those whose line is not found, the first, with those nested in it,
+    applies from where the one before it ended; the others apply only to what follows the page."""
     done, deepest = 0, 0
     later: list[Bookmark] = []
     places = place([line.text for line in lines], [mark.title for mark in marks])
@@ -395,37 +396,37 @@ def _stretches(lines: Sequence[_Line], marks: Sequence[Bookmark]) -> Iterator[_S
     yield from (_Stretch([], mark, in_text=True) for mark in later)
 
 
-def _goes_over(before: Sequence[_Line], page: Sequence[_Line]) -> bool:
-    """Whether a page's text goes on with that before: in mid-sentence, in a list, or in an article of a law.
-    Of a page with few lines of prose, as a slide, it is less sure than from line to line of one page."""
+def _continues(before: Sequence[_Line], page: Sequence[_Line]) -> bool:
+    """Whether a page continues the text before it: in mid-sentence, in a list, or in an article of a law.
+    With few lines of prose, as on slides, this is less certain than from line to line on one page."""
     if not before or not page or math.isinf(page[0].full):
         return False
     before = before[-_PAGE_LINES:]
     last, first = before[-1], page[0].text
     if _OPEN_END.search(last.text):
         return True
-    if last.goes_on_in(first):
-        prose = sum(line.goes_on_in(following.text) for line, following in pairwise(before))
-        return first[0].islower() or prose >= _LEAST_PROSE
+    if last.continues_in(first):
+        prose = sum(line.continues_in(following.text) for line, following in pairwise(before))
+        return first[0].islower() or prose >= _MIN_PROSE_LINES
     item = next((line.text for line in reversed(before) if _begins(line.text)), "")
     return bool(_ARTICLE.match(item)) and not _begins(first)
 
 
 def _first_end(lines: Sequence[_Line]) -> int:
-    """How many lines the first paragraph has."""
+    """The number of lines in the first paragraph."""
     pairs = enumerate(pairwise(lines), start=1)
-    return next((at for at, (line, after) in pairs if not line.goes_on_in(after.text)), len(lines))
+    return next((at for at, (line, after) in pairs if not line.continues_in(after.text)), len(lines))
 
 
-def _one_after_the_other(lines: Sequence[_Line], notes: Sequence[_Line]) -> list[_Line]:
-    """No sentence goes on from the one into the other."""
+def _concatenated(lines: Sequence[_Line], notes: Sequence[_Line]) -> list[_Line]:
+    """Lines, then notes, so that no sentence continues from one into the other."""
     return [
         line for part in (lines, notes) if part for line in (*part[:-1], replace(part[-1], full=math.inf))
     ]
 
 
 def _joined(lines: Sequence[_Line]) -> tuple[str, list[tuple[int, int]]]:
-    """The paragraphs, and where in them which page begins."""
+    """The paragraphs, and the offsets at which pages begin in them."""
     parts: list[str] = []
     starts: list[tuple[int, int]] = []
     length = 0
@@ -433,7 +434,7 @@ def _joined(lines: Sequence[_Line]) -> tuple[str, list[tuple[int, int]]]:
     for line, following in zip_longest(filled, filled[1:]):
         if not starts or starts[-1][1] != line.page:
             starts.append((length, line.page))
-        goes_on = following is not None and line.goes_on_in(following.text)
-        parts.append(continued(line.text, following.text) if goes_on else f"{line.text}\n")
+        continues = following is not None and line.continues_in(following.text)
+        parts.append(continued(line.text, following.text) if continues else f"{line.text}\n")
         length += len(parts[-1])
     return "".join(parts), starts

@@ -1,7 +1,7 @@
-"""The lines of a PDF's pages as they are drawn, with the look of their letters: which of them are rows of a
-table, which fill their column, so that a sentence may go on in the next one, and which are margins.
+"""The lines of a PDF's pages as they are drawn, with the look of their letters: which are rows of a table,
+which fill their column, so that a sentence may continue in the next line, and which are margins.
 
-Tables are known by the rules around their cells; without rules they are lines with their cells in order.
+Tables are recognised by the rules around their cells; without rules they are lines of cells in order.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from pypdf.generic._font import Font
 from core.text import scrub
 from services.adapters.readers.outline import Drawing, Placed, placed, spanned_table
 
-_LARGEST_LETTERS = 10_000
+_MAX_FONT_SIZE = 10_000
 _BOLD_FONT = re.compile("bold|black|heavy|simhei|heiti", re.IGNORECASE)
-_MAX_FONT_ENTRIES = 1_000_000  # characters and widths of the fonts that are held, about 150 MB
+_MAX_FONT_ENTRIES = 1_000_000  # characters and widths of the cached fonts, about 150 MB
 
 
 @contextmanager
-def fonts_read_once() -> Iterator[None]:
-    """pypdf reads a font's maps again for every page that names it, which takes most of a long document's
-    time, and offers no way to hold them: its constructor is replaced while one document is read."""
+def cached_fonts() -> Iterator[None]:
+    """Cache fonts by replacing their constructor while one document is read: pypdf parses a font's maps again
+    on every page that uses it, most of the time of a long document, and offers no cache."""
     read = Font.__dict__["from_font_resource"]
-    fonts: dict[int, tuple[DictionaryObject, Font]] = {}  # by identity, so what it belongs to is held as well
+    fonts: dict[int, tuple[DictionaryObject, Font]] = {}  # by id, which is only valid while the object lives
     entries = 0
 
     def read_once(resource: DictionaryObject) -> Font:
@@ -60,14 +60,14 @@ class Look:
 
 
 class Row(str):
-    """A row of a table without rules: no sentence goes on from it or into it."""
+    """A row of a table without rules: no sentence continues from it or into it."""
 
     def closed(self, close: Callable[[str], str]) -> Row:
         return Row(close(self))
 
 
 class Table(Row):
-    """Its text, Markdown but of a form, as one of its page's lines. `edges`: where its columns begin."""
+    """A table as one line of its page, in Markdown unless it is a form. `edges`: where its columns begin."""
 
     rows: list[list[str]]
     spans: list[list[int]]
@@ -76,7 +76,7 @@ class Table(Row):
 
     @classmethod
     def of(cls, rows: list[list[str]], spans: list[list[int]], edges: list[float]) -> Table:
-        """Most rows of a form have a cell over several columns, and its first one is no header."""
+        """Most rows of a form have a cell over several columns, and its first row is not a header."""
         is_form = 2 * sum(max(row) > 1 for row in spans) > len(spans)
         form = "\n".join(" ".join(filter(None, row)) for row in rows)
         table = cls((form if is_form else spanned_table(rows, spans, _MAX_HEADER_ROWS)) + "\n")
@@ -89,7 +89,7 @@ class Table(Row):
 
 @dataclass(slots=True)
 class _Raw:
-    """A line while it is put together; `columns`: where texts begin behind a wide gap."""
+    """A line being assembled; `columns`: where texts begin after a wide gap."""
 
     text: str = ""
     looks: Counter[Look] = field(default_factory=Counter)
@@ -100,8 +100,8 @@ Extracted = tuple[list[str], dict[str, Look]]
 
 
 class _Page:
-    """What is drawn on a page, piece by piece, as pypdf hands it over: texts with the blank or the break that
-    it sees beside them."""
+    """Collects what is drawn on a page, piece by piece, as pypdf reports it: texts with the blank or line
+    break that it detects beside them."""
 
     def __init__(self) -> None:
         self._texts: list[Placed] = []
@@ -113,7 +113,7 @@ class _Page:
             return
         name = str(font.get("/BaseFont", "")) if isinstance(font, dict) else ""
         height = abs(size * tm[3] * cm[3])
-        halves = round(2 * height) / 2 if height < _LARGEST_LETTERS else 0.0
+        halves = round(2 * height) / 2 if height < _MAX_FONT_SIZE else 0.0
         x, y = placed(tm[4], tm[5], cm)
         is_turned = any((tm[1], tm[2], cm[1], cm[2]))
         self._texts.append(Placed(text, x, y, height, width(text.strip()) * height / 2, is_turned))
@@ -123,21 +123,21 @@ class _Page:
         self._drawing.operation(operator, operands, cm)
 
     def extracted(self) -> Extracted:
-        """Its lines, a table one of them, and how most letters of each look."""
+        """The page's lines, a table counting as one, and the look of most letters of each."""
         tables, done = self._tables(), set[int]()
         lines = [_Raw()]
         before: Placed | None = None
         for at, (text, look) in enumerate(zip(self._texts, self._looks, strict=True)):
             last, table = lines[-1], tables.get(at)
-            if table is not None and (before is None or text.text.strip()):  # else a break of the text before
+            if table is not None and (before is None or text.text.strip()):  # else the preceding text's break
                 if id(table) not in done:
                     lines[-1:] = [*([last] if last.text else []), _Raw(table), _Raw()]
                 done.add(id(table))
                 before = None
-            elif before is not None or text.text.strip():  # no breaks behind a table
+            elif before is not None or text.text.strip():  # no breaks after a table
                 first, *others = text.text.split("\n")
                 if before is not None and last.text:
-                    _come_to(lines, text, before)
+                    _separate(lines, text, before)
                 lines[-1].text += first
                 lines[-1].looks[look] += len(first.strip())
                 lines += [_Raw(other, Counter({look: len(other.strip())})) for other in others]
@@ -145,20 +145,20 @@ class _Page:
         return _clean(lines)
 
     def _tables(self) -> dict[int, Table]:
-        """Of each text in a table, by its index, the table."""
+        """The table of each text that is in one, by the text's index."""
         tables: dict[int, Table] = {}
         for grid in self._drawing.grids() if self._texts else ():
             places = {at: cell for at, text in enumerate(self._texts) if (cell := grid.place(text))}
             cells = grid.cells((self._texts[at], cell) for at, cell in places.items())
-            said = {cell: text for cell, texts in cells.items() if (text := _cell(texts, grid.widths[cell]))}
-            if said and (rows := grid.rows(said)):
+            used = {cell: text for cell, texts in cells.items() if (text := _cell(texts, grid.widths[cell]))}
+            if used and (rows := grid.rows(used)):
                 tables |= dict.fromkeys(places, Table.of(*rows, grid.edges))
         return tables
 
 
-def _come_to(lines: list[_Raw], text: Placed, before: Placed) -> None:
-    """What is between the last line and the text that comes to it. pypdf takes a cell's next line, or the
-    first of the next row, for the same one, and glues it, where another cell is between both in height."""
+def _separate(lines: list[_Raw], text: Placed, before: Placed) -> None:
+    """Separate the last line from the text that is about to be appended. pypdf appends a cell's next line, or
+    the first of the next row, to the same line when another cell lies between them in height."""
     line = lines[-1]
     is_glued = not (line.text[-1:].isspace() or text.text[:1].isspace() or text.is_turned)
     if is_glued and text.x <= before.x and text.y < before.y - _LINE_STEP * text.size:
@@ -166,36 +166,36 @@ def _come_to(lines: list[_Raw], text: Placed, before: Placed) -> None:
             lines.append(_Raw())
         else:
             line.text = continued(line.text, text.text)
-    elif text.x > before.x + _WIDEST * before.width + _WIDE_GAP * text.size:
+    elif text.x > before.x + _WIDTH_SHARE * before.width + _WIDE_GAP * text.size:
         line.columns.add(round(text.x / SAME_PLACE))
 
 
 def _cell(texts: Sequence[Placed], cell_width: float) -> str:
-    """Ideographs go on in the next line without a blank, unless there was room for more of them."""
-    said, filled = "", 0.0
+    """Join a cell's texts. Ideographs continue in the next line without a blank, unless the line had room."""
+    cell, filled = "", 0.0
     for before, text in zip([None, *texts], texts, strict=False):
         words = " ".join(_as_typed(text.text).split())
-        if not words or before is None or not said:
-            said += words
+        if not words or before is None or not cell:
+            cell += words
         elif text.y < before.y - _LINE_STEP / 2 * text.size:
-            has_room = filled + _LEAST_ROOM * text.size + _PADDING < cell_width
-            said = f"{said} " if has_room and _IDEOGRAPH.match(said[-1]) else continued(said, words)
-            said, filled = said + words, 0.0
+            has_room = filled + _MIN_ROOM * text.size + _PADDING < cell_width
+            cell = f"{cell} " if has_room and _IDEOGRAPH.match(cell[-1]) else continued(cell, words)
+            cell, filled = cell + words, 0.0
         else:
             is_apart = before.text[-1:].isspace() or text.text[:1].isspace()
-            said += f" {words}" if is_apart else words
+            cell += f" {words}" if is_apart else words
         filled += text.width
-    return said
+    return cell
 
 
 def _clean(lines: Sequence[_Raw]) -> Extracted:
-    """A row begins texts where two other lines do, twice at least."""
+    """Clean the lines and mark table rows: in a row, texts begin in columns that other lines share."""
     columns = Counter(column for line in lines for column in line.columns)
     cleaned: list[str] = []
     looks: dict[str, Look] = {}
     for line in lines:
         parts: list[str] = [line.text] if isinstance(line.text, Table) else _lines(line.text)
-        if sum(columns[column] >= _LEAST_ROWS for column in line.columns) >= LEAST_COLUMNS - 1:
+        if sum(columns[column] >= _MIN_ROWS for column in line.columns) >= MIN_COLUMNS - 1:
             parts = [*map(Row, parts)]
         cleaned += parts
         looks |= {part: line.looks.most_common(1)[0][0] for part in parts if part and line.looks}
@@ -211,29 +211,29 @@ def read_page(page: pypdf.PageObject) -> Extracted:
 PARAGRAPH_END = re.compile(r"[。！？；：.!?;:”」』）)]\s*$")
 _CJK = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
 _IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
-_BULLET = re.compile("[\uf000-\uf0ff•●○■□▪▫◦‣⁃]\\s*")  # the first are those of symbol fonts
+_BULLET = re.compile("[\uf000-\uf0ff•●○■□▪▫◦‣⁃]\\s*")  # the range is that of symbol fonts
 _FULL_LINE_SHARE = 0.7
-_COLUMN_SHARE = 0.8  # of the page's widest line; what is wider ends a column
-_COLUMN_LINES, _COLUMN_WIDTH = 5, 24  # at least; fewer, or shorter ones, may as well be a verse or a list
-_LEAST_FULL, _LEAST_GOING_ON = 0.6, 0.5  # of a column's lines, and of the full ones that end no sentence
-_EVEN_LINE_SHARE = 0.9  # to which lines of ideographs fill their column
+_COLUMN_SHARE = 0.8  # of the page's widest line; a wider line ends a column
+_COLUMN_LINES, _COLUMN_WIDTH = 5, 24  # at least; with fewer or shorter lines it may be a verse or a list
+_MIN_FULL_SHARE, _MIN_BROKEN_SHARE = 0.6, 0.5  # of a column's lines, of full ones without a sentence's end
+_EVEN_LINE_SHARE = 0.9  # of the column's width, which lines of ideographs fill at least
 _LABELLED = re.compile(r"[^\W\d][^:：。，,]{0,20}(?<!\d)[:：]\s?\S")
 FIGURE = re.compile(r"[-+]?[¥￥$€£]?\d[\d,.]*[^\W\d]{0,2}%?|[¥￥$€£]")
 _AMOUNT = re.compile(r"\d\.\d\d$")
-_LEAST_CELLS = 4
-LEAST_COLUMNS, _LEAST_ROWS = 3, 3
+_MIN_CELLS = 4
+MIN_COLUMNS, _MIN_ROWS = 3, 3
 _DASHES = "-–—"
-_LINE_STEP = 0.9  # of the letters' size, from one line down to the next
+_LINE_STEP = 0.9  # of the font size, from one line down to the next
 SAME_PLACE = 3.0  # points
-_LEAST_ROOM, _PADDING = 1.5, 12.0  # of the letters' size, at a line's end; points, in a cell
-_SAME_CELL = 3.0  # of the letters' size: as much further left may a line of a centred cell begin
-_WIDE_GAP, _WIDEST = 1.5, 0.9  # of the letters' size; of what a text seems to be wide
+_MIN_ROOM, _PADDING = 1.5, 12.0  # of the font size, at a line's end; points, in a cell
+_SAME_CELL = 3.0  # of the font size: how much further left a line of a centred cell may begin
+_WIDE_GAP, _WIDTH_SHARE = 1.5, 0.9  # of the font size; of a text's estimated width
 _MAX_HEADER_ROWS = 3
 
 
-# Some fonts call a character by the radical that looks the same, or two letters by their ligature; nobody
-# searches for that. Ligatures and Kangxi radicals have what is typed as their compatibility form. Below, the
-# other radicals that stand for a whole character, and the dash that fonts of Chinese have for "—":
+# Some fonts map a character to the radical that looks the same, or two letters to their ligature, which
+# nobody searches for. NFKC turns ligatures and Kangxi radicals into what people type. Below are the other
+# radicals that stand for a whole character, and the dash that Chinese fonts use for "—":
 _AS_TYPED = {
     code: unicodedata.normalize("NFKC", chr(code))
     for code in (*range(0x2F00, 0x2FD6), *range(0xFB00, 0xFB07))
@@ -253,9 +253,9 @@ def _lines(text: str) -> list[str]:
 
 
 def full_widths(lines: Sequence[str]) -> list[float]:
-    """How wide each line must be to be a full one: nearly as the page's widest, or, in one of two columns, as
-    the column's. A title or an abstract over both is twice as wide as any line of them. No width is enough
-    for a row of a table, nor before one."""
+    """How wide each line must be to count as full: nearly as wide as the page's widest, or, in a two-column
+    layout, as the column's. A title or an abstract over both is twice as wide as any of their lines. Rows of
+    a table, and lines before them, are never full."""
     widths = [0 if isinstance(line, Table) else width(line) for line in lines]
     widest = max(widths, default=0)
     full = [_FULL_LINE_SHARE * widest] * len(lines)
@@ -263,7 +263,7 @@ def full_widths(lines: Sequence[str]) -> list[float]:
     for is_narrow, places in groupby(range(len(lines)), lambda at: widths[at] < _COLUMN_SHARE * widest):
         stretch = [*places]
         column = [lines[at] for at in stretch if lines[at] and at not in rows]
-        edge = sorted(map(width, column))[len(column) * 9 // 10] if column else 0  # the rest is not of it
+        edge = sorted(map(width, column))[len(column) * 9 // 10] if column else 0  # without outliers
         if is_narrow and _is_column(column, edge):
             for at in (at for at in stretch if _COLUMN_SHARE * widths[at] <= edge):
                 full[at] = _FULL_LINE_SHARE * edge
@@ -271,32 +271,32 @@ def full_widths(lines: Sequence[str]) -> list[float]:
 
 
 def _is_column(lines: Sequence[str], column: int) -> bool:
-    """Whether narrow lines are wrapped prose: most are as wide as the column, and break off in a sentence.
+    """Whether narrow lines are wrapped prose: most are as wide as the column and break off in mid-sentence.
     Those of a verse, a list or a form end where a thought does, or differ in width."""
     if len(lines) < _COLUMN_LINES or column < _COLUMN_WIDTH:
         return False
     pairs = [*pairwise(lines)]
     full = [pair for pair in pairs if width(pair[0]) >= _FULL_LINE_SHARE * column]
     ending = [pair for pair in full if not PARAGRAPH_END.search(pair[0])]
-    going_on = sum(_breaks_off(*pair, column) for pair in ending)
-    return len(full) >= _LEAST_FULL * len(pairs) and going_on >= max(2, _LEAST_GOING_ON * len(ending))
+    broken = sum(_breaks_off(*pair, column) for pair in ending)
+    return len(full) >= _MIN_FULL_SHARE * len(pairs) and broken >= max(2, _MIN_BROKEN_SHARE * len(ending))
 
 
 def _breaks_off(line: str, following: str, column: int) -> bool:
-    """In mid-sentence, as far as that can be seen: before a small letter, or between two ideographs at the
-    column's edge."""
+    """Whether a line seems to break off in mid-sentence: before a lowercase letter, or between two ideographs
+    at the column's edge."""
     if _IDEOGRAPH.match(line[-1]):
         return bool(_IDEOGRAPH.match(following[0])) and width(line) >= _EVEN_LINE_SHARE * column
     return following[0].islower()
 
 
 def _rows_of_words(lines: Sequence[str]) -> set[int]:
-    """The lines of tables in a script without blanks between words: several in a row that have as many cells,
-    and end no sentence."""
+    """The table rows in a script without blanks between words: consecutive lines with equally many cells that
+    do not end a sentence."""
     rows: set[int] = set()
     for count, places in groupby(range(len(lines)), lambda at: _columns(lines[at])):
         run = [*places]
-        if count >= LEAST_COLUMNS and len(run) >= _LEAST_ROWS:
+        if count >= MIN_COLUMNS and len(run) >= _MIN_ROWS:
             rows.update(run)
     return rows
 
@@ -308,17 +308,17 @@ def _columns(line: str) -> int:
 
 
 def width(line: str) -> int:
-    """In halves of an ideograph, which is about what a letter of another script takes."""
+    """In half-widths of an ideograph, which is about the width of a letter in other scripts."""
     return len(line) + len(_CJK.findall(line))
 
 
 def is_row(line: str, following: str) -> bool:
-    """Of a table (half of the cells are figures, in this line or the next), or of a form: both lines begin
-    with a label and a colon, as hardly two lines of one paragraph do, or the first ends with an amount."""
+    """Whether it is a row of a table (half of the cells of this line or the next are figures) or of a form
+    (both lines begin with a label and a colon, unlike prose, or the first ends with an amount)."""
     if _LABELLED.match(following) and (_LABELLED.match(line) or _AMOUNT.search(line)):
         return True
     return any(
-        len(cells) >= _LEAST_CELLS and 2 * sum(map(bool, map(FIGURE.fullmatch, cells))) >= len(cells)
+        len(cells) >= _MIN_CELLS and 2 * sum(map(bool, map(FIGURE.fullmatch, cells))) >= len(cells)
         for cells in (line.split(), [] if PARAGRAPH_END.search(following) else following.split())
     )
 
@@ -330,13 +330,13 @@ def continued(line: str, following: str) -> str:
     return line if in_number or _CJK.match(line[-1]) or _CJK.match(following[0]) else f"{line} "
 
 
-# The lines without running heads, footers and page numbers, which stand in the middle of sentences when
-# pages are read one after the other.
+# Removes running heads, footers and page numbers, which would otherwise end up in the middle of sentences
+# that continue on the next page.
 
 _EDGE_LINES = 2
 _LINE_CHARS = 100
-_LEAST_PAGES = 4  # fewer tell little of what repeats
-_ALONE = re.compile(
+_MIN_PAGES = 4  # fewer say little about what repeats
+_PAGE_NUMBER_LINE = re.compile(
     r"\W*(?:第|page)?\s*\d{1,3}\s*页?(?:\s*(?:/|of|，?\s*共)\s*\d{1,3}\s*页?)?\W*", re.IGNORECASE
 )
 _REPEATED_SHARE = 0.6
@@ -346,17 +346,17 @@ _NUMBER = re.compile(r"(?<!\d)\d{1,4}(?!\d)")
 
 
 def without_margins(pages: Sequence[list[str]], titles: Sequence[set[str]]) -> list[list[str]]:
-    """Left out are lines that most pages begin or end with, and those in which a number counts the pages and
-    that are the same on several pages but for their numbers, unless they are titles ("Lesson 3") or all that
-    a page has; a table stays once. Of few pages only what is on each of them, and once it stays; and lines
-    that are nothing but the page's number."""
+    """Removes lines with which most pages begin or end, and lines that count the pages and are otherwise
+    equal on several pages, unless they are titles ("Lesson 3") or all that a page has; of a table, one copy
+    stays. With few pages, removes only lines that are on each of them, except for one copy, and bare page
+    numbers."""
     edges = [_edges(page) for page in pages]
-    has_few = len(pages) < _LEAST_PAGES
+    has_few = len(pages) < _MIN_PAGES
     margins = {*(_on_each if has_few else _repeated)(pages, edges)}
     counting = {*_repeated_tables(pages)}
     for number, index in _numbered(pages, edges):
         line = pages[number][index]
-        if _ALONE.fullmatch(line):
+        if _PAGE_NUMBER_LINE.fullmatch(line):
             margins.add((number, index))
         elif not has_few and line not in titles[number]:
             counting.add((number, index))
@@ -372,7 +372,7 @@ def _without(page: Sequence[str], number: int, margins: set[tuple[int, int]]) ->
 
 
 def _repeated_tables(pages: Sequence[list[str]]) -> Iterator[tuple[int, int]]:
-    """Page and line of tables that most pages begin or end with, but for the page's number; once it stays."""
+    """Page and line of tables, equal but for page numbers, at an edge of most pages; the first is kept."""
     places: dict[tuple[str, bool], list[tuple[int, int]]] = defaultdict(list)
     for number, page in enumerate(pages):
         filled = [index for index, line in enumerate(page) if line]
@@ -395,12 +395,12 @@ def _edges(page: Sequence[str]) -> set[int]:
         for index in edges
         if len(page[index]) <= _LINE_CHARS
         and not isinstance(page[index], Table)
-        and page.count(page[index]) == 1  # else it is one of many answers, or of a table's rows
+        and page.count(page[index]) == 1  # else it is one of many answers, or a table row
     }
 
 
 def _on_each(pages: Sequence[list[str]], edges: Sequence[set[int]]) -> Iterator[tuple[int, int]]:
-    """Page and line of what stands on every page; a head stays on the first one, a foot on the last."""
+    """Page and line of what is on every page; a header is kept on the first page, a footer on the last."""
     texts = [{page[index] for index in edge} for page, edge in zip(pages, edges, strict=True)]
     same = set.intersection(*texts) if len(pages) > 1 else set()
     for number, (page, edge) in enumerate(zip(pages, edges, strict=True)):
@@ -411,7 +411,7 @@ def _on_each(pages: Sequence[list[str]], edges: Sequence[set[int]]) -> Iterator[
 
 
 def _repeated(pages: Sequence[list[str]], edges: Sequence[set[int]]) -> Iterator[tuple[int, int]]:
-    """Page and line of what stands, word for word, on most pages."""
+    """Page and line of what is on most pages, word for word."""
     counts = Counter(
         text for page, edge in zip(pages, edges, strict=True) for text in {page[index] for index in edge}
     )
@@ -420,12 +420,12 @@ def _repeated(pages: Sequence[list[str]], edges: Sequence[set[int]]) -> Iterator
             (number, index)
             for index in edge
             if counts[pages[number][index]] >= _REPEATED_SHARE * len(pages)
-            and not _NUMBER.fullmatch(pages[number][index])  # a figure that is often the same
+            and not _NUMBER.fullmatch(pages[number][index])  # a figure that happens to repeat
         )
 
 
 def _numbered(pages: Sequence[list[str]], edges: Sequence[set[int]]) -> list[tuple[int, int]]:
-    """Page and line of what counts the pages."""
+    """Page and line of the lines that count the pages."""
     numbered = [
         (value - number, number, index)
         for number, edge in enumerate(edges)

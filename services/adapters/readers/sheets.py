@@ -1,7 +1,7 @@
-"""A sheet's rows → its titles, notes and tables, as a person sees them: for spreadsheets and CSV.
+"""Turns a sheet's rows into titles, notes and tables, as a person sees them: for spreadsheets and CSV.
 
-Rows without any text part one table from the next. In each stretch between them the header is the first row
-that is about as full as the others; what stands above it is a title or a note.
+Empty rows separate tables. In each stretch between them the header is the first row that is about as full as
+the others; anything above it is a title or a note.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from services.adapters.readers.decoding import decode
 from services.adapters.readers.outline import Outline, joined_header, markdown_table, spread
 
 MAX_CELLS = 1_000_000
-"""Cells with text in one file. About what can be read in the parser's time and memory."""
-_LOOKED_AT_ROWS = 20
+"""Non-empty cells per file: about as many as can be read within the parser's time and memory."""
+_SAMPLED_ROWS = 20
 _HEADER_SHARE = 0.6
 _MAX_HEADER_ROWS = 3
 _TITLE_CHARS = 80
@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[-+(]?\s?[¥￥$€£]?\s?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\
 _COUNT = re.compile(r"(?:\d{1,9}|\d{1,3}(?:,\d{3})+)$")
 _CODE = re.compile(r"\D*\d")
 _DIGITS = re.compile(r"[\d.]+")
-_FEWEST_COUNTED = 3
+_MIN_COUNTED = 3
 _MANY_COUNTED = 5
 _LAST_DAYS = range(28, 32)
 _NOTE = re.compile(r"[:：]")
@@ -41,7 +41,7 @@ _YEAR = re.compile(r"(?:19|20)\d\d$")
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A merged range, its ends included; rows as the sheet numbers them, columns from 0."""
+    """A merged range, including its ends; rows as numbered by the sheet, columns from 0."""
 
     first_row: int
     first_column: int
@@ -51,7 +51,7 @@ class Merged:
 
 @dataclass(slots=True)
 class Sheet:
-    """Rows in the sheet's order; each begins at column 0, "" is an empty cell. `bold`: rows all in bold."""
+    """Rows in the sheet's order; each begins at column 0, "" is an empty cell. `bold`: entirely bold rows."""
 
     merged: Sequence[Merged] = ()
     rows: dict[int, list[str]] = field(default_factory=dict)
@@ -59,14 +59,14 @@ class Sheet:
     _beginning: dict[int, list[Merged]] = field(default_factory=dict)
 
     def add(self, number: int, cells: list[str]) -> int:
-        """How many of the cells have text."""
+        """Add a row; returns how many of its cells have text."""
         filled = len(cells) - cells.count("")
         if filled:
             self.rows[number] = cells
         return filled
 
     def merged_at(self, number: int) -> list[Merged]:
-        """The merged ranges that the row is in, but for those that began more than a header above it."""
+        """The merged ranges that the row is in, except those that begin more than a header's height above."""
         if not self._beginning:
             for merged in self.merged:
                 self._beginning.setdefault(merged.first_row, []).append(merged)
@@ -84,7 +84,7 @@ def check_size(cells: int) -> None:
 
 
 def read_sheet(sheet: Sheet, outline: Outline, level: int) -> None:
-    """Into the outline; titles above tables become headings of this level."""
+    """Add the sheet to the outline; titles above tables become headings of this level."""
     _fill_downwards(sheet)
     known: _Header | None = None
     for numbers in _stretches(sorted(sheet.rows)):
@@ -94,8 +94,8 @@ def read_sheet(sheet: Sheet, outline: Outline, level: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """Of the table that ends with row `end`. `first`: its uppermost row; empty when the table has no header
-    or notes stand behind it. `kinds`: what each cell of a column matches; None when there are no rows."""
+    """The header of the table that ends with row `end`. `first`: its top row; empty if the table has no
+    header or is followed by notes. `kinds`: a pattern that all cells of a column match; None without rows."""
 
     columns: Sequence[int]
     titles: Sequence[str]
@@ -106,7 +106,7 @@ class _Header:
 
 
 def _fill_downwards(sheet: Sheet) -> None:
-    """What a cell merged over several rows says is said in each: pieces of the table stand alone."""
+    """Repeat vertically merged cells in each of their rows, as parts of the table are read on their own."""
     left = _MAX_FILLED
     for merged in sheet.merged:
         top = sheet.rows.get(merged.first_row)
@@ -134,7 +134,7 @@ def _stretches(numbers: Sequence[int]) -> Iterable[list[int]]:
 def _stretch(
     sheet: Sheet, numbers: Sequence[int], outline: Outline, level: int, known: _Header | None
 ) -> _Header | None:
-    """Reads what stands between two empty rows; the header of its table, if it has one."""
+    """Read the rows between two empty ones; returns the header of their table, if there is one."""
     rows = [sheet.rows[number] for number in numbers]
     start = full = _table_start(rows)
     while 0 < start < len(rows) and _spans_titles(sheet, numbers[start - 1]):
@@ -144,7 +144,7 @@ def _stretch(
         return None
     columns = _columns(rows[start:])
     body = [[row[column] if column < len(row) else "" for column in columns] for row in rows[start:]]
-    if known and not start and _goes_on(sheet, numbers[0], columns, body, known):
+    if known and not start and _continues(sheet, numbers[0], columns, body, known):
         outline.block(markdown_table([_titles_from(known, columns), *body]))
         return replace(known, end=numbers[-1])
     if start < full or _is_headed(body) or (len(body) == 1 and known is None):
@@ -158,14 +158,14 @@ def _stretch(
     return header
 
 
-def _goes_on(
+def _continues(
     sheet: Sheet, number: int, columns: Sequence[int], body: Sequence[Sequence[str]], known: _Header
 ) -> bool:
-    """Whether rows behind empty ones belong to the table above, which has a header.
+    """Whether rows after empty ones belong to the table above, which has a header.
 
-    They do with the same first and last column, unless the first of them looks like another header: in bold,
-    merged over columns, the header again, years, or words where the rows above or below have numbers. Behind
-    more than one empty row it must have a number there.
+    They do if their first and last columns agree, unless the first row looks like a new header: bold, merged
+    over columns, the header repeated, years, or words where the rows above or below have numbers. After more
+    than one empty row it must have a number there.
     """
     if not known.first or not {*columns} <= {*known.columns} or (known.kinds is None and not known.is_bold):
         return False
@@ -183,10 +183,10 @@ def _goes_on(
 
 
 def _kinds(columns: Sequence[int], rows: Sequence[Sequence[str]]) -> dict[int, re.Pattern[str]]:
-    """Of the columns whose cells all are numbers, or all have a digit, as dates and codes do."""
+    """The kinds of columns whose cells are all numbers, or all contain a digit, as dates and codes do."""
     kinds: dict[int, re.Pattern[str]] = {}
     for index, column in enumerate(columns):
-        cells = [row[index] for row in rows[:_LOOKED_AT_ROWS] if row[index]]
+        cells = [row[index] for row in rows[:_SAMPLED_ROWS] if row[index]]
         kind = next((kind for kind in (_NUMBER, _CODE) if all(map(kind.match, cells))), None)
         if cells and kind:
             kinds[column] = kind
@@ -194,15 +194,15 @@ def _kinds(columns: Sequence[int], rows: Sequence[Sequence[str]]) -> dict[int, r
 
 
 def _table_start(rows: Sequence[Sequence[str]]) -> int:
-    """Where the table begins; behind the last row when there is none: every row has one cell."""
-    filled = [len(row) - row.count("") for row in rows[:_LOOKED_AT_ROWS]]
+    """Where the table begins; after the last row if there is none because every row has one cell."""
+    filled = [len(row) - row.count("") for row in rows[:_SAMPLED_ROWS]]
     least = max(2, round(_HEADER_SHARE * max(filled)))
     return next((index for index, count in enumerate(filled) if count >= least), _first_wide(rows))
 
 
 def _spans_titles(sheet: Sheet, number: int) -> bool:
-    """Whether the row is the upper one of a header: cells of it are merged over titles in the next row, and
-    under each of the others the next row says nothing else. A line of notes ("Unit: EUR") is not."""
+    """Whether it is the upper row of a header: some cells are merged over titles in the next row, and below
+    each of the others the next row is empty or equal. A line of notes ("Unit: EUR") is not one."""
     row, below = sheet.rows[number], sheet.rows[number + 1]
     merged = {merged.first_column: merged for merged in sheet.merged_at(number) if merged.last_row == number}
     texts = [column for column, cell in enumerate(row) if cell]
@@ -234,19 +234,19 @@ def _columns(rows: Iterable[Sequence[str]]) -> list[int]:
 
 
 def _is_headed(body: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row is a header: numbers other than years are in it only where they name columns."""
+    """Whether the first row is a header: it has no numbers, except years and numbers that name columns."""
     numbers = [cell for cell in body[0][1:] if _NUMBER.match(cell) and not _YEAR.match(cell)]
-    return not numbers or (len(numbers) >= _FEWEST_COUNTED and _counts(body))
+    return not numbers or (len(numbers) >= _MIN_COUNTED and _counts(body))
 
 
 def _counts(body: Sequence[Sequence[str]]) -> bool:
     """Whether the numbers of the first row name columns: days (1, 2, 3 …) or quantities (1, 10, 100 …).
 
-    They rise, and the rows below are of another kind: not whole numbers, falling, or named by numbers.
+    They increase, and the rows below are different: not whole numbers, decreasing, or named by numbers.
     """
     first = body[0]
     columns = [column for column in range(1, len(first)) if _NUMBER.match(first[column])]
-    below = body[1:_LOOKED_AT_ROWS]
+    below = body[1:_SAMPLED_ROWS]
     if not below or _NUMBER.match(first[0]) or not all(_COUNT.match(first[c]) for c in columns):
         return False
     rows = [[row[column] for column in columns] for row in below]
@@ -261,13 +261,13 @@ def _counts(body: Sequence[Sequence[str]]) -> bool:
 
 
 def _are_not_counts(rows: Iterable[Sequence[str]]) -> bool:
-    """Most of the cells."""
+    """Whether most cells are not whole numbers."""
     kinds = [bool(_COUNT.match(cell)) for row in rows for cell in row if cell]
     return 2 * sum(kinds) < len(kinds)
 
 
 def _is_run(row: Sequence[str]) -> bool:
-    """1, 2, 3 or, over the end of a month, 30, 31, 1."""
+    """Whether it is a run such as 1, 2, 3 or, across the end of a month, 30, 31, 1."""
     pairs = pairwise(map(_value, row)) if all(map(_COUNT.match, row)) else [(0, 0)]
     return all(after - before == 1 or (after == 1 and before in _LAST_DAYS) for before, after in pairs)
 
@@ -298,22 +298,22 @@ def _header(
 
 
 def _header_rows(sheet: Sheet, numbers: Sequence[int]) -> int:
-    """A header goes on below a cell of it that is merged over columns, or as far as one merged over rows."""
+    """A header continues below a cell merged over columns, and as far as a cell merged over rows."""
     count = 1
     while count < min(_MAX_HEADER_ROWS, len(numbers) - 1):
         last = numbers[count - 1]
-        goes_on = any(
+        continues = any(
             merged.last_row > last or merged.last_column > merged.first_column
             for merged in sheet.merged_at(last)
         )
-        if not goes_on:
+        if not continues:
             break
         count += 1
     return count
 
 
 def _spans(sheet: Sheet, number: int, columns: Sequence[int]) -> list[int]:
-    """Over how many of the columns each cell of the row goes."""
+    """How many of the columns each cell of the row spans."""
     spans = [1] * len(columns)
     for merged in sheet.merged_at(number):
         if merged.first_column in columns:
@@ -323,7 +323,7 @@ def _spans(sheet: Sheet, number: int, columns: Sequence[int]) -> list[int]:
 
 
 def _titles_from(known: _Header | None, columns: Sequence[int]) -> list[str]:
-    """The header of the table above where that has these columns, else the columns' letters."""
+    """The header of the table above, if it has these columns, else the columns' letters."""
     if known is not None and set(columns) <= set(known.columns):
         titles = dict(zip(known.columns, known.titles, strict=True))
         return [titles[column] for column in columns]
@@ -346,11 +346,11 @@ _SEPARATORS = (",", "\t", ";", "|", "，")
 _SEPARATED_ROWS = 50
 _SEPARATED_CHARS = 100_000
 _WITHIN_NUMBER = re.compile(r"(?<=\d),(?=\d)")
-_MAX_LINES_IN_A_CELL = 100  # more is a quotation mark that was never closed
+_MAX_LINES_IN_A_CELL = 100  # more means a quotation mark that was never closed
 
 
 class CsvReader(BaseReader):
-    """CSV and TSV: encoding and separator are detected; what looks like a formula is only text."""
+    """CSV and TSV: encoding and separator are detected; formulas are read as text."""
 
     def load_data(self, content: bytes) -> list[Document]:
         text = decode(content)
@@ -365,15 +365,15 @@ class CsvReader(BaseReader):
 
 
 def _declared(text: str) -> tuple[str, str] | None:
-    """The separator that Excel's first line names (sep=;), and the rest."""
+    """The separator declared by Excel's first line (sep=;), and the remaining text."""
     first, _, rest = text.partition("\n")
     declared = first.strip().strip('"')
     return (declared[4:], rest) if declared.startswith("sep=") and len(declared) == 5 else None
 
 
 def _separator(text: str) -> str:
-    """The one that gives most rows the same number of cells; ties go to one that is not within numbers, then
-    to more cells, then to the usual one."""
+    """The separator that gives most rows the same number of cells; ties go to one that is not part of
+    numbers, then to more cells, then to the more common one."""
     head = text[:_SEPARATED_CHARS]
 
     def agreement(separator: str) -> tuple[int, bool, int]:

@@ -135,7 +135,7 @@ async def test_while_answers_are_written_the_copy_waits(tmp_path: Path) -> None:
             await app.ask(f"Question {number}")
         activity = Activity()
         job = make_job(app, tmp_path, activity)
-        with activity.going_on():
+        with activity.busy():
             job.start(WIDER)
             await asyncio.sleep(1)  # in which it would embed everything
             assert (job.state().status, job.state().embedded) == ("running", 0)

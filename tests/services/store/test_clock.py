@@ -45,8 +45,8 @@ def test_the_boot_clock_of_this_machine_goes_forward() -> None:
 async def test_it_is_quiet_when_the_last_of_several_has_ended() -> None:
     activity = Activity()
     await activity.quiet(5)
-    with activity.going_on():
-        with activity.going_on():
+    with activity.busy():
+        with activity.busy():
             pass
         waiting = asyncio.create_task(activity.quiet(5))
         await asyncio.sleep(0.01)  # it has begun to wait
@@ -57,11 +57,11 @@ async def test_it_is_quiet_when_the_last_of_several_has_ended() -> None:
 async def test_a_pause_that_is_too_short_is_not_quiet() -> None:
     """Discriminates: quiet as soon as nothing is going on: whoever asks on at once meets what waited."""
     activity = Activity()
-    with activity.going_on():
+    with activity.busy():
         waiting = asyncio.create_task(activity.quiet(5))
     await asyncio.sleep(PAUSE_S / 4)
     assert not waiting.done()
-    with activity.going_on():
+    with activity.busy():
         await asyncio.sleep(2 * PAUSE_S)
         assert not waiting.done()
     await asyncio.wait_for(waiting, 1)
@@ -69,6 +69,6 @@ async def test_a_pause_that_is_too_short_is_not_quiet() -> None:
 
 async def test_waiting_for_quiet_has_an_end() -> None:
     activity, begun = Activity(), time.monotonic()
-    with activity.going_on():
+    with activity.busy():
         await activity.quiet(0.05)
     assert time.monotonic() - begun < 1

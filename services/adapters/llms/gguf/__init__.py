@@ -1,1 +1,1 @@
-"""A GGUF file as a language model: llama.cpp in a process of its own, asked over loopback."""
+"""A GGUF file as a language model: llama.cpp in a separate process, reached over loopback."""

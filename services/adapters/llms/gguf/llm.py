@@ -1,4 +1,4 @@
-"""A GGUF file as the model: llama.cpp without a server to install, in a process of our own."""
+"""A GGUF file as the model: llama.cpp in a process of our own, without a server to install."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from services.llm_service import UNKNOWN_WINDOW, answer_reserve
 
 log = structlog.get_logger()
 
-# What the settings say of a GGUF model, checked before a process is started for it.
+# The settings of a GGUF model, checked before a process is started for it.
 
 _MAGIC = b"GGUF"
 
@@ -43,7 +43,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class SamplingOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What goes into each request, by llama.cpp's own names."""
+    """Options sent with each request, under llama.cpp's own names."""
 
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     top_k: Annotated[int, Meta(ge=0, lt=2**31)] | None = None
@@ -58,7 +58,7 @@ class SamplingOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def check_gguf(entry: LLMSettings, table: str) -> tuple[ModelSpec, SamplingOptions]:
-    """`table` is the settings' own. Raises StartRefusedError that names key, value and remedy."""
+    """`table` names the model's settings table. Raises StartRefusedError naming key, value and remedy."""
     known = EngineOptions.__struct_fields__ + SamplingOptions.__struct_fields__
     if unknown := sorted(entry.options.keys() - set(known)):
         raise StartRefusedError(
@@ -82,7 +82,7 @@ def _converted(options: dict[str, Any], kind: type[S], table: str) -> S:
 
 
 def _check_file(path: Path, setting: str) -> None:
-    """What llama.cpp would say of such files helps nobody."""
+    """Check the file here, because llama.cpp's messages about such files are no help."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(_MAGIC))
@@ -101,11 +101,11 @@ def _check_package(table: str) -> None:
         )
 
 
-# The server's end of the model process: start it, know where it answers, see it die, end it.
+# The server's end of the model process: start it, learn its address, notice its death, end it.
 
 _ROOT = Path(__file__).parents[4]
 _PROCESS = "services.adapters.llms.gguf.process"
-_START_TIMEOUT_S = 600  # the largest models come from slow disks
+_START_TIMEOUT_S = 600  # the largest model on a slow disk
 _DEATH_NOTICE_S = 0.2
 _STDERR_BYTES = 8_000
 _ERROR_LINE = re.compile(r"^\S+ E (?:\w+ +)?(?:\w+: )?(?:error loading model: )?(.+)$", re.M)
@@ -125,12 +125,12 @@ class _Models(msgspec.Struct):
 
 
 class GgufEngine:
-    """One model process, started again by the next request when it died. `window` is a slot's, in tokens."""
+    """One model process, restarted by the next request if it died. `window` is a slot's, in tokens."""
 
     def __init__(self, spec: ModelSpec) -> None:
         self._spec = spec
         self._headers = {"Content-Type": "application/json", "Authorization": f"Bearer {spec.key}"}
-        # llama.cpp closes a connection behind a streamed answer without saying so before
+        # llama.cpp closes a connection after a streamed answer without announcing it
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
         self.client = aiohttp.ClientSession(
             connector=connector, timeout=aiohttp.ClientTimeout(), cookie_jar=aiohttp.DummyCookieJar()
@@ -147,13 +147,13 @@ class GgufEngine:
         return self._process.pid if self._process else None
 
     def endpoint(self, path: str) -> Endpoint:
-        """Past every proxy of the environment. Ask after `ensure_running`: the port is another each time."""
+        """Bypasses the environment's proxies. Call after `ensure_running`: each start has a new port."""
         return Endpoint(self._address / path, self._headers)
 
     async def ensure_running(self) -> None:
-        """Wait for a load under way; start one when the process died. Who leaves does not take it along.
+        """Wait for a load in progress, or start one if the process died; it survives a cancelled wait.
 
-        Raises LLMUnavailableError when the model cannot be loaded any more.
+        Raises LLMUnavailableError when the model can no longer be loaded.
         """
         if not self._is_loading():
             if self._process is not None and self._process.returncode is None:
@@ -167,13 +167,13 @@ class GgufEngine:
             raise LLMUnavailableError("The model's process ended and cannot be started again.") from error
 
     async def notice_death(self) -> None:
-        """After a failure: its connections may tell of its end before the system does."""
+        """Call after a failure: connections may break before the system reports the process's end."""
         if self._process is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait(), _DEATH_NOTICE_S)
 
     async def start(self) -> None:
-        """Load the model, in a task that ends with `aclose` only and not with whoever waits for it.
+        """Load the model in a task that only `aclose` cancels, not the cancellation of a waiting caller.
 
         Raises StartRefusedError with llama.cpp's reason.
         """
@@ -182,7 +182,7 @@ class GgufEngine:
         await asyncio.shield(self._loading)
 
     async def aclose(self) -> None:
-        """It holds nothing that must be saved: it is killed, with the answers under way."""
+        """Kill the process, which has nothing to save, and with it the answers in progress."""
         self._closed = True
         await self._end()
         if self._loading is not None:
@@ -209,7 +209,7 @@ class GgufEngine:
             raise StartRefusedError("the model has been closed")
         assert process.stdin is not None
         assert process.stdout is not None
-        with contextlib.suppress(ConnectionError):  # the end of its output, which is read next, shows it
+        with contextlib.suppress(ConnectionError):  # its output, read next, will show that it has ended
             process.stdin.write(msgspec.json.encode(self._spec) + b"\n")
             await process.stdin.drain()
         try:
@@ -233,15 +233,15 @@ class GgufEngine:
         return min(meta.n_ctx, meta.n_ctx_train)
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        """Keep the end of what llama.cpp logs: the reason, should it die. It is shown nowhere else, for
-        while it runs it may quote what was said."""
+        """Keep the end of llama.cpp's log, which has the reason if it dies. It is shown nowhere else, since a
+        running process may quote conversations in it."""
         assert process.stderr is not None
         while piece := await process.stderr.read(_STDERR_BYTES):
             self._stderr = (self._stderr + piece)[-_STDERR_BYTES:]
             log.debug("gguf_process_logged", size_bytes=len(piece))
 
     def _reason(self) -> str:
-        """The first error of the log: those behind it only say who else gave up."""
+        """The first error in the log: later ones only report what failed as a consequence."""
         match = _ERROR_LINE.search(self._stderr.decode("utf-8", "replace"))
         return match[1].strip() if match else ""
 
@@ -273,11 +273,11 @@ def _refusal(code: int, reason: str) -> str:
 
 
 class GgufLLM(HttpLLM):
-    """Messages go through the model's own chat template, a flat prompt past it.
+    """Messages go through the model's own chat template; a flat prompt bypasses it.
 
-    Requests beyond `n_parallel` wait here, where one that is given up costs nothing. llama.cpp gives up an
-    answer with its next token, and a prompt within a second and the `n_batch` tokens at hand; while another
-    answer streams beside it, though, only when it has read the prompt to its end.
+    Requests beyond `n_parallel` wait here, where abandoning one costs nothing. llama.cpp abandons an answer
+    at its next token, and a prompt within a second plus the current `n_batch` tokens; while another answer
+    streams in parallel, though, only once it has read the whole prompt.
     """
 
     _engine: GgufEngine = PrivateAttr()
@@ -293,7 +293,7 @@ class GgufLLM(HttpLLM):
         return self._engine
 
     async def aclose(self) -> None:
-        """Cuts the answers under way and frees the model."""
+        """Abort the answers in progress and free the model."""
         await self._engine.aclose()
 
     @asynccontextmanager
@@ -306,7 +306,7 @@ class GgufLLM(HttpLLM):
     async def stream_deltas(
         self, messages: Sequence[Message], exchange: Exchange, *, flat: bool = False
     ) -> AsyncGenerator[LLMDelta, None]:
-        """The same with its turn, for callers that do not tell waiting from answering."""
+        """Stream in a turn of its own, for callers that do not separate waiting from answering."""
         async with (
             self.turn_to_ask() as turn,
             aclosing(turn.stream_deltas(messages, exchange, flat=flat)) as deltas,
@@ -343,7 +343,7 @@ class GgufLLM(HttpLLM):
 
 
 class GgufTurn:
-    """One slot of the model, held as long as its `turn_to_ask` is open."""
+    """One slot of the model, held while its `turn_to_ask` is open."""
 
     def __init__(self, llm: GgufLLM) -> None:
         self._llm = llm

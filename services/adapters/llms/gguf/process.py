@@ -1,10 +1,10 @@
-"""The model process: llama.cpp with one model, answering on loopback to whoever knows the key.
+"""The model process: llama.cpp with one model, serving on loopback whoever has the key.
 
 `python -P -m services.adapters.llms.gguf.process`; the first line of its standard input says what to load,
-the first line of its output says where it listens, or why not. It exists because loading holds the
-interpreter lock from beginning to end, and because llama.cpp aborts its process where it meets what it did
-not expect. It ends when its input does, which also happens when the server is killed; Ctrl-C and SIGTERM
-reach the whole process group and are the server's to decide, so they are ignored here.
+the first line of its output says where it listens, or why it does not. It is a separate process because
+loading holds the GIL throughout, and because llama.cpp aborts its process on anything unexpected. It ends
+when its input does, which also happens when the server is killed; Ctrl-C and SIGTERM reach the whole process
+group and are for the server to handle, so they are ignored here.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import msgspec
 from msgspec import Meta
 
 PACKAGE = "xllamacpp"
-REFUSED = "E "  # begins the first line where nothing was loaded; llama.cpp's log may say why more closely
-_LOG_ERRORS = 1  # and nothing else: llama.cpp's warnings and notes may quote what was said
+REFUSED = "E "  # prefix of the first line if loading failed; llama.cpp's log may give a more precise reason
+_LOG_ERRORS = 1  # errors only: llama.cpp's warnings and notes may quote conversations
 
 
 class EngineOptions(msgspec.Struct, frozen=True):
-    """How llama.cpp runs. `n_threads` 0 is half of the machine's, `n_gpu_layers` -1 llama.cpp's own choice;
-    `n_batch` tokens of a prompt are read between two looks at who has left."""
+    """How llama.cpp runs. `n_threads` 0 means half of the machine's, `n_gpu_layers` -1 llama.cpp's choice;
+    `n_batch` prompt tokens are read between two checks for abandoned requests."""
 
     n_parallel: Annotated[int, Meta(ge=1, le=64)] = 2
     n_threads: Annotated[int, Meta(ge=0, le=1_024)] = 0
@@ -47,21 +47,21 @@ def main() -> int:
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)
     answer = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever llama.cpp prints must not be taken for the answer
+    os.dup2(2, 1)  # whatever llama.cpp prints must not be mistaken for the answer
     spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=ModelSpec)
     try:
         server = _load(spec)
     except (ImportError, RuntimeError) as error:
-        print(f"{REFUSED}{error}", file=answer, flush=True)  # not into the log that a thread still writes
+        print(f"{REFUSED}{error}", file=answer, flush=True)  # not to the log, which a thread still writes
         return 1
     print(server.listening_address, file=answer, flush=True)
     sys.stdin.buffer.read()
-    os._exit(0)  # an answer under way is cut, and the system frees the memory faster than llama.cpp does
+    os._exit(0)  # aborts answers in progress; the system frees the memory faster than llama.cpp would
 
 
 def _load(spec: ModelSpec) -> Any:
-    # Threads that spin while they wait for each other take the server's core, and on a busy machine their own
-    # too: with two on two cores, 9 tokens a second against 38 (and `poll` below, where OpenMP is not used).
+    # Threads that spin while they wait for each other take the server's core, and on a busy machine each
+    # other's: two on two cores make 9 tokens a second instead of 38 (`poll` below is for use without OpenMP).
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     xllamacpp = importlib.import_module(PACKAGE)
     params, engine = xllamacpp.CommonParams(), spec.engine

@@ -1,9 +1,9 @@
 """DOCX: sections by heading style (English and Chinese names), tables as Markdown, in document order.
-Where no heading has a style, short paragraphs in bold are the headings.
+If no heading has a style, short bold paragraphs are the headings.
 
-Read as well: automatic numbers as Word shows them, text boxes, content controls, notes (after the paragraph
-that refers to them), and what page headers and footers say, once, at the end. Left out: tracked deletions,
-comments, tables of contents.
+Also read: automatic numbers as Word shows them, text boxes, content controls, notes (after the paragraph that
+refers to them), and page headers and footers, once, at the end. Left out: tracked deletions, comments, tables
+of contents.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from core.errors import UnreadableDocumentError
 from services.adapters.readers.office.numbering import BULLET, MAX_STYLE_STEPS, Numbering, number_of
 from services.adapters.readers.outline import Outline, spanned_table
 
-# The words of Word's XML: what a reader of the page sees, tracked insertions made and deletions left out.
+# The text in Word's XML as a reader of the page sees it, with tracked insertions and without deletions.
 
 
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
@@ -42,7 +42,7 @@ PARAGRAPH, TABLE, ROW, CELL = qn("w:p"), qn("w:tbl"), qn("w:tr"), qn("w:tc")
 TEXT_BOX = qn("w:txbxContent")
 _WORDS = (qn("w:t"), f"{_MATHS}t")
 _SYMBOL, _CHECK_BOX = qn("w:sym"), qn("w:checkBox")
-# What the fonts of symbols show in place of a character: what is checked or not says something.
+# The characters that symbol fonts show: whether a box is checked is information.
 _SYMBOLS = {
     "wingdings": {
         0x6C: "●", 0x6E: "■", 0x6F: "☐", 0x71: "☐", 0x72: "☐", 0x9E: "•", 0x9F: "•", 0xA1: "○", 0xA7: "▪",
@@ -57,8 +57,8 @@ _SYMBOLS = {
     },
 }  # fmt: skip
 _BREAKS = {qn("w:tab"): "\t", qn("w:br"): "\n", qn("w:cr"): "\n", qn("w:noBreakHyphen"): "-"}
-# Deleted or moved away, said elsewhere, said twice (the fallback of a newer form), or not text at all.
-_UNREAD = frozenset(
+# Deleted or moved away, read elsewhere, duplicated (the fallback of a newer form), or not text at all.
+_SKIPPED = frozenset(
     (qn("w:del"), qn("w:moveFrom"), qn("w:rPr"), qn("w:pPr"), qn("w:rt"), qn("w:sdtPr"), qn("w:tblPr"),
      f"{_MC}Fallback", TEXT_BOX)
 )  # fmt: skip
@@ -69,18 +69,18 @@ WORD = nsmap["w"]
 
 
 def within(element: _Element, *, boxes: bool = False) -> Iterator[_Element]:
-    """What is inside and read, in document order; with or without text boxes. Depth costs no stack."""
+    """The elements inside that are read, in document order, with or without text boxes. Iterative."""
     pending = [*reversed(element)]
     while pending:
         child = pending.pop()
-        if child.tag in _UNREAD and not (boxes and child.tag == TEXT_BOX):
+        if child.tag in _SKIPPED and not (boxes and child.tag == TEXT_BOX):
             continue
         yield child
         pending.extend(reversed(child))
 
 
 def inner_content(parent: _Element) -> Iterator[_Element]:
-    """Paragraphs and tables, also those in content controls and insertions."""
+    """Paragraphs and tables, including those in content controls and insertions."""
     pending = [*reversed(parent)]
     while pending:
         child = pending.pop()
@@ -91,7 +91,7 @@ def inner_content(parent: _Element) -> Iterator[_Element]:
 
 
 def text_of(paragraph: _Element) -> str:
-    """Without its text boxes."""
+    """A paragraph's text, without its text boxes."""
     words: list[str] = []
     for element in within(paragraph):
         if element.tag in _WORDS:
@@ -106,7 +106,7 @@ def text_of(paragraph: _Element) -> str:
 
 
 def _symbol(element: _Element) -> str:
-    """The character that a `w:sym` shows; "" for a sign of a font of symbols that has none here."""
+    """The character that a `w:sym` shows; "" for an unknown character of a symbol font."""
     font, char = element.get(qn("w:font"), "").lower(), element.get(qn("w:char"), "")
     code = int(char, 16) if re.fullmatch("[0-9A-Fa-f]{1,4}", char) else 0
     if font in _SYMBOLS:
@@ -115,7 +115,7 @@ def _symbol(element: _Element) -> str:
 
 
 def _is_checked(box: _Element) -> bool:
-    """Of a form's check box: as it was filled in, else as it was at first."""
+    """The state of a form's check box: as filled in, else its default."""
     for tag in ("w:checked", "w:default"):
         if (state := box.find(tag, {"w": WORD})) is not None:
             return state.get(qn("w:val"), "1").lower() in ("1", "true", "on")
@@ -123,13 +123,13 @@ def _is_checked(box: _Element) -> bool:
 
 
 def text_boxes(paragraph: _Element) -> Iterator[_Element]:
-    """Those in it that are not inside another one."""
+    """The paragraph's outermost text boxes."""
     pending = [*reversed(paragraph)]
     while pending:
         child = pending.pop()
         if child.tag == TEXT_BOX:
             yield child
-        elif child.tag not in _UNREAD:
+        elif child.tag not in _SKIPPED:
             pending.extend(reversed(child))
 
 
@@ -140,8 +140,8 @@ def references(paragraph: _Element, kind: str) -> list[str]:
 
 
 def cell_text(cell: _Element, numbering: Numbering) -> str:
-    """Its paragraphs, and those of tables and boxes in it, as one line, with their numbers. A table in it
-    reads "Name, Phone; Wu, 8101"."""
+    """A cell's paragraphs, including those of nested tables and boxes, as one line, with their numbers. A
+    nested table reads "Name, Phone; Wu, 8101"."""
     words, joint, is_first_row, is_first_cell = "", " ", False, False
     for element in within(cell, boxes=True):
         if element.tag == TABLE:
@@ -158,12 +158,12 @@ def cell_text(cell: _Element, numbering: Numbering) -> str:
 
 
 def _label(paragraph: _Element, numbering: Numbering) -> str | None:
-    """As `Numbering.label`; one that was deleted with its mark takes no number."""
+    """Like `Numbering.label`, but a paragraph that was deleted with its mark takes no number."""
     is_deleted = paragraph.find("w:pPr/w:rPr/w:del", {"w": WORD}) is not None and not text_of(paragraph)
     return None if is_deleted else numbering.label(paragraph)
 
 
-# Word tables as rows of text: merged cells in their columns, header rows that belong together joined.
+# Word tables as rows of text: merged cells stay in their columns, multi-row headers are joined.
 
 
 _MAX_COLUMNS = 500
@@ -173,7 +173,7 @@ _WRAPPERS = (qn("w:sdt"), qn("w:sdtContent"), qn("w:customXml"))
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """`spans` says for each column over how many the cell goes that begins there."""
+    """`spans` says for each column how many columns the cell that begins there spans."""
 
     cells: list[str]
     spans: list[int]
@@ -187,26 +187,26 @@ def table_text(table: _Element, numbering: Numbering) -> str:
 
 
 def only_cell(table: _Element) -> _Element | None:
-    """The cell of a table that has only one: a frame around text."""
+    """The cell of a single-cell table, which is just a frame around text."""
     cells = [cell for row in _children(table, ROW) for cell in _children(row, CELL)]
     return cells[0] if len(cells) == 1 else None
 
 
 def _row(element: _Element, above: list[str], numbering: Numbering) -> _Row:
-    """What a cell merged over several rows says is said in each of them."""
+    """The text of a vertically merged cell is repeated in each of its rows."""
     row = _Row([], [])
     for cell in _children(element, CELL):
         column = len(row.cells)
         span = min(max(1, number_of(cell, "w:tcPr/w:gridSpan", 1)), _MAX_COLUMNS)
         text = cell_text(cell, numbering)
-        if _goes_on(cell) and not text and column < len(above):
+        if _is_continued(cell) and not text and column < len(above):
             text = above[column]
         row.cells.extend([text, *[""] * (span - 1)])
         row.spans.extend([span, *[1] * (span - 1)])
     return row
 
 
-def _goes_on(cell: _Element) -> bool:
+def _is_continued(cell: _Element) -> bool:
     merge = cell.find("w:tcPr/w:vMerge", {"w": WORD})
     return merge is not None and merge.get(qn("w:val"), "continue") == "continue"
 
@@ -229,9 +229,9 @@ _NOTES = {"footnote": RELATIONSHIP_TYPE.FOOTNOTES, "endnote": RELATIONSHIP_TYPE.
 _MARGINS = (RELATIONSHIP_TYPE.HEADER, RELATIONSHIP_TYPE.FOOTER)
 _PAGE_NUMBER = re.compile(r"(?:page|of|第|页|頁|共|[\W\d_])+$", re.IGNORECASE)
 _MAX_DEPTH = 20
-_MOST_BOLD = 2 / 3  # of the paragraphs: where more is in bold it heads nothing
-_LONGEST_TITLE = 80
-_NO_TITLE_END = re.compile(r"[。；;，,.：:]$")
+_MAX_BOLD_SHARE = 2 / 3  # of the paragraphs: if more are bold, bold does not mark headings
+_MAX_TITLE_CHARS = 80
+_NOT_A_TITLE_END = re.compile(r"[。；;，,.：:]$")
 
 
 class DocxReader(BaseReader):
@@ -244,7 +244,7 @@ class DocxReader(BaseReader):
 
 @dataclass(frozen=True, slots=True)
 class _Paragraph:
-    """Its style's name; its level as a heading, where its style or an outline level says that it is one."""
+    """`style` is its style's name; `level` its heading level, if its style or outline level makes it one."""
 
     words: Paragraph
     text: str
@@ -259,7 +259,7 @@ class _Document:
         lists = _related(document, [RELATIONSHIP_TYPE.NUMBERING])
         self._numbering = Numbering(document, [parse_xml(part.blob) for part in lists])
         self._notes = {kind: _notes(document, related) for kind, related in _NOTES.items()}
-        self._styles: dict[str | None, tuple[str, int | None]] = {}  # python-docx takes long to find one
+        self._styles: dict[str | None, tuple[str, int | None]] = {}  # python-docx's lookup is slow
         self._bold: dict[_Element, int] = {}
 
     def read(self) -> list[Document]:
@@ -305,7 +305,7 @@ class _Document:
 
 
 def _notes(document: DocxDocument, relation: str) -> dict[str, str]:
-    """The texts of the footnotes or endnotes by their id."""
+    """The texts of the footnotes or endnotes, by id."""
     return {
         note.get(qn("w:id"), ""): " ".join(filter(None, map(text_of, inner_content(note))))
         for part in _related(document, [relation])
@@ -315,7 +315,7 @@ def _notes(document: DocxDocument, relation: str) -> dict[str, str]:
 
 
 def _margins(document: DocxDocument) -> Iterable[str]:
-    """The lines of all page headers and footers, each once; page numbers are left out."""
+    """The lines of all page headers and footers, without duplicates and page numbers."""
     lines = (
         text_of(element)
         for part in _related(document, _MARGINS)
@@ -335,8 +335,8 @@ def _related(document: DocxDocument, relations: Iterable[str]) -> Iterable[Part]
 
 
 def _style_of(paragraph: Paragraph) -> tuple[str, int | None]:
-    """Its name, and its level: 1 for the title, 2 for "Heading 1" and so on, as it or those it is based on
-    are called."""
+    """The style's name, and its level: 1 for the title, 2 for "Heading 1" and so on, by its own name or that
+    of a style it is based on."""
     style = paragraph.style
     first = (style.name or "").strip() if style else ""
     steps = 0
@@ -358,15 +358,15 @@ def _outline_level(paragraph: _Element) -> int | None:
 
 
 def _bold_levels(paragraphs: Sequence[_Paragraph]) -> dict[_Element, int]:
-    """The levels of short paragraphs in bold, where no style but the title's says what is a heading and where
-    not nearly all is in bold. Those that the document begins with stand one under the other (its title, what
-    it is, its first section), smaller letters are deeper."""
+    """The heading levels of short bold paragraphs, if only the title has a heading style and not nearly
+    everything is bold. Those at the very beginning are nested (title, kind of document, first section); a
+    smaller font size means a deeper level."""
     styled = {paragraph.level for paragraph in paragraphs} - {None}
     if styled - {1}:
         return {}
     others = [paragraph for paragraph in paragraphs if paragraph.level is None]
     bold = [*filter(_is_bold_title, others)]
-    if len(bold) > _MOST_BOLD * len(others):
+    if len(bold) > _MAX_BOLD_SHARE * len(others):
         return {}
     sizes = sorted({*map(_size, bold)}, reverse=True)
     opening = [*takewhile(_is_bold_title, others)] or bold[:1]
@@ -380,12 +380,12 @@ def _bold_levels(paragraphs: Sequence[_Paragraph]) -> dict[_Element, int]:
 
 def _is_bold_title(paragraph: _Paragraph) -> bool:
     text = paragraph.text
-    if len(text) > _LONGEST_TITLE or _NO_TITLE_END.search(text) or _LIST_STYLE.match(paragraph.style):
+    if len(text) > _MAX_TITLE_CHARS or _NOT_A_TITLE_END.search(text) or _LIST_STYLE.match(paragraph.style):
         return False
     runs = [run for run in paragraph.words.runs if run.text.strip()]
     return bool(runs) and all(run.bold for run in runs)
 
 
 def _size(paragraph: _Paragraph) -> int:
-    """Of its first letters; 0 where only the style says it."""
+    """The font size of its first text; 0 if only the style defines it."""
     return next((run.font.size or 0 for run in paragraph.words.runs if run.text.strip()), 0)

@@ -1,4 +1,4 @@
-"""Word's automatic numbers: shown before a paragraph, but no part of its text; "Article 2" refers to them."""
+"""Word's automatic numbers: shown before a paragraph but not part of its text; "Article 2" refers to them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from lxml.etree import _Element
 
 _W = {"w": nsmap["w"]}
 BULLET = "- "
-_MAX_LABEL_CHARS = 60  # repeated for every paragraph: a small file must not become a huge one
-MAX_STYLE_STEPS = 10  # a damaged file's styles can be based on each other
+_MAX_LABEL_CHARS = 60  # as it repeats for every paragraph, a small file could otherwise become huge
+MAX_STYLE_STEPS = 10  # styles in a damaged file can be based on each other
 _PLACEHOLDER = re.compile("%([1-9])")
 _DIGITS = "零一二三四五六七八九"
 _ROMAN = (
@@ -22,8 +22,8 @@ _ROMAN = (
 )  # fmt: skip
 
 
-def figure_in(number_format: str, value: int) -> str:
-    """A number in one of Word's formats; decimal where the format is another or does not reach that far."""
+def format_number(number_format: str, value: int) -> str:
+    """A number in one of Word's formats; decimal if the format is unknown or does not go that far."""
     match number_format:
         case "none":
             return ""
@@ -35,9 +35,9 @@ def figure_in(number_format: str, value: int) -> str:
         case "lowerRoman" | "upperRoman" if 0 < value < 4000:
             return _roman(value).upper() if number_format == "upperRoman" else _roman(value)
         case "chineseCounting" | "chineseCountingThousand" if value < 10_000:
-            return re.sub("^一十", "十", _counted(value, "零"))
+            return re.sub("^一十", "十", _chinese_number(value, "零"))
         case "japaneseCounting" if value < 10_000:
-            return re.sub("一(?=[十百千])", "", _counted(value, ""))
+            return re.sub("一(?=[十百千])", "", _chinese_number(value, ""))
         case "ideographDigital":
             return "".join(_DIGITS[int(digit)] for digit in str(value)).replace("零", "〇")
         case _:
@@ -52,8 +52,8 @@ def _roman(value: int) -> str:
     return letters
 
 
-def _counted(value: int, zero: str) -> str:
-    """一百二十三; `zero` stands for the places between that are empty."""
+def _chinese_number(value: int, zero: str) -> str:
+    """A Chinese number such as 一百二十三; `zero` stands for empty places in between."""
     digits = zip(f"{value:04}", "千百十 ", strict=True)
     text = "".join(_DIGITS[int(digit)] + unit if digit != "0" else "零" for digit, unit in digits)
     return re.sub("零+", zero, text.replace(" ", "").strip("零")) or _DIGITS[0]
@@ -61,15 +61,15 @@ def _counted(value: int, zero: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """A `w:num`. `counts` by level belong to its definition: all lists of that one go on counting."""
+    """A `w:num`. `counts`, by level, belong to its definition: all its lists continue the same count."""
 
     levels: dict[int, _Element]
     counts: dict[int, int]
-    starts: dict[int, int]  # of this list alone, from its first paragraph of that level on
+    starts: dict[int, int]  # for this list only, from its first paragraph of that level on
     begun: set[int]
 
     def label(self, level: int) -> str:
-        """Counts a paragraph; what is shown before it, the space included."""
+        """Count a paragraph and return what is shown before it, including the space."""
         definition = self.levels.get(level)
         if definition is None:
             return BULLET
@@ -87,8 +87,8 @@ class _List:
     def _count(self, level: int) -> None:
         is_restart = level in self.starts and level not in self.begun
         self.begun.add(level)
-        going_on = level in self.counts and not is_restart
-        self.counts[level] = self.counts[level] + 1 if going_on else self._start(level)
+        continues = level in self.counts and not is_restart
+        self.counts[level] = self.counts[level] + 1 if continues else self._start(level)
         for deeper in [other for other in self.counts if other > level]:
             if level < number_of(self.levels.get(deeper, self.levels[level]), "w:lvlRestart", deeper):
                 del self.counts[deeper]
@@ -105,14 +105,14 @@ class _List:
     def _figure(self, level: int, is_legal: bool) -> str:
         number_format = self._format(level)
         value = self.counts.get(level, self._start(level))
-        return figure_in("decimal" if is_legal and number_format != "none" else number_format, value)
+        return format_number("decimal" if is_legal and number_format != "none" else number_format, value)
 
 
 class Numbering:
-    """The document's lists. Ask for each paragraph once, in document order: asking counts it."""
+    """The document's lists. Call `label` once per paragraph, in document order, because it counts."""
 
     def __init__(self, document: DocxDocument, roots: Sequence[_Element]) -> None:
-        """`roots` of the document's numbering parts."""
+        """`roots` are those of the document's numbering parts."""
         self._nums = {node.get(qn("w:numId")): node for root in roots for node in root.iter(qn("w:num"))}
         self._definitions = {
             node.get(qn("w:abstractNumId")): node for root in roots for node in root.iter(qn("w:abstractNum"))
@@ -123,7 +123,7 @@ class Numbering:
         self._counts: dict[str, dict[int, int]] = {}
 
     def label(self, paragraph: _Element) -> str | None:
-        """ "第一条 ", "1.1 ", "- ", or "" where nothing is shown; None for a paragraph in no list."""
+        """ "第一条 ", "1.1 ", "- ", or "" if nothing is shown; None for a paragraph that is in no list."""
         holders = [paragraph, *self._based_on(_value(paragraph, "w:pPr/w:pStyle"))]
         num_id = next(filter(None, (_value(holder, "w:pPr/w:numPr/w:numId") for holder in holders)), "")
         if not num_id:
@@ -163,7 +163,7 @@ class Numbering:
 
 
 def _level(holders: list[_Element], numbered: _List) -> int:
-    """The paragraph's own level, else the one that is linked to its style, else the style's."""
+    """The paragraph's own level, else the one linked to its style, else the style's."""
     if own := _value(holders[0], "w:pPr/w:numPr/w:ilvl"):
         return int(own) if own in "012345678" else 0
     linked = {_value(node, "w:pStyle"): level for level, node in numbered.levels.items()}
@@ -186,7 +186,7 @@ def _ilvl(element: _Element) -> int:
 
 
 def number_of(element: _Element, path: str, default: int) -> int:
-    """The `w:val` of the first element at this path (w: names); the default when there is none."""
+    """The `w:val` of the first element at this path (w: names), or the default."""
     node = element.find(path, _W)
     value = node.get(qn("w:val"), "") if node is not None else ""
     return int(value[:9]) if value.isascii() and value.isdigit() else default

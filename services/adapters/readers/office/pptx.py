@@ -1,6 +1,6 @@
-"""PPTX: one section per slide, its number as the page and its title as the heading; notes are kept.
+"""PPTX: one section per slide, its number as the page and its title as the heading; notes are included.
 
-Hidden slides are read, since whoever opens the file sees them. Pictures, comments and animations are not.
+Hidden slides are read, since anybody who opens the file sees them. Pictures, comments and animations are not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pptx.text.text import TextFrame
 from core.errors import UnreadableDocumentError
 from services.adapters.readers.outline import markdown_table, section_document, spanned_table
 
-# What stands on a slide: its shapes from top to bottom as text blocks.
+# The content of a slide: its shapes from top to bottom as text blocks.
 
 
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -37,7 +37,7 @@ _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationship
 _MARGINS = (PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.SLIDE_NUMBER, PP_PLACEHOLDER.HEADER)
 _BODIES = (PP_PLACEHOLDER.BODY, PP_PLACEHOLDER.OBJECT, PP_PLACEHOLDER.VERTICAL_BODY,
            PP_PLACEHOLDER.VERTICAL_OBJECT)  # fmt: skip
-_LITERAL = re.compile(r'"[^"]*"|\\.')  # of a number format: words that stand as they are
+_LITERAL = re.compile(r'"[^"]*"|\\.')  # literal text in a number format
 _SAME_LINE_EMU = 300_000  # a third of an inch
 _MAX_DEPTH = 20
 _MAX_HEADER_ROWS = 2
@@ -63,7 +63,7 @@ def blocks(shapes: Iterable[BaseShape], depth: int = 0) -> Iterator[str]:
 
 
 def text_block(frame: TextFrame, *, is_list: bool = False) -> str:
-    """Paragraphs as lines; those of a body, when there are several, as a list with its levels."""
+    """Paragraphs as lines; several paragraphs of a body as a list with levels."""
     paragraphs = [(paragraph.level, clean(paragraph.text)) for paragraph in frame.paragraphs]
     filled = [(level, text) for level, text in paragraphs if text]
     if not is_list or len(filled) < 2:
@@ -76,12 +76,12 @@ def clean(text: str) -> str:
 
 
 def _any(shape: BaseShape) -> Any:
-    """The shape as what it is; its base class does not know of tables, charts and groups."""
+    """The shape without its static type, since the base class lacks tables, charts and groups."""
     return shape
 
 
 def _place(shape: BaseShape) -> tuple[int, int]:
-    """By lines from top to bottom, in a line from left to right."""
+    """A sort key: lines from top to bottom, within a line from left to right."""
     return int(shape.top or 0) // _SAME_LINE_EMU, int(shape.left or 0)
 
 
@@ -108,7 +108,7 @@ def _fill_downwards(table: Table, rows: list[list[str]]) -> None:
 
 
 def _chart(chart: Any) -> str:
-    """Its title, and the figures that it shows as a table."""
+    """A chart's title, and its figures as a table."""
     title = (
         clean(chart.chart_title.text_frame.text)
         if chart.has_title and chart.chart_title.has_text_frame
@@ -133,11 +133,11 @@ def _chart(chart: Any) -> str:
 
 
 def _is_percent(series: etree._Element, plot: etree._Element) -> bool:
-    """Whether its figures are shown as a percentage: by their own format, or that of the labels on them."""
+    """Whether its figures are shown as percentages, by their own format or that of their labels."""
     values = [child for child in series if child.tag in (f"{_CHART}val", f"{_CHART}yVal")]
     codes = [code.text for child in values for code in child.iter(f"{_CHART}formatCode")]
     for owner in (series, plot):
-        shown = owner.find(f"{_CHART}dLbls/{_CHART}showVal")  # labels can show a share of the whole instead
+        shown = owner.find(f"{_CHART}dLbls/{_CHART}showVal")  # else labels may show shares of the whole
         form = owner.find(f"{_CHART}dLbls/{_CHART}numFmt")
         if shown is not None and form is not None and shown.get("val", "1") in ("1", "true"):
             codes.append(form.get("formatCode"))
@@ -151,7 +151,7 @@ def _figure(value: float | None, percent: bool) -> str:
 
 
 def _diagram(shape: BaseShape) -> Iterator[str]:
-    """The texts of a SmartArt diagram, which are kept in a part of their own."""
+    """The texts of a SmartArt diagram, which are stored in a separate part."""
     ids = next(shape._element.iter(_DIAGRAM_IDS), None)
     relation = ids.get(f"{_RELATION}dm") if ids is not None else None
     if relation is None:
@@ -164,7 +164,7 @@ def _diagram(shape: BaseShape) -> Iterator[str]:
             yield text
 
 
-_PICTURE = "/image"  # how the type of a slide's relation to a picture ends
+_PICTURE = "/image"  # suffix of the relation type from a slide to a picture
 _PICTURES_ONLY = (
     "The file has no text that can be read: pictures are not read. If there is text in them, run text "
     "recognition (OCR) on it and add that."

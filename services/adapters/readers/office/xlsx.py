@@ -1,9 +1,9 @@
 """XLSX: one section per sheet and titled table, under the sheet's name; tables with their header.
 
-Formulas are their last computed values; values read as a person reads them; a comment stands in brackets
-behind its cell's text. Hidden sheets, which hold lists for other sheets, are left out: whoever opens the file
-does not see them. Hidden rows and columns are read. openpyxl's own loop is not used: it fails on whatever a
-foreign program wrote into a sheet besides cells, and does not tell of merged cells.
+Formulas become their last computed values; values are formatted as the sheet shows them; a comment follows
+its cell's text in brackets. Hidden sheets, which contain lists for other sheets, are left out, as nobody who
+opens the file sees them. Hidden rows and columns are read. openpyxl's own loop is not used: it fails on
+anything but cells that another program wrote into a sheet, and does not report merged cells.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from services.adapters.readers.sheets import Merged, Sheet, check_size, read_she
 
 # Spreadsheet values as a person reads them: number formats for per cent, thousands, currencies and dates.
 #
-# What a format only does for looks (colours, widths, text around a number other than a currency or a unit) is
-# left out; a date is said in ISO form, whose parts are those that the format shows.
+# Purely visual parts of a format (colours, widths, text around a number other than a currency or a unit) are
+# ignored; a date is written in ISO form, with the parts that the format shows.
 
 
 GENERAL = "General"
-# What the formats of East Asian Excel stand for that a file uses without saying them (ECMA-376, 18.8.30).
+# The built-in formats of East Asian Excel, which files use without defining them (ECMA-376, 18.8.30).
 EAST_ASIAN_DATES = {
     **dict.fromkeys((27, 36, 50, 52, 57), "yyyy-mm"),
     **dict.fromkeys((28, 29, 51, 53, 54, 58), "mm-dd"),
@@ -60,21 +60,21 @@ _PADDING = re.compile(r"[_*].")
 _DIGITS = re.compile(r"[#0?][#0?,]*(?:\.([#0?]*))?,*")
 _PLACED_POINT = re.compile(r'(?<=[#0?])(?:[\\!]\.|"\.")(?=[#0?])')
 _CONDITION = re.compile(r"\[(<=|>=|<>|<|>|=)(-?\d+(?:\.\d+)?)\]")
-_COMPARED: dict[str, Callable[[float, float], bool]] = {
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "=": operator.eq, "<>": operator.ne,
 }  # fmt: skip
 _MAX_SCALING_COMMAS = 6
-_HALVES_UP = 1 + 1e-15  # 12.5 is shown as 13; behind the digits that a sheet keeps
+_HALVES_UP = 1 + 1e-15  # so that 12.5 is shown as 13; smaller than a sheet's precision
 _ESCAPED = re.compile(r"_x[0-9A-Fa-f]{4}_")
 _NO_DAY = datetime.date(1899, 12, 31)
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """`decimals` None: as many as the number has. `width`: leading zeros up to so many digits.
+    """`decimals` None: as many as the number has. `width`: pad with leading zeros to this many digits.
 
-    `scale`: what the number is divided by. `condition`: for which numbers it is, None for the others.
+    `scale`: divide the number by this. `condition`: which numbers it applies to; None for all others.
     """
 
     decimals: int | None
@@ -88,7 +88,7 @@ class _Form:
 
 
 def shown(value: Value, number_format: str = GENERAL) -> str:
-    """As the sheet shows it, about. Errors (#N/A) and text stay what they are."""
+    """The value approximately as the sheet shows it. Errors (#N/A) and text stay as they are."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -121,9 +121,9 @@ def _number(value: float, form: _Form) -> str:
 
 
 def _form(value: float, forms: Sequence[_Form]) -> _Form:
-    """The first, unless they say for which numbers they are."""
+    """The first form whose condition the value meets; one without a condition always applies."""
     for form in forms[:-1]:
-        if form.condition is None or _COMPARED[form.condition[0]](value, form.condition[1]):
+        if form.condition is None or _COMPARISONS[form.condition[0]](value, form.condition[1]):
             return form
     return forms[-1]
 
@@ -135,8 +135,8 @@ def _forms(number_format: str) -> list[_Form]:
 
 
 def _section_form(section: str) -> _Form:
-    """A comma behind the digits divides by 1,000. A literal point between them divides by no more, it only
-    stands there: 0!.0,"万" shows 46,000,000 as 4600.0万."""
+    """A comma after the digits divides by 1,000. A literal point among them is merely inserted: 0!.0,"万"
+    shows 46,000,000 as 4600.0万."""
     condition = _CONDITION.search(section)
     applies = (condition[1], float(condition[2])) if condition else None
     pointed, placed = _PLACED_POINT.subn(".", section)
@@ -162,7 +162,7 @@ def _section_form(section: str) -> _Form:
 
 
 def _units(section: str) -> tuple[str, str]:
-    """Currencies and texts before and after the digits: ¥, 元, USD."""
+    """Currencies and texts before and after the digits, such as ¥, 元, USD."""
     unpadded = _CURRENCY.sub(lambda match: f'"{match.group(1)}"', section)
     unpadded = _PADDING.sub("", _BRACKETS.sub("", unpadded))
     pieces = re.findall(r'"([^"]*)"|[\\!](.)|([¥￥$€£])|([#0?])', unpadded)
@@ -195,12 +195,12 @@ def _duration(value: datetime.timedelta) -> str:
 
 
 _VISIBLE = "visible"
-_NOT_WORDS = ("xl/styles", "xl/media/", "docProps/")
+_NON_TEXT_PARTS = ("xl/styles", "xl/media/", "docProps/")
 _MAX_MERGED = 20_000
 _MAX_COLUMNS = 16_384
 _COMMENTS = "/relationships/comments"
 _COMMENT, _COMMENT_TEXT = f"{{{SHEET_MAIN_NS}}}comment", f"{{{SHEET_MAIN_NS}}}t"
-_ABOVE_THREAD = re.compile(r"\[Threaded comment\].*?Comment: ")
+_THREAD_NOTICE = re.compile(r"\[Threaded comment\].*?Comment: ")
 _FORMULA = re.compile(rb"<(?:\w{1,20}:)?f[\s/>]")
 _NOT_COMPUTED = (
     "The file has no text that can be read: open it in its program and save it, "
@@ -213,7 +213,7 @@ class XlsxReader(BaseReader):
         outline = Outline()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of extensions it does not know, of dates out of range
+                warnings.simplefilter("ignore")  # about unknown extensions and dates out of range
                 book = _Workbook(content)
                 book.read(outline)
         except (InvalidFileException, zipfile.BadZipFile) as error:
@@ -225,7 +225,7 @@ class XlsxReader(BaseReader):
 
 
 class _Workbook:
-    """openpyxl's read-only workbook; what it does not offer is asked of its parts."""
+    """openpyxl's read-only workbook; what that does not offer is read from the file's parts."""
 
     def __init__(self, content: bytes) -> None:
         self._book = _opened(content)
@@ -253,7 +253,7 @@ class _Workbook:
                 read_sheet(sheet, outline, level=2)
 
     def has_formulas(self) -> bool:
-        """Asked of the visible sheets only when nothing was read: each is read again for it."""
+        """Whether a visible sheet has formulas. Reads the sheets again: call it only if no text was read."""
         for worksheet in self._book.worksheets:
             if worksheet.sheet_state == _VISIBLE:
                 with worksheet._get_source() as source:
@@ -262,7 +262,7 @@ class _Workbook:
         return False
 
     def _comments(self, path: str) -> dict[tuple[int, int], str]:
-        """By row and column, from 1; none where they are damaged: the cells can be read without."""
+        """By row and column, from 1; none if they are damaged, as the cells can be read without them."""
         folder, _, name = path.rpartition("/")
         names, relations = self._book._archive.namelist(), f"{folder}/_rels/{name}.rels"
         if relations not in names:
@@ -273,7 +273,7 @@ class _Workbook:
             return {}
 
     def _comments_of(self, relations: str, names: Sequence[str]) -> dict[tuple[int, int], str]:
-        """What stands above a thread for programs that know no threads is cut."""
+        """The notice above a thread, for programs without support for threads, is removed."""
         archive = self._book._archive
         parts = [relation.target for relation in get_dependents(archive, relations)
                  if str(relation.Type).endswith(_COMMENTS) and relation.target in names]  # fmt: skip
@@ -282,7 +282,7 @@ class _Workbook:
             text = " ".join("".join(piece.text or "" for piece in comment.iter(_COMMENT_TEXT)).split())
             column, row, *_ = range_boundaries(comment.get("ref", "A1"))
             if text and row and column:
-                comments[int(row), int(column)] = _ABOVE_THREAD.sub("", text)
+                comments[int(row), int(column)] = _THREAD_NOTICE.sub("", text)
         return comments
 
     def _sheet(
@@ -320,7 +320,7 @@ class _Workbook:
         return row
 
     def _is_bold(self, cells: list[dict[str, Any]]) -> bool:
-        """Of most rows the ends answer; either may be an empty cell."""
+        """Whether all filled cells are bold. For most rows the two end cells decide; either may be empty."""
         if not cells or not {cells[0]["style_id"], cells[-1]["style_id"]} & self._bold:
             return False
         return all(cell["style_id"] in self._bold for cell in cells if cell["value"] is not None)
@@ -335,14 +335,14 @@ class _Workbook:
 
 
 def _opened(content: bytes) -> Any:
-    """Any: shared strings, styles and the archive of a read-only workbook have no public names.
+    """Typed Any: shared strings, styles and the archive of a read-only workbook have no public names.
 
-    Programs that are not Excel often write styles that openpyxl refuses; the words are worth more than those.
+    Programs other than Excel often write styles that openpyxl refuses; then the file is read without them.
     """
     try:
         return openpyxl.load_workbook(BytesIO(content), read_only=True, data_only=True, keep_links=False)
     except (AttributeError, KeyError, TypeError, ValueError):
-        bare = BytesIO(_without(content, _NOT_WORDS))
+        bare = BytesIO(_without(content, _NON_TEXT_PARTS))
         return openpyxl.load_workbook(bare, read_only=True, data_only=True, keep_links=False)
 
 

@@ -1,4 +1,4 @@
-"""E-mail: subject as heading, who wrote to whom and when, the text, and what was attached or passed on."""
+"""E-mail: the subject as heading, sender, recipients and date, the text, and attached or forwarded items."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from services.adapters.readers.documents import read_sections
 from services.adapters.readers.outline import Outline, with_dates
 from services.adapters.readers.web.html import read_html
 
-# What an e-mail's headers and parts say, whatever charset they claim.
+# The text of an e-mail's headers and parts, whatever charset they claim.
 
 
 _MAX_HEADER_CHARS = 4_000
 
 
 def header(message: Message, name: str) -> str:
-    """Its words on one line. Raw bytes and wrong charsets, which many programs send, are recognised."""
+    """A header's text on one line. Handles raw bytes and wrong charsets, which many programs send."""
     raw = next((value for key, value in message.raw_items() if key.lower() == name.lower()), "")
     raw = str(raw)[:_MAX_HEADER_CHARS]
     try:
@@ -38,14 +38,14 @@ def header(message: Message, name: str) -> str:
 
 
 def _words(part: bytes | str, charset: str | None) -> str:
-    """Between encoded words, `decode_header` gives the others as bytes in raw-unicode-escape."""
+    """`decode_header` returns text between encoded words as bytes in raw-unicode-escape."""
     if isinstance(part, str):
         part = part.encode("utf-8", "surrogateescape")
     return text_of(part, charset)
 
 
 def text_of(content: bytes, charset: str | None) -> str:
-    """Decoded as declared where that fits; what no charset fits loses only the bytes that do not."""
+    """Decode as declared if the bytes fit; if no charset fits, only the invalid bytes are lost."""
     if content.isascii() and (charset or "").lower().replace("-", "") not in (
         "utf7",
         "iso2022jp",
@@ -66,15 +66,15 @@ def body_text(part: Message) -> str:
 def _charset(part: Message) -> str | None:
     try:
         return part.get_content_charset()
-    except ValueError:  # a NUL in it
+    except ValueError:  # it contains a NUL
         return None
 
 
 def file_name(part: Message) -> str:
-    """An attachment's name, "" when it has none."""
+    """An attachment's name, "" if it has none."""
     try:
         name = part.get_filename()
-    except ValueError:  # a NUL in its charset
+    except ValueError:  # its charset contains a NUL
         name = None
     if not name:
         return ""
@@ -84,7 +84,7 @@ def file_name(part: Message) -> str:
 
 
 def iso_date(message: Message) -> str:
-    """When it was sent, "" when it does not say."""
+    """When the message was sent, "" if unknown."""
     try:
         return parsedate_to_datetime(header(message, "Date")).isoformat()
     except (TypeError, ValueError, IndexError, OverflowError):
@@ -92,20 +92,20 @@ def iso_date(message: Message) -> str:
 
 
 _HEADERS = ("From", "To", "Cc", "Date")
-# Attached files of these kinds are mostly fonts, pictures and files themselves; a long text is a log.
+# Files of these kinds consist mostly of fonts, pictures and other files; a large text file is a log.
 _MAY_BE_LARGE = (
     DocumentFormat.PDF, DocumentFormat.DOCX, DocumentFormat.PPTX, DocumentFormat.XLSX, DocumentFormat.EPUB,
     DocumentFormat.EMAIL,
 )  # fmt: skip
 _MAX_TEXT_BYTES = 200_000
 _MAX_FILES = 20
-_MAX_FILE_BYTES = 10_000_000  # of all that one mail has
+_MAX_FILE_BYTES = 10_000_000  # for all files of one mail together
 _NOT_READ = " (not read)"
 _MAX_PARTS = 1_000
 _MAX_DEPTH = 50
 _MAX_MESSAGES = 20
 _BOUNDARY = re.compile(rb"boundary\s{0,4}=|message/rfc822", re.IGNORECASE)
-# Half of a message's sentences in its HTML alone: the plain text is a notice ("your program shows no HTML").
+# If the plain text is shorter than this share of the HTML, it is a notice ("your program shows no HTML").
 _NOTICE_SHARE = 0.2
 
 
@@ -118,7 +118,7 @@ def _documents(content: bytes, *, attached: bool = False) -> list[Document]:
     if sum(1 for _ in _BOUNDARY.finditer(content)) > _MAX_PARTS:
         raise _too_complex()
     try:
-        # Not policy.default: its parser of structured headers stumbles over what hostile mail has there.
+        # Not policy.default: its parser of structured headers fails on hostile mail.
         message = message_from_bytes(content, policy=policy.compat32)
     except RecursionError:
         raise _too_complex() from None
@@ -130,8 +130,8 @@ def _documents(content: bytes, *, attached: bool = False) -> list[Document]:
 
 
 class _Reading:
-    """One mail with those inside it; what is beyond the limits is left out or refused. A mail that is itself
-    an attached file (`attached`) reads no further mail that is one."""
+    """One mail with those inside it; anything beyond the limits is left out or refused. In a mail that is
+    itself an attached file (`attached`), attached mail files are not read."""
 
     def __init__(self, *, attached: bool) -> None:
         self.outline = Outline()
@@ -169,7 +169,7 @@ class _Reading:
             self.outline.block(body_text(part).replace("\r\n", "\n"))
 
     def _html(self, text: str, level: int) -> None:
-        """Headings in a mail are its layout: they are paragraphs here."""
+        """Headings in a mail are only layout, so they become paragraphs."""
         for section in read_html(text):
             titles = section.metadata["heading"]
             if titles and not section.text.startswith(titles[-1]):
@@ -177,7 +177,7 @@ class _Reading:
             self.outline.block(section.text)
 
     def _attachments(self, attached: list[Message], level: int) -> None:
-        """All are named, those with a note that are of a kind that is read, but were not."""
+        """List all attachments by name, with a note if the kind is supported but the file was not read."""
         files = [(file_name(part), part, self._file(part)) for part in attached]
         names = [f"{name}{_NOT_READ if sections == [] else ''}" for name, _, sections in files if name]
         if names:
@@ -190,7 +190,7 @@ class _Reading:
                 self._sections(name, sections, level + 1)
 
     def _file(self, part: Message) -> list[Document] | None:
-        """Its sections, none when it is too large, damaged or empty; None for a kind that is not read."""
+        """The file's sections; [] if it is too large, damaged or empty, None for an unsupported kind."""
         name, content = file_name(part), part.get_payload(decode=True)
         kind = format_of(name) if is_supported(name) else None
         if kind is None or not isinstance(content, bytes):
@@ -200,7 +200,7 @@ class _Reading:
             return []
         self._files += 1
         self._file_bytes += len(content)
-        if kind not in (*_MAY_BE_LARGE, DocumentFormat.HTML):  # a page says its charset itself
+        if kind not in (*_MAY_BE_LARGE, DocumentFormat.HTML):  # an HTML page declares its own charset
             content = scrub(body_text(part)).encode()
         try:
             return [section for section in self._read_file(name, kind, content) if section.text.strip()]
@@ -232,7 +232,7 @@ def _is_file(part: Message) -> bool:
 
 
 def _best(parts: list[Message]) -> Message:
-    """Of the forms of one text: the plain one, unless it only says that there is another."""
+    """Of the alternative forms of one text the plain one, unless it only refers to the other."""
     plain = next((part for part in parts if part.get_content_type() == "text/plain"), None)
     rich = next(
         (part for part in parts if part.get_content_type() in ("text/html", "multipart/related")), None

@@ -1,4 +1,4 @@
-"""EPUB: its chapters in reading order, each read as a page, under the book's and the chapter's titles."""
+"""EPUB: chapters in reading order, each read as a page, under the book's and the chapter's titles."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from services.adapters.readers.decoding import decode
 from services.adapters.readers.outline import section_document, with_dates
 from services.adapters.readers.web.html import read_html
 
-# What an EPUB says of itself: its title and date, its chapters in reading order and their names.
+# An EPUB's metadata: its title and dates, its chapters in reading order and their names.
 
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
-# Fonts are scrambled in books that anybody may read.
+# Fonts are scrambled even in books without copy protection.
 _FONT_SCRAMBLING = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
 
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """A file of the archive. `title` is its name in the table of contents, "" when it has none there."""
+    """A file of the archive. `title` is its name in the table of contents, "" if it has none."""
 
     path: str
     title: str = ""
@@ -47,7 +47,7 @@ class Package:
 
 
 def read_package(book: zipfile.ZipFile) -> Package:
-    """Raises UnreadableDocumentError; its code is `encrypted` where the chapters are."""
+    """Raises UnreadableDocumentError, with the code `encrypted` if the chapters are."""
     path = _package_path(book)
     root = _xml(book, path)
     if root is None:
@@ -84,7 +84,7 @@ def _refuse_locked(book: zipfile.ZipFile, chapters: list[str]) -> None:
 
 
 def _names(book: zipfile.ZipFile, base: str, items: dict[str, _Element]) -> dict[str, str]:
-    """Path → the first name that the table of contents (of either EPUB version) has for it."""
+    """The first name of each path in the table of contents, of either EPUB version."""
     names: dict[str, str] = {}
     for item in items.values():
         is_nav = "nav" in item.get("properties", "").split()
@@ -111,7 +111,7 @@ def _points(contents: _Element) -> Iterator[tuple[str, str]]:
 
 
 def _xml(book: zipfile.ZipFile, path: str) -> _Element | None:
-    """None when it is missing or no XML. Entities are not expanded, nothing is fetched."""
+    """None if the file is missing or not XML. Entities are not expanded, nothing is fetched."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=True)
     try:
         return etree.fromstring(book.read(path), parser)
@@ -120,7 +120,7 @@ def _xml(book: zipfile.ZipFile, path: str) -> _Element | None:
 
 
 def _all(root: _Element, path: str) -> list[_Element]:
-    """`findall` for any namespace: EPUBs of different ages have different ones."""
+    """`findall` for any namespace: EPUB versions use different ones."""
     steps = [step if step in ("", ".") else f"{{*}}{step}" for step in path.split("/")]
     return root.findall("/".join(steps))
 
@@ -130,23 +130,23 @@ def _text(element: _Element) -> str:
 
 
 def _is_change(date: _Element) -> bool:
-    """EPUB 2 marks dates of change: the others come first."""
+    """Whether EPUB 2 marks it as a modification date; other dates sort first."""
     return any(value == "modification" for value in date.attrib.values())
 
 
 def _resolved(base: str, href: str) -> str:
-    """The archive's name for what a link (percent-encoded, with a fragment) means."""
+    """The archive member that a link (percent-encoded, with a fragment) points to."""
     return posixpath.normpath(posixpath.join(base, unquote(urlsplit(href).path))).lstrip("/")
 
 
-# XML may close an element in its own tag, HTML may not: <title/> would swallow the page.
+# XML has self-closing tags, HTML does not: <title/> would swallow the page.
 _CLOSED = re.compile(r"<([A-Za-z][\w:-]{0,40})((?:\s[^<>]*)?)/>")
 _DECLARED = re.compile(rb"""<\?xml[^>]{0,100}encoding\s{0,4}=\s{0,4}["']([\w-]{1,40})""")
 _LOCKED = 0x1
 
 
 class EpubReader(BaseReader):
-    """A chapter that is missing or damaged costs nobody the others."""
+    """A missing or damaged chapter does not affect the others."""
 
     def load_data(self, content: bytes) -> list[Document]:
         try:
@@ -180,7 +180,7 @@ def _read(book: zipfile.ZipFile, chapter: Chapter, title: str) -> list[Document]
 
 
 def _path(section: Document, chapter: Chapter, title: str) -> list[str]:
-    """Book, chapter, headings; a page without headings is named by the table of contents."""
+    """Book title and headings; a page without headings gets its name in the table of contents."""
     headings: list[str] = section.metadata["heading"] or [chapter.title]
     path = [title, *headings] if headings[0] != title else headings
     return [heading for heading in path if heading]

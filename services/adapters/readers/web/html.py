@@ -1,5 +1,5 @@
-"""HTML: what a reader of the page would read, without menus and banners, in sections by heading; tables and
-code stay recognisable."""
+"""HTML: the text a visitor would read, without menus and banners, in sections by heading; tables and code
+stay recognisable."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from services.adapters.readers.outline import (
 from services.adapters.readers.web.tree import (
     Step,
     Steps,
-    is_unseen,
-    leave_out_clutter,
+    hide_clutter,
+    is_hidden,
     parse_html,
     rest_of,
     text_of,
@@ -38,7 +38,7 @@ _SPACES = re.compile(r"\s+")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _WHOLE = frozenset(("table", "pre", *_HEADINGS))
 _DEFINED = ("dt", "dd")
-_IN_BLOCKS = ("ul", "ol", "dl", "blockquote", "table")  # in a definition they are read as anywhere else
+_IN_BLOCKS = ("ul", "ol", "dl", "blockquote", "table")  # read as usual inside a definition, too
 _BLOCKS = frozenset(
     ("address", "article", "aside", "blockquote", "body", "caption", "dd", "details", "div", "dl", "dt",
      "fieldset", "figcaption", "figure", "footer", "header", "hr", "html", "li", "main", "ol", "p",
@@ -50,13 +50,13 @@ class HtmlReader(BaseReader):
     def load_data(self, content: bytes) -> list[Document]:
         text = decode_html(content)
         page = parse_html(text)
-        leave_out_clutter(page)
-        if not _says_something(page):
+        hide_clutter(page)
+        if not _has_text(page):
             page = parse_html(text)
         return with_dates(_Page(_title(page)).read(page), declared_dates(page))
 
 
-def _says_something(page: LexborHTMLParser) -> bool:
+def _has_text(page: LexborHTMLParser) -> bool:
     steps = visible(page.root) if page.root is not None else iter(())
     return any(step is Step.TEXT and (node.text_content or "").strip() for step, node in steps)
 
@@ -67,20 +67,20 @@ def decode_html(content: bytes) -> str:
 
 
 def read_html(text: str) -> list[Document]:
-    """The sections of a page that is part of something else, which has a name of its own."""
+    """The sections of a page that is part of another document, whose title replaces the page's."""
     return _Page("").read(parse_html(text))
 
 
 def _title(page: LexborHTMLParser) -> str:
-    """What is written above a page that has no heading for it: the window's title."""
-    if any(not is_unseen(heading) for heading in page.css("h1")):
+    """The title for a page without an h1: that of the window."""
+    if any(not is_hidden(heading) for heading in page.css("h1")):
         return ""
     title = page.css_first("head > title") or page.css_first("title")
     return " ".join(title.text().split()) if title is not None else ""
 
 
 class _Page:
-    """One pass over the page; a block's text is said when the next block begins or this one ends."""
+    """One pass over the page; a block's text is added when the next block begins or this one ends."""
 
     def __init__(self, title: str) -> None:
         self._outline = Outline()
@@ -147,31 +147,31 @@ class _Page:
         self._words = []
         if text and not self._definition.take(text):
             self._end_definition()
-            self._say(text)
+            self._add(text)
 
     def _end_definition(self) -> None:
         definition, self._definition = self._definition, _Definition()
         if line := definition.line():
-            self._say(line)
+            self._add(line)
 
-    def _say(self, text: str) -> None:
+    def _add(self, text: str) -> None:
         self._outline.block(self._bullet + text)
         self._bullet = ""
 
 
 @dataclass(slots=True)
 class _Definition:
-    """Terms and what is said of them, read in one line: apart, neither would say anything."""
+    """Terms and their definitions, written in one line, as neither is meaningful without the other."""
 
     part: str = ""  # dt or dd, while in one
     terms: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
 
     def take(self, text: str) -> bool:
-        """Whether it belongs to the line: a term, or the first paragraph of what is said of it."""
+        """Whether the text belongs to the line, as a term or as the first paragraph of its definition."""
         part = self.part
         if part == "dd":
-            self.part = ""  # the paragraphs that follow stand for themselves
+            self.part = ""  # later paragraphs are separate
         if part:
             (self.terms if part == "dt" else self.texts).append(text)
         return bool(part)
@@ -186,7 +186,7 @@ class _Definition:
 
 
 def _layouts(page: LexborHTMLParser) -> frozenset[int]:
-    """The tables that only arrange the page: they hold headings, code or other tables."""
+    """The layout tables: they contain headings, code or other tables."""
     layouts: set[int] = set()
     visited: set[int] = set()
     for whole in page.css("table, pre, h1, h2, h3, h4, h5, h6") if page.css_first("table") else ():
@@ -215,8 +215,8 @@ _MAX_NOTE_CHARS = 200_000
 
 
 def declared_dates(page: LexborHTMLParser) -> list[str]:
-    """The dates that a page declares for machines: meta tags, JSON-LD, and <time> where it is the page's own.
-    As written, the most trusted first: when it was published before when it was changed."""
+    """The dates that a page declares for machines: meta tags, JSON-LD, and <time> if it is about the page.
+    Unparsed, from most to least trusted: publication before modification."""
     metas: dict[str, str] = {}
     for tag in page.css("meta"):
         name = _text(tag, "property") or _text(tag, "name") or _text(tag, "itemprop")
@@ -224,16 +224,16 @@ def declared_dates(page: LexborHTMLParser) -> list[str]:
     notes = list(_notes(page))
     dates = [
         *(metas.get(name, "") for name in _META_PUBLISHED),
-        *_noted(notes, "datePublished"),
+        *_dates_in(notes, "datePublished"),
         *(metas.get(name, "") for name in _META_CHANGED),
-        *_noted(notes, "dateModified"),
+        *_dates_in(notes, "dateModified"),
         *_times(page),
     ]
     return [date for date in dates if date]
 
 
 def _notes(page: LexborHTMLParser) -> Iterator[dict[str, Any]]:
-    """The page's JSON-LD objects: those at the top, in a list at the top, or in its @graph."""
+    """The page's JSON-LD objects: at the top level, in a top-level list, or in its @graph."""
     for script in page.css('script[type="application/ld+json"]')[:_MAX_NOTES]:
         text = script.text()
         if len(text) > _MAX_NOTE_CHARS:
@@ -246,14 +246,14 @@ def _notes(page: LexborHTMLParser) -> Iterator[dict[str, Any]]:
         yield from (item for item in graph if isinstance(item, dict)) if isinstance(graph, list) else ()
 
 
-def _noted(notes: list[dict[str, Any]], field: str) -> list[str]:
-    """One page, one date: several things with dates of their own say nothing of the page."""
+def _dates_in(notes: list[dict[str, Any]], field: str) -> list[str]:
+    """The date, if there is just one: several objects with different dates say nothing about the page."""
     dates = {note[field].strip() for note in notes if isinstance(note.get(field), str)}
     return list(dates) if len({date[:10] for date in dates}) == 1 else []
 
 
 def _times(page: LexborHTMLParser) -> list[str]:
-    """A page of many times (comments, other articles) has none of its own, unless one says so."""
+    """A page with several times (comments, other articles) has none of its own, unless one is marked so."""
     times = page.css("time[datetime]")[:_MAX_TIMES]
     for time in times:
         if "pubdate" in time.attributes or _text(time, "itemprop").lower() in _TIME_PUBLISHED:
@@ -284,7 +284,7 @@ class _Cell:
 
 @dataclass(slots=True)
 class _Parts:
-    """What stands in a table: its caption's words, and its rows of cells as they are written."""
+    """A table's content: the words of its caption, and its rows of cells as written."""
 
     caption: list[str] = field(default_factory=list)
     rows: list[list[_Cell]] = field(default_factory=list)
@@ -292,8 +292,8 @@ class _Parts:
 
 
 def read_table(steps: Steps) -> str:
-    """As rows of cells; a cell that spans several says its words where they are needed. Rows at the top that
-    are one cell are a caption. `steps` are those below the table."""
+    """A table as text; the words of a spanning cell are repeated where needed. Single-cell rows at the top
+    are a caption. `steps` are those below the table."""
     parts = _parts(steps)
     rows = [row for row in parts.rows if row]
     titles = _title_rows(rows)
@@ -343,11 +343,11 @@ def _number(value: str | None) -> int:
 
 
 class _Grid:
-    """A cell over several rows is said in each of them; one over several columns once, a header in each."""
+    """Repeats a cell over several rows in each row; one over several columns only in a header."""
 
     def __init__(self, header_rows: int) -> None:
         self._header_rows = header_rows
-        self._above: dict[int, tuple[int, str]] = {}  # column → how many more rows, and the words
+        self._above: dict[int, tuple[int, str]] = {}  # column → number of further rows, text
         self._room_chars = _MAX_REPEATED_CHARS
 
     def lines(self, rows: Sequence[Sequence[_Cell]]) -> list[list[str]]:
@@ -367,7 +367,7 @@ class _Grid:
         return line
 
     def _from_above(self, line: list[str]) -> None:
-        """The cells of earlier rows that reach into this one, up to the next free column."""
+        """Add cells of earlier rows that extend into this one, up to the next free column."""
         while held := self._above.pop(len(line), None):
             more, text = held
             if more > 1:
@@ -384,7 +384,7 @@ def _title_rows(rows: list[list[_Cell]]) -> int:
 
 
 def _leading_header_rows(rows: list[list[_Cell]]) -> int:
-    """How many rows at the top have header cells only."""
+    """How many top rows have only header cells."""
     count = 0
     while count < len(rows) and rows[count] and all(cell.is_header for cell in rows[count]):
         count += 1

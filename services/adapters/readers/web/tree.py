@@ -1,4 +1,4 @@
-"""The tree of a page without what its reader does not see: scripts, menus, hidden parts."""
+"""The tree of a page without what a visitor does not see: scripts, menus, hidden parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 TEXT = "-text"
-_UNREAD = frozenset(
+_SKIPPED = frozenset(
     ("script", "style", "nav", "noscript", "template", "head", "title", "svg", "iframe", "object")
 )
 _ALWAYS_SHOWN = ("html", "body")  # many pages hide themselves until their script has run
@@ -24,20 +24,20 @@ class Step(Enum):
 
 
 def parse_html(text: str) -> LexborHTMLParser:
-    """As a browser reads it: there is no page that it refuses."""
+    """Parse as a browser does, which accepts any page."""
     page = LexborHTMLParser(text, scripting=True)
     hide_by_sheets(page)
     return page
 
 
 def visible(root: LexborNode) -> Steps:
-    """The seen nodes below `root` in the order of the page, without a stack: depth costs nothing."""
+    """The visible nodes below `root`, in page order; iterative, so that deep nesting costs no stack."""
     node, depth = root.first_child, 0
     while node is not None:
         following: LexborNode | None = None
         if node.tag == TEXT:
             yield Step.TEXT, node
-        elif node.is_element_node and not is_unseen(node):
+        elif node.is_element_node and not is_hidden(node):
             yield Step.ENTER, node
             following = node.first_child
             if following is None:
@@ -52,10 +52,10 @@ def visible(root: LexborNode) -> Steps:
         node = following
 
 
-def is_unseen(node: LexborNode) -> bool:
-    """What no reader sees says nothing to a person, but may be an instruction to a machine."""
+def is_hidden(node: LexborNode) -> bool:
+    """Whether visitors do not see the node: its text says nothing to people, but may instruct a machine."""
     tag = node.tag
-    if tag in _UNREAD:
+    if tag in _SKIPPED:
         return True
     attributes = node.attributes
     if not attributes or tag in _ALWAYS_SHOWN:
@@ -67,7 +67,7 @@ def is_unseen(node: LexborNode) -> bool:
 
 
 def rest_of(node: LexborNode, steps: Steps) -> Steps:
-    """What is below the node that was just entered, taken from the walk itself: nothing is walked twice."""
+    """The steps below the node that was just entered, taken from the same walk, so that none runs twice."""
     this = node.mem_id
     for step, below in steps:
         if step is Step.LEAVE and below.mem_id == this:
@@ -80,30 +80,30 @@ def text_of(steps: Steps) -> str:
 
 
 _CLUTTER_ROLES = frozenset(("navigation", "banner", "contentinfo", "search", "dialog", "alertdialog"))
-# A header, footer or aside in one of these is a part of the text.
+# A header, footer or aside inside one of these is part of the text.
 _SECTIONS = frozenset(
     ("main", "article", "section", "header", "blockquote", "details", "fieldset", "figure", "td")
 )
 _LABELS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "dt", "summary"))  # a button in one opens its text
-_LEAST_MAIN_CHARS = 200
+_MIN_MAIN_CHARS = 200
 
 
-def leave_out_clutter(page: LexborHTMLParser) -> None:
-    """Gives `hidden` to what stands around the text of a saved page: its head and foot, banners, buttons, and
-    all outside of its `main` (or only article). What holds the only h1 is kept. Linear time."""
+def hide_clutter(page: LexborHTMLParser) -> None:
+    """Set `hidden` on everything around the text of a saved page: header and footer, banners, buttons, and
+    all outside its `main` (or only article). What contains the only h1 is kept. Linear time."""
     if page.root is None:
         return
-    titles = sum(1 for title in page.css("h1") if not is_unseen(title))
+    titles = sum(1 for title in page.css("h1") if not is_hidden(title))
     for node in [*_clutter(page.root)]:
         if not titles or len(node.css("h1")) < titles:
             node.attrs["hidden"] = ""
     main = _main(page)
     if main is not None:
-        _leave_out_around(main, keeps_title=titles > 0 and main.css_first("h1") is None)
+        _hide_around(main, keeps_title=titles > 0 and main.css_first("h1") is None)
 
 
 def _clutter(root: LexborNode) -> Iterator[LexborNode]:
-    """The outermost of them only: together they are no larger than the page."""
+    """The outermost clutter nodes, which together are no larger than the page."""
     sections = labels = 0
     steps = visible(root)
     for step, node in steps:
@@ -130,19 +130,19 @@ def _is_clutter(node: LexborNode, *, in_section: bool, in_label: bool) -> bool:
 
 
 def _main(page: LexborHTMLParser) -> LexborNode | None:
-    """What the page itself says is its text, if there is enough of it."""
-    mains = [node for node in page.css("main, [role=main]") if not is_unseen(node)] or page.css("article")
+    """The node that the page marks as its main text, if it has enough text."""
+    mains = [node for node in page.css("main, [role=main]") if not is_hidden(node)] or page.css("article")
     if len(mains) != 1:
         return None
     chars = 0
     for step, node in visible(mains[0]):
         chars += len((node.text_content or "").strip()) if step is Step.TEXT else 0
-        if chars >= _LEAST_MAIN_CHARS:
+        if chars >= _MIN_MAIN_CHARS:
             return mains[0]
     return None
 
 
-def _leave_out_around(main: LexborNode, *, keeps_title: bool) -> None:
+def _hide_around(main: LexborNode, *, keeps_title: bool) -> None:
     node: LexborNode | None = main
     while node is not None and node.tag not in _ALWAYS_SHOWN:
         for other in (*_siblings(node, "prev"), *_siblings(node, "next")):
@@ -173,11 +173,11 @@ _BRACES = re.compile("[{};]")
 _PLAIN_SELECTOR = re.compile(r"[.#][\w-]+")
 _LENGTH = re.compile(r"([-+]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9}))(px|r?em|pt|%)?$")
 _OFF_SCREEN = -999.0
-_SMALLEST_PX = 1.0
+_MIN_PX = 1.0
 
 
 def hides(style: str) -> bool:
-    """Whether a `style` attribute leaves nothing of the element to be seen."""
+    """Whether a `style` attribute makes the element invisible."""
     if _HIDING.search(style):
         return True
     declared = _declarations(style)
@@ -185,10 +185,10 @@ def hides(style: str) -> bool:
 
 
 def hide_by_sheets(page: LexborHTMLParser) -> None:
-    """Gives `hidden` to what `.class` and `#id` rules of the page's <style> hide. Linear time.
+    """Set `hidden` on what `.class` and `#id` rules of the page's <style> hide. Linear time.
 
-    No cascade is worked out. A class or id that any rule shows again is taken for seen, and rules within
-    @media and its like hide nothing: text that some reader sees is worth more than text that none does.
+    The cascade is not computed. A class or id that any rule shows again counts as visible, and rules inside
+    @media and the like hide nothing: better to read some hidden text than to lose visible text.
     """
     hidden = _hidden_selectors(page)
     if not hidden:
@@ -212,7 +212,7 @@ def _is_off_screen(declared: Mapping[str, str]) -> bool:
 
 
 def _is_closed(declared: Mapping[str, str]) -> bool:
-    """Padding keeps an element open: frames for films are made so."""
+    """Whether it is collapsed to zero size. Padding keeps an element open, as in responsive video frames."""
     if declared.get("overflow") not in ("hidden", "clip") or any(
         name.startswith("padding") for name in declared
     ):
@@ -221,11 +221,11 @@ def _is_closed(declared: Mapping[str, str]) -> bool:
 
 
 def _is_tiny(font_size: str) -> bool:
-    return 0 <= _size(font_size, ("px",)) <= _SMALLEST_PX
+    return 0 <= _size(font_size, ("px",)) <= _MIN_PX
 
 
 def _size(value: str, units: tuple[str, ...] = ()) -> float:
-    """Infinite when it says nothing in these units; 0 is 0 in all."""
+    """The size in any of these units, else infinity; 0 is 0 in all units."""
     match = _LENGTH.match(value)
     if match is None:
         return float("inf")
@@ -249,7 +249,7 @@ def _hidden_selectors(page: LexborHTMLParser) -> set[str]:
 
 
 def _rules(css: str) -> Iterator[tuple[str, str, bool]]:
-    """Selectors and body of each rule without rules in it, and whether it stands in no other."""
+    """Selectors and body of each rule without nested rules, and whether it is itself at the top level."""
     depth = start = 0
     selectors = ""
     for mark in _BRACES.finditer(css):
@@ -266,7 +266,7 @@ def _rules(css: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def _without_comments(css: str) -> str:
-    """As a loop: an expression searches to the end for each comment that is never closed."""
+    """A loop, because a regular expression would search to the end for every unclosed comment."""
     parts: list[str] = []
     at = 0
     while (start := css.find("/*", at)) >= 0:

@@ -148,7 +148,7 @@ async def test_a_follower_that_leaves_is_forgotten_even_when_it_never_began(clie
 
 
 def test_a_feed_that_nobody_takes_from_is_given_up() -> None:
-    feeds = Feeds(most_ids=5)
+    feeds = Feeds(max_ids=5)
     feeds.open(wire.Follow(1))
     for feed in feeds.following(COLLECTION):
         feed.note(COLLECTION, range(6))

@@ -261,7 +261,7 @@ def test_a_change_that_was_taken_back_is_not_missed(tmp_path: Path) -> None:
     for change in (b"one", b"two"):
         number = journal.note(change)
         journal.commit()
-    journal.take_back(number)
+    journal.revoke(number)
     journal.close()
     for _ in range(2):
         journal = Journal(tmp_path)

@@ -14,7 +14,7 @@ from docx.oxml.xmlchemy import BaseOxmlElement
 from docx.shared import Pt
 
 from services.adapters.readers.documents import parse_document
-from services.adapters.readers.office.numbering import figure_in
+from services.adapters.readers.office.numbering import format_number
 from tests.support.stores.make_files import docx_bytes
 
 CONTRACT = (("decimal", "%1."), ("decimal", "%1.%2"), ("lowerLetter", "(%3)"))
@@ -149,7 +149,7 @@ def test_numbers_of_a_table_are_read_and_bullets_stay_dashes() -> None:
     ],
 )
 def test_numbers_are_written_in_words_formats(form: str, values: dict[int, str]) -> None:
-    assert {value: figure_in(form, value) for value in values} == values
+    assert {value: format_number(form, value) for value in values} == values
 
 
 def test_a_damaged_list_costs_no_text() -> None:
