@@ -1,4 +1,4 @@
-"""The installation, the configuration and what is stored, looked at; nothing is changed."""
+"""Check the installation, the configuration and the stored data; change nothing."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Show = Callable[[StoreContents], object]
 async def examine(
     settings: Settings, ask_holder: AskHolder, show: Show, *, fast: bool = False
 ) -> list[Finding]:
-    """Bounded: whatever hangs is found not to answer. Who has the embedded store open is asked instead of it;
-    `show` is called with the store that is opened here. `fast` does not look into it at all."""
+    """Run all checks in bounded time; what hangs is reported as not answering. A server that has the embedded
+    store open is asked with `ask_holder`; else `show` gets the opened store. `fast` skips the store."""
     models = asyncio.create_task(_models(settings))
     stored = StoreFindings([ok("store", "not looked into (--fast)")])
     if not fast:
@@ -72,22 +72,22 @@ def _configuration() -> Finding:
 
 
 async def _models(settings: Settings) -> list[Finding]:
-    """What would take seconds or gigabytes to load is looked for on the disk; all others are asked."""
+    """Ask the models, but only look on disk for those that take seconds or gigabytes to load."""
     models = settings.models
     llms, text = configured_llms(models), FailureTexts(models, mask_of(settings))
     asked = [
-        _asked(f"model {model_id}", text, partial(_ask_llm, settings, model_id, entry))
+        _answer_finding(f"model {model_id}", text, partial(_ask_llm, settings, model_id, entry))
         for model_id, entry in llms.items()
         if entry.provider not in ("gguf", "extractive")
     ]
     if not models.embedding.startswith("sentence-transformers:"):
-        asked.append(_asked("embedding", text, partial(_ask_embedding, models)))
+        asked.append(_answer_finding("embedding", text, partial(_ask_embedding, models)))
     if models.reranker.startswith(("http", "llama_index:")):
-        asked.append(_asked("reranker", text, partial(_ask_reranker, settings)))
+        asked.append(_answer_finding("reranker", text, partial(_ask_reranker, settings)))
     return [*machine.check_files(models, llms), *await asyncio.gather(*asked)]
 
 
-async def _asked(
+async def _answer_finding(
     name: str, text: FailureTexts, ask: Callable[[AsyncExitStack], Awaitable[Checked]]
 ) -> Finding:
     try:
@@ -105,7 +105,7 @@ async def _ask_llm(settings: Settings, model_id: str, entry: LLMSettings, stack:
 
 
 async def _ask_embedding(models: ModelSettings, stack: AsyncExitStack) -> Checked:
-    if models.embedding.partition(":")[0] == "openai":  # its thread must end with the limit
+    if models.embedding.partition(":")[0] == "openai":  # its thread must end before the limit
         options = {"timeout_s": LIMIT_S - 1} | models.embedding_options
         models = models.model_copy(update={"embedding_options": options})
 
@@ -128,7 +128,7 @@ async def _stored(settings: Settings, ask_holder: AskHolder, show: Show) -> Stor
         return StoreFindings([ok("store", "nothing is stored yet")])
     try:
         async with asyncio.timeout(STORE_LIMIT_S), open_store(settings.store) as store:
-            with suppress(StartRefusedError):  # nothing of ours is in it
+            with suppress(StartRefusedError):  # it holds no Wenmai collections
                 show(await contents_of(store, settings.store))
             return await check_store(store, settings.store, settings.models)
     except TimeoutError:
