@@ -264,8 +264,8 @@ class EdgeMiddleware:
             await Response(status_code=204, headers=PREFLIGHT_HEADERS)(scope, receive, send)
             return
         if scope["method"] == "HEAD":
-            scope, send = {**scope, "method": "GET", "extensions": {}}, _head_alone(send)
-        await self._app(scope, _counted(receive, limit), send)
+            scope, send = {**scope, "method": "GET", "extensions": {}}, _head_only(send)
+        await self._app(scope, _limited(receive, limit), send)
 
     def _cors(self, headers: Headers) -> dict[str, str]:
         """Return headers that let pages of CORS_ORIGINS read the response; caches must not share it."""
@@ -333,7 +333,7 @@ async def _discard(receive: Receive) -> None:
             return
 
 
-def _counted(receive: Receive, limit: int) -> Receive:
+def _limited(receive: Receive, limit: int) -> Receive:
     """Refuse a body without Content-Length as soon as it exceeds the limit."""
     total = 0
 
@@ -348,7 +348,7 @@ def _counted(receive: Receive, limit: int) -> Receive:
     return counting
 
 
-def _head_alone(send: Send) -> Send:
+def _head_only(send: Send) -> Send:
     """Answer HEAD on every route with GET; a response that would stream sees its reader leave."""
 
     async def sending(message: Message) -> None:

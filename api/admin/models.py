@@ -71,7 +71,7 @@ class ModelsHandler:
             model_id = str(stored.get("model_id", ""))
             try:
                 self._check_free(model_id)
-                await self._begin(model_id, self._checked(stored.get("table") or {}))
+                await self._load_one(model_id, self._checked(stored.get("table") or {}))
             except (BadRequestError, ConflictError) as error:
                 log.warning("stored_model_left_out", model_id=model_id, reason=str(error))
 
@@ -89,7 +89,7 @@ class ModelsHandler:
         entry = await self._opened(model_id, settings)
         payload = {"record": RECORD, "model_id": model_id, "table": _explicit_fields(settings)}
         await self._store.upsert(self._collection, [Point(id=_point(model_id), vector={}, payload=payload)])
-        self._keep(entry, settings)
+        self._register(entry, settings)
         log.info("model_stored", model_id=model_id, provider=settings.provider, model=settings.model)
 
     async def remove(self, model_id: str) -> None:
@@ -154,8 +154,8 @@ class ModelsHandler:
         if not os.environ.get(variable):
             raise BadRequestError(f"api_key_env: {variable} is not set in the server's environment.")
 
-    async def _begin(self, model_id: str, settings: LLMSettings) -> None:
-        self._keep(await self._opened(model_id, settings), settings)
+    async def _load_one(self, model_id: str, settings: LLMSettings) -> None:
+        self._register(await self._opened(model_id, settings), settings)
 
     async def _opened(self, model_id: str, settings: LLMSettings) -> ModelEntry:
         try:
@@ -163,7 +163,7 @@ class ModelsHandler:
         except StartRefusedError as error:
             raise BadRequestError(str(error)) from error
 
-    def _keep(self, entry: ModelEntry, settings: LLMSettings) -> None:
+    def _register(self, entry: ModelEntry, settings: LLMSettings) -> None:
         self.stored[entry.model_id] = settings
         self._llms.put(entry.model_id, entry)
 

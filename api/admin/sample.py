@@ -84,11 +84,11 @@ class SampleHandler:
         removed: Counter[str] = Counter()
         for document_id in await self._knowledge.documents.sample_ids():
             with suppress(UnknownDocumentError):  # already deleted by someone else
-                removed.update(await self._erased(document_id))
+                removed.update(await self._erase(document_id))
         log.info("sample_removed", **removed)
         return RemovedSample(removed["documents"], removed["chunks"], removed["left"])
 
-    async def _erased(self, document_id: str) -> dict[str, int]:
+    async def _erase(self, document_id: str) -> dict[str, int]:
         document = await self._knowledge.get_document(document_id, (SHARED_OWNER,))
         erased = await self._erasure.document(document_id, (SHARED_OWNER,), ErasureOptions())
         left = erased.proof.hits if erased.proof else 0

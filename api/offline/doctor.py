@@ -38,21 +38,21 @@ async def examine(
 ) -> list[Finding]:
     """Run all checks in bounded time; what hangs is reported as not answering. A server that has the embedded
     store open is asked with `ask_holder`; else `show` gets the opened store. `fast` skips the store."""
-    models = asyncio.create_task(_models(settings))
+    models = asyncio.create_task(_model_findings(settings))
     stored = StoreFindings([ok("store", "not looked into (--fast)")])
     if not fast:
-        stored = await _stored(settings, ask_holder, show)
-    return [*_machine(settings, stored), *stored.findings, *await models]
+        stored = await _store_findings(settings, ask_holder, show)
+    return [*_machine_findings(settings, stored), *stored.findings, *await models]
 
 
-def _machine(settings: Settings, stored: StoreFindings) -> list[Finding]:
+def _machine_findings(settings: Settings, stored: StoreFindings) -> list[Finding]:
     store = settings.store
     now_s = time.time()
     old = None if store.qdrant_url else machine.check_old_stores(store.embedded)
     return [
         ok("python", f"Python {sys.version_info.major}.{sys.version_info.minor}"),
         machine.check_libraries(machine.pinned_libraries()),
-        _configuration(),
+        _configuration_finding(),
         *(warn("configuration", line) for line in unread(os.environ)),
         machine.check_data_dir(store),
         machine.check_disk(store),
@@ -65,13 +65,13 @@ def _machine(settings: Settings, stored: StoreFindings) -> list[Finding]:
     ]
 
 
-def _configuration() -> Finding:
+def _configuration_finding() -> Finding:
     path = Path(os.environ.get(CONFIG_FILE_VARIABLE) or DEFAULT_CONFIG_FILE)
     source = f"{path} and the environment over it" if path.is_file() else "the environment, there is no file"
     return ok("configuration", f"accepted; from {source}")
 
 
-async def _models(settings: Settings) -> list[Finding]:
+async def _model_findings(settings: Settings) -> list[Finding]:
     """Ask the models, but only look on disk for those that take seconds or gigabytes to load."""
     models = settings.models
     llms, text = configured_llms(models), FailureTexts(models, mask_of(settings))
@@ -122,7 +122,7 @@ async def _ask_reranker(settings: Settings, stack: AsyncExitStack) -> Checked:
     return await check_reranker(reranker)
 
 
-async def _stored(settings: Settings, ask_holder: AskHolder, show: Show) -> StoreFindings:
+async def _store_findings(settings: Settings, ask_holder: AskHolder, show: Show) -> StoreFindings:
     folder = settings.store.embedded
     if not settings.store.qdrant_url and not folder.is_dir():
         return StoreFindings([ok("store", "nothing is stored yet")])

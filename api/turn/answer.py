@@ -213,7 +213,7 @@ class Answer:
             return self._feed_special(delta, text)
         splitter = self._splitter
         if not splitter.passes(text):
-            return self._keep(splitter.feed(text))
+            return self._events_for(splitter.feed(text))
         event = self._event(text, splitter.unclosed)
         return [event] if event else []
 
@@ -228,15 +228,15 @@ class Answer:
         if self._unread < 0:
             self._mark_full()
         apart = self._feed_thinking(delta.thinking) if delta.thinking else []
-        return apart + self._keep(self._splitter.feed(text))
+        return apart + self._events_for(self._splitter.feed(text))
 
     def _feed_thinking(self, thinking: str) -> TextEvents:
         """Thinking from the provider's own field; then the text is not thinking, whatever was assumed."""
         self._thinking_apart = True
         before = self._splitter.answer_now()
-        return self._keep([*before, Piece(self._thinking_scrubber.feed(thinking), thinking=True)])
+        return self._events_for([*before, Piece(self._thinking_scrubber.feed(thinking), thinking=True)])
 
-    def _keep(self, pieces: Iterable[Piece]) -> TextEvents:
+    def _events_for(self, pieces: Iterable[Piece]) -> TextEvents:
         return [event for piece in pieces if (event := self._event(piece.text, piece.thinking))]
 
     def _event(self, text: str, thinking: bool) -> ContentEvent | ThinkEvent | None:
@@ -273,7 +273,7 @@ class Answer:
 
     def _rest(self) -> TextEvents:
         """Return what the splitter and filters held back, at the end of the stream."""
-        events = self._keep(
+        events = self._events_for(
             [
                 Piece(self._thinking_scrubber.flush(), thinking=True),
                 *self._splitter.feed(self._text_scrubber.flush()),
@@ -289,10 +289,10 @@ class Answer:
         events: TextEvents = []
         reader, self._reader = self._reader, None
         if reader is not None:
-            events += self._keep([Piece(reader.flush(), thinking=False)])
+            events += self._events_for([Piece(reader.flush(), thinking=False)])
             self.calls += tuple(reader.calls)
         last, self._filter = self._filter, None
-        return events + (self._keep([Piece(last.flush(), thinking=False)]) if last is not None else [])
+        return events + (self._events_for([Piece(last.flush(), thinking=False)]) if last is not None else [])
 
     def _answer_after_all(self) -> TextEvents:
         """Turn the thinking into content, once."""
@@ -302,7 +302,7 @@ class Answer:
         self._guessed_wrong = True
         self._thinking = TrimmedText()
         self._room = self._max_chars
-        return self._keep([Piece(text, thinking=False)])
+        return self._events_for([Piece(text, thinking=False)])
 
 
 log = structlog.get_logger()

@@ -177,12 +177,12 @@ class Gathering:
             relevant, summary, memories = await meanwhile
         lap("retrieve")
         ranked = await self._by_parts(query, await self._rank(query, candidates))
-        rewritten, ranked = await self._second_try(ranked, recent, models, lap)
+        rewritten, ranked = await self._retry_rewritten(ranked, recent, models, lap)
         judgement, ranked = await self._judge(
             Asked(rewritten or self._turn.question, _questions_of(recent)), ranked, models
         )
         lap("rerank")
-        chosen = self._keep(ranked, judgement, top_n)
+        chosen = self._choose(ranked, judgement, top_n)
         expanded = await self._pipeline.widened(chosen, self._owners)
         gathered = Gathered(
             tuple(recent), tuple(relevant), summary, ranked, chosen, expanded, judgement, rewritten,
@@ -324,7 +324,7 @@ class Gathering:
                 ranked = _merged(ranked, likely[:PASSAGES_PER_PART])
         return ranked
 
-    async def _second_try(
+    async def _retry_rewritten(
         self, ranked: tuple[Candidate, ...], recent: Sequence[Turn], models: TurnModels, lap: Lap
     ) -> tuple[str, tuple[Candidate, ...]]:
         """Return the rewritten question and the merged candidates, or "" and the same candidates.
@@ -360,7 +360,7 @@ class Gathering:
         candidates = tuple(taken.get(each.chunk.chunk_id, each) for each in ranked)
         return Judgement(judged.confirmed, refused), candidates
 
-    def _keep(self, ranked: Sequence[Candidate], judgement: Judgement, top_n: int) -> tuple[Candidate, ...]:
+    def _choose(self, ranked: Sequence[Candidate], judgement: Judgement, top_n: int) -> tuple[Candidate, ...]:
         """Return confirmed candidates, however improbable, before those that were not judged."""
         confirmed = [each for each in ranked if each.chunk.chunk_id in judgement.confirmed]
         others = [each for each in ranked if each.chunk.chunk_id not in judgement.judged]

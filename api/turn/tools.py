@@ -183,9 +183,9 @@ class TurnTools:
         use = self._uses[at]
         try:
             source, tool, arguments = self._checked(use, before)
-            if self._asks(tool):
+            if self._needs_approval(tool):
                 await self._await_approval(at)
-            await self._note(at, state=ToolState.RUNNING)
+            await self._save_state(at, state=ToolState.RUNNING)
             reply = await source.call(tool.name, arguments)
             state = ToolState.FAILED if reply.failed else ToolState.DONE
         except (ToolFailedError, BadArgumentsError) as error:
@@ -205,15 +205,15 @@ class TurnTools:
             raise ToolFailedError(f"There is no such tool. There are: {known}.")
         return (*offered, read_arguments(offered[1], use.function.arguments))
 
-    def _asks(self, tool: Tool) -> bool:
-        """Also if an earlier run of this turn may have made the call already."""
+    def _needs_approval(self, tool: Tool) -> bool:
+        """Also true if an earlier run of this turn may have made the call already."""
         before = {use.function.name for use in self._before}
         return tool.asks or (not tool.read_only and tool.name in before)
 
     async def _await_approval(self, at: int) -> None:
         call_id = self._uses[at].id
         decision = self._decisions[call_id] = asyncio.get_running_loop().create_future()
-        await self._note(at, state=ToolState.WAITING)
+        await self._save_state(at, state=ToolState.WAITING)
         try:
             async with asyncio.timeout(self._box.settings.tool_confirm_timeout_s):
                 approved = await decision
@@ -225,7 +225,7 @@ class TurnTools:
         if not approved:
             raise _RefusedError("The person refused this call: it was not made.")
 
-    async def _note(self, at: int, *, state: ToolState) -> None:
+    async def _save_state(self, at: int, *, state: ToolState) -> None:
         """Store the state before showing it and before acting on it."""
         self._uses[at] = replace(self._uses[at], state=state)
         await self._box.save(self._turn_id, self.uses)

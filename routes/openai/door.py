@@ -37,7 +37,7 @@ from routes.wire.fields import filter_of, text_of
 
 router = APIRouter(tags=["openai"], route_class=WireRoute)
 
-KNOWING, PLAIN = "wenmai", "plain"
+WENMAI, PLAIN = "wenmai", "plain"
 DEFAULT = "default"
 IGNORED = "X-Ignored-Parameters"
 _HOW = ("thinking", "rerank_top_n", "knowledge", "date")
@@ -64,8 +64,8 @@ async def create_chat_completion(
 ) -> Response:
     """Answer the last message from the documents and the stored conversation that the messages belong to; as
     one object, or in chunks with `stream: true`. Disconnecting cancels the answer."""
-    if owner.startswith(VISITOR) and body.model != KNOWING:
-        raise ForbiddenError(f"model: with a site's key, {KNOWING} is the one that may be asked.")
+    if owner.startswith(VISITOR) and body.model != WENMAI:
+        raise ForbiddenError(f"model: with a site's key, {WENMAI} is the one that may be asked.")
     sent = _conversation(body)
     conversation = with_attached_apart(sent)
     model_id, with_knowledge = _model(body.model)
@@ -104,20 +104,20 @@ async def retrieve_offered_model(model: str, container: ContainerDep, owner: Own
 def _ids(container: Container) -> list[str]:
     """A model that only quotes documents is not offered without them."""
     entries = container.llms.entries()
-    named = [f"{KNOWING}/{entry.model_id}" for entry in entries if entry.model_id != DEFAULT]
-    return [KNOWING, *named, *(f"{PLAIN}/{entry.model_id}" for entry in entries if entry.generative)]
+    named = [f"{WENMAI}/{entry.model_id}" for entry in entries if entry.model_id != DEFAULT]
+    return [WENMAI, *named, *(f"{PLAIN}/{entry.model_id}" for entry in entries if entry.generative)]
 
 
 def _offered(model: str) -> OfferedModel:
-    return OfferedModel(id=model, object="model", created=0, owned_by=KNOWING)
+    return OfferedModel(id=model, object="model", created=0, owned_by=WENMAI)
 
 
 def _model(name: str) -> tuple[str, bool]:
     """Return the configured model, and whether to use the documents."""
     kind, _, model_id = name.partition("/")
-    if kind not in (KNOWING, PLAIN) or (kind == PLAIN and not model_id) or name.endswith("/"):
+    if kind not in (WENMAI, PLAIN) or (kind == PLAIN and not model_id) or name.endswith("/"):
         raise UnknownModelError("model: unknown. GET /v1/models lists those that may be asked.")
-    return model_id or DEFAULT, kind == KNOWING
+    return model_id or DEFAULT, kind == WENMAI
 
 
 def _conversation(body: CompletionBody) -> Conversation:
@@ -180,9 +180,9 @@ async def create_embeddings(
 ) -> Embeddings:
     """Embed texts as Wenmai embeds passages, or questions with `input_type: query`. Vectors have length 1."""
     embedding = container.embedding
-    if body.model not in (KNOWING, embedding.name):
+    if body.model not in (WENMAI, embedding.name):
         raise UnknownModelError(
-            f"model: unknown. The configured embedding is {embedding.name!r}, or {KNOWING!r}."
+            f"model: unknown. The configured embedding is {embedding.name!r}, or {WENMAI!r}."
         )
     if body.dimensions not in (None, embedding.dimension):
         raise BadRequestError(f"dimensions: this embedding has {embedding.dimension}.")
