@@ -1,4 +1,4 @@
-"""What exists: everything a route or a command may ask for, opened by `api.wiring`."""
+"""The container: every opened part that a route or command may use. `api.wiring` fills it."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ from services.sync.folders import FolderSync
 log = structlog.get_logger()
 
 ADVICE = "A part of what was stored is lost; put a backup back or run wenmai repair --accept-loss"
-MEND_EVERY_S = 1.0
-ABANDONED_S = 3_600.0  # no import takes that long
+RETRY_EVERY_S = 1.0
+ABANDONED_S = 3_600.0  # longer than any import takes
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Everything a route or a script may ask for."""
+    """Every part that a route or script may use."""
 
     settings: Settings
     chat: KnowledgeHandler
@@ -113,21 +113,21 @@ class Container:
 
     @property
     def recoveries(self) -> tuple[Callable[[], Awaitable[object]], ...]:
-        """What is done before the first question, as soon as the store answers."""
+        """The steps to run as soon as the store answers, before the first question."""
         return (
             self.calibration.load, self.models.load, self.finish_erasures, self.recover_running,
             self.discard_unfinished, self.recover_documents, self.sweep_images,
         )  # fmt: skip
 
-    def begun_at_start(self) -> list[Coroutine[Any, Any, object]]:
-        """What goes on beside the first questions."""
+    def background_work(self) -> list[Coroutine[Any, Any, object]]:
+        """The work that runs in the background from startup, alongside the first questions."""
         later: list[Coroutine[Any, Any, object]] = [
             self.readiness.keep_trying(),
             # the first question should not be the one that loads dictionaries and pages the model in
             QueryBuilder(self.embedding).build("预热 warm up", []),
             self.conversations.index_missing(),
             self.memories.learning.catch_up(),
-            self.keep_mended(),
+            self.retry_unfinished(),
             self.llms.keep_windows(),
             self.knowledge.fill_languages(),
         ]
@@ -136,33 +136,33 @@ class Container:
         return later
 
     def store_id(self) -> str:
-        """ "" of a Qdrant server's store. Blocking."""
+        """Return the embedded store's id, or "" for a Qdrant server. Blocking."""
         names = self.settings.store
         return "" if names.qdrant_url else store_id(names.embedded)
 
     def announce(self, url: str) -> None:
-        """Where this server is reached, for commands that find its store locked. Blocking."""
+        """Record this server's URL for commands that find its store locked. Blocking."""
         names = self.settings.store
         if not names.qdrant_url:
             announce(names.embedded, url)
 
     async def close_background(self) -> None:
-        """What was begun beside the requests ends, while the store is still open."""
+        """End the background work while the store is still open."""
         await self.look.close()
         await self.sync.close()
         await self.memories.learning.close()
 
     async def finish_erasures(self) -> None:
-        """What a crash has cut; beside other workers only what none of them can still be at."""
+        """Finish erasures a crash cut off; with other workers, only those none can still be running."""
         shared = self.settings.store.qdrant_url is not None
         await self.sessions.erasure.finish_begun(ABANDONED_S if shared else 0)
 
-    async def keep_mended(self) -> None:
-        """What the store left half when it went away is made whole when it is back: answers that could not be
-        stored, documents, erasures. Never ends."""
+    async def retry_unfinished(self) -> None:
+        """Once a second, retry what was left unfinished when the store went away: answers that could not be
+        stored, documents, erasures. Never returns."""
         limited_log = RateLimitedLog(limit=1)
         while True:
-            await asyncio.sleep(MEND_EVERY_S)
+            await asyncio.sleep(RETRY_EVERY_S)
             for mend in (self.store_kept, self.knowledge.mend_left, self.sessions.erasure.finish_cut):
                 try:
                     await mend()
@@ -176,7 +176,7 @@ class Container:
             await self.sessions.ensure(turn)
 
     async def recover_running(self) -> None:
-        """Turns a crash left running become interrupted; beside other workers only those too old to run."""
+        """Mark turns a crash left running as interrupted; with other workers, only those too old to run."""
         shared = self.settings.store.qdrant_url is not None
         left = await self.conversations.recover_running(
             self.settings.models.answer_timeout_s if shared else 0
@@ -187,39 +187,38 @@ class Container:
             log.warning("turns_interrupted", turns=len(left))
 
     async def discard_unfinished(self) -> int:
-        """What a crash left of imports is removed; beside other workers only what is long given up."""
+        """Remove what a crash left of imports; with other workers, only imports abandoned long ago."""
         shared = self.settings.store.qdrant_url is not None
         return await self.sessions.importer.discard_unfinished(ABANDONED_S if shared else 0)
 
     async def sweep_images(self) -> int:
-        """What a crash left of images whose turn was never stored; beside other workers only old ones."""
+        """Remove images whose turn was never stored because of a crash; with other workers, only old ones."""
         shared = self.settings.store.qdrant_url is not None
         return await self.conversations.sweep_images(ABANDONED_S if shared else 0)
 
     async def recover_documents(self) -> None:
-        """What a crash left of documents is read in to the end or taken back; then it is known how many there
-        are."""
+        """Finish or roll back documents whose ingestion a crash cut off, then count what is stored."""
         await self.knowledge.recover()
         await self.knowledge.size.look()
 
     @property
     def durability(self) -> Literal["power", "process", "server"]:
-        """What an acknowledgement means; `server`: what the Qdrant server promises."""
+        """What an acknowledgement guarantees; `server`: whatever the Qdrant server promises."""
         names = self.settings.store
         return "server" if names.qdrant_url else names.durability
 
     def forgetful_file_system(self) -> str:
-        """The one on which an acknowledgement means less than DURABILITY says, else "". Blocking."""
+        """Return the kind of a file system that cannot honour DURABILITY=power, else "". Blocking."""
         return forgetful_file_system(self.settings.store.data_dir) if self.durability == "power" else ""
 
     async def health(self) -> dict[str, str]:
-        """Problems by part; empty when a question can be asked."""
+        """Return problems by part; empty when the server can answer questions."""
         if self.running.draining:
             return {"server": "It is shutting down: open answers are finished, new questions are refused."}
         return await self.look.health()
 
     async def warnings(self) -> dict[str, str]:
-        """What an operator should see to before it becomes a problem."""
+        """Return, by part, what an operator should fix before it becomes a problem."""
         disk = await self.disk.problem()
         damage = (await self.store.condition()).damage if isinstance(self.store, StoreUpkeep) else ()
         warnings = {"store": f"{ADVICE}: {'; '.join(damage)}"} if damage else {}
@@ -231,8 +230,8 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What keeps conversations, sums them up, mends them and forgets them, in an open store; all that a
-    command of operators works with. `qa_log` is None when it is off."""
+    """The parts that store, summarize, repair and expire conversations in an open store: all that an
+    operator's command needs. `qa_log` is None when it is off."""
 
     settings: Settings
     store: VectorStore
@@ -255,7 +254,7 @@ class History:
     def make_erasure(
         self, knowledge: KnowledgeBase | None = None, running: RunningTurns | None = None
     ) -> Erasure:
-        """Without these two: for a command, beside which no server has the store open."""
+        """Without arguments: for a command, which runs while no server has the store open."""
         names = self.settings.store
         store_folder = None if names.qdrant_url else names.embedded
         erased = ErasureParts(
@@ -275,15 +274,15 @@ class History:
         return Erasure(erased)
 
     def make_owners(self) -> Owners:
-        """Whose things are stored."""
+        """Return the reader of the owners whose data is stored."""
         return Owners(self.store, self.settings.store, owners_of(self.settings.server.keys))
 
     async def accept_loss(self) -> list[str]:
-        """What is left of a damaged store is all there is from now on. Returns what was lost, a line each."""
+        """Accept what is left of a damaged store as complete. Returns what was lost, one line each."""
         return await self.store.accept_loss() if isinstance(self.store, StoreUpkeep) else []
 
     async def close(self) -> None:
-        """What was begun in the background is finished, briefly; the log is written to its end."""
+        """Finish background work, within a short limit, and write the log to its end."""
         await self.summaries.close()
         await self.recall.close()
         await self.conversations.close()
@@ -293,7 +292,7 @@ class History:
 
 @asynccontextmanager
 async def opened_task(work: Coroutine[Any, Any, object]) -> AsyncIterator[asyncio.Task[object]]:
-    """Run `work` beside the server; cancelled when the server closes, logged when it fails."""
+    """Run `work` in the background; cancel it when the server closes, log it when it fails."""
     task = asyncio.create_task(work)
     task.add_done_callback(_log_failure)
     try:

@@ -1,5 +1,5 @@
-"""What a start begins before it imports the rest, which takes seconds: the embedded store's process, which
-opens its collections meanwhile. Imports stay few."""
+"""Start the embedded store's process before the rest is imported, which takes seconds: it opens its
+collections meanwhile. Keep this module's imports few."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from services.store.spawn import flags_of, spawn_early
 
 
 def begin_store(settings: StoreSettings) -> None:
-    """Nothing is begun where no store is yet, or where another folder beside it may have to take its place
-    first. A process that cannot be run is tried again, and reported, when the store is opened."""
+    """Spawn the store's process, unless there is no store yet or a sibling folder may have to replace it
+    first. A process that fails to start is retried, and the failure reported, when the store is opened."""
     folder = settings.embedded
     if settings.qdrant_url or not folder.is_dir() or any(folder.parent.glob(f"{folder.name}.*")):
         return

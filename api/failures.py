@@ -1,4 +1,4 @@
-"""Why a model did not answer, in Chinese and English, with the settings to look at."""
+"""Explain in Chinese and English why a model did not answer, naming the settings to check."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from core.errors import (
 )
 from core.text import Language, is_mostly_chinese
 
-_OF_STORE = (StoreUnavailableError.code, StoreReadOnlyError.code)  # whose own sentences are for the log
-REASON_CHARS = 200  # of the provider's own words
+_STORE_CODES = (StoreUnavailableError.code, StoreReadOnlyError.code)  # their own messages are for the log
+REASON_CHARS = 200  # of the provider's own message
 
-# Why a model gave no answer, by its cause; and what to do, by its cause or its HTTP status. `{part}` is one
-# of three, the other fields are names of settings.
+# Why a model gave no answer, by cause; and what to do, by cause or HTTP status. `{part}` is one of _PARTS,
+# the other fields are names of settings.
 _PARTS = {
     "model": ("模型服务", "The model's server"),
     "embedding": ("嵌入模型", "The embedding model"),
@@ -86,8 +86,8 @@ _HINTS: dict[Cause | int, tuple[str, str]] = {
 
 
 def say_failure(part: str, failure: ModelFailure, reason: str, language: Language, **names: str) -> str:
-    """What the `part` (model, embedding, reranker) did, its own words if there are any, what to do; `names`
-    are its settings'."""
+    """Say what `part` (model, embedding, reranker) did, its own `reason` if any, and what to do. `names` are
+    the names of its settings."""
     chinese = language == "zh"
     place = f" {failure.place} " if chinese else f" at {failure.place}"
     status = (
@@ -108,9 +108,9 @@ def say_failure(part: str, failure: ModelFailure, reason: str, language: Languag
 
 @dataclass(frozen=True, slots=True)
 class FailureTexts:
-    """Why a model did not answer, in a sentence that names the settings to look at and holds no secret.
+    """Explains why a model did not answer, naming the settings to check and leaking no secret.
 
-    `stored` are the tables of models that were added while the server runs.
+    `stored` are the tables of models added while the server runs.
     """
 
     models: ModelSettings
@@ -118,7 +118,7 @@ class FailureTexts:
     stored: Mapping[str, LLMSettings] = field(default_factory=dict)
 
     def __call__(self, error: Exception, language: Language, model_id: str = "default") -> str:
-        """The error's own sentence where no model is to blame."""
+        """Return the error's own message where no model is to blame."""
         failure = error.failure if isinstance(error, UnavailableError) else None
         if failure is None:
             return self._own_sentence(error, language)
@@ -132,7 +132,7 @@ class FailureTexts:
 
     def _own_sentence(self, error: Exception, language: Language) -> str:
         code = error.code if isinstance(error, WenmaiError) else WenmaiError.code
-        if code in _OF_STORE:
+        if code in _STORE_CODES:
             return say(code, language)
         sentence = self.mask(str(error))
         is_english_only = language == "zh" and code == WenmaiError.code and not is_mostly_chinese(sentence)

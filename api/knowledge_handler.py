@@ -1,4 +1,4 @@
-"""Asking: everything that may refuse a question happens in `begin_turn`, before the first byte."""
+"""Asking a question: everything that may refuse it happens in `begin_turn`, before the first byte."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from api.messages import say_image
 from api.turn.gathering import Pipeline, TurnModels
 from api.turn.run import TurnPlan, TurnRun
-from api.turn.running import RunningTurns, StreamSeats
+from api.turn.running import RunningTurns, StreamSlots
 from api.turn.stream import Event, TurnStream, replay
 from api.turn.tools import unfinished
 from config.settings import ConversationSettings, ServerSettings
@@ -58,7 +58,7 @@ class KnowledgeHandler:
     running: RunningTurns
     server: ServerSettings
     conversation: ConversationSettings
-    readers: StreamSeats
+    readers: StreamSlots
     images: QuestionImages
 
     async def process_conversation(self, request: TurnRequest) -> AsyncGenerator[Event, None]:
@@ -97,12 +97,12 @@ class KnowledgeHandler:
             return await self._start(request, turn_id, stored, command)
 
     def check(self, request: TurnRequest) -> None:
-        """What of `begin_turn` needs no store. Raises BadRequestError or UnknownModelError."""
+        """Run the checks of `begin_turn` that need no store. Raises BadRequestError or UnknownModelError."""
         self._checked(request)
         self._check_names(request)
 
     async def with_images(self, request: TurnRequest) -> TurnRequest:
-        """The same with its images drawn anew, once. Raises BadRequestError, UnavailableError."""
+        """Return the request with its images re-encoded, once. Raises BadRequestError, UnavailableError."""
         if not request.sent_images:
             return request
         self.check(request)
@@ -114,13 +114,13 @@ class KnowledgeHandler:
         return replace(request, sent_images=(), images=images)
 
     async def image(self, turn_id: str, number: int, owner: str) -> ImageData:
-        """One of a stored turn, numbers from 1. Raises UnknownTurnError."""
+        """Return an image of a stored turn; numbers start at 1. Raises UnknownTurnError."""
         return await self.images.stored(turn_id, number, owner)
 
     async def _attachable(self, turn_id: str, owner: str) -> TurnRun | None:
-        """The turn's run, when it goes on; one that was cut is waited for, since it is to be run again.
+        """Return the turn's run if it continues. Wait for one that is being cut: the turn is to be run again.
 
-        Somebody else's is not: how long its storing takes is nobody's business.
+        Another owner's run is not waited for: how long it takes to store would leak.
         """
         running = self.running.get(turn_id)
         if running is None or not running.being_cut or running.turn.owner != owner:
@@ -129,17 +129,17 @@ class KnowledgeHandler:
         return None
 
     def running_turn(self, turn_id: str, owner: str) -> TurnRun | None:
-        """The run of a turn that is still going, for its owner."""
+        """Return the run of a turn of this owner that is still running."""
         run = self.running.get(turn_id)
         return run if run is not None and run.turn.owner == owner else None
 
     async def _started(self, turn_id: str, owner: str) -> TurnRun | None:
-        """The same, once a start under way is over: a turn is stored a moment before it runs."""
+        """As `running_turn`, but wait for a start under way: a turn is stored a moment before it runs."""
         async with self.running.starting(turn_id):
             return self.running_turn(turn_id, owner)
 
     async def stream_of(self, turn_id: str, owner: str) -> TurnStream:
-        """A running turn's stream, or a stored turn replayed.
+        """Return a running turn's stream, or replay a stored turn.
 
         Raises UnknownTurnError, TooManyStreamsError.
         """
@@ -158,17 +158,18 @@ class KnowledgeHandler:
         documents = await known_documents(pipeline.find_documents, [stored], owners)
         return replay(stored, language_in(stored.question, (stored.answer,)), documents)
 
-    def reader_seat(self, owner: str) -> AbstractContextManager[None]:
-        """For a reader of a turn's stream; taken when entered. Who comes second is checked before."""
-        return self.readers.seat(owner)
+    def reader_slot(self, owner: str) -> AbstractContextManager[None]:
+        """A slot for a reader of a turn's stream, taken on entry; `begin_turn` and `stream_of` check that one
+        is free for a second reader."""
+        return self.readers.slot(owner)
 
-    def checked_seat(self, owner: str) -> AbstractContextManager[None]:
-        """For a reader of an answer that is no turn. Raises TooManyStreamsError."""
+    def checked_slot(self, owner: str) -> AbstractContextManager[None]:
+        """A slot for a reader of an answer that is not a turn. Raises TooManyStreamsError."""
         self.readers.check(owner)
-        return self.readers.seat(owner)
+        return self.readers.slot(owner)
 
     async def stop(self, turn_id: str, owner: str) -> bool:
-        """Cut a running turn: what was said is stored as cancelled. False when it is not running."""
+        """Cut a running turn; its text so far is stored as cancelled. False when it is not running."""
         run = await self._started(turn_id, owner)
         if run is None:
             return False
@@ -176,9 +177,9 @@ class KnowledgeHandler:
         return True
 
     async def decide_call(self, turn_id: str, call_id: str, owner: str, *, approve: bool) -> None:
-        """A person approves a call of a tool, or refuses it.
+        """Approve or refuse a tool call on a person's behalf.
 
-        Raises UnknownTurnError, UnknownToolCallError where none waits for a word.
+        Raises UnknownTurnError, or UnknownToolCallError when no such call is waiting for approval.
         """
         run = await self._started(turn_id, owner)
         if run is None:
@@ -187,15 +188,15 @@ class KnowledgeHandler:
             raise UnknownToolCallError("call_id: no such call waits for approval.")
 
     def _checked(self, request: TurnRequest) -> tuple[TurnRequest, Command | None]:
-        """The question cleaned and filtered; or the command that it is, which no filter sees."""
+        """Return the cleaned and filtered question, or the command it is, which bypasses the filter."""
         question = preprocess_question(request.question)
         command = parse_command(question)
-        if command is None or command.name is CommandName.REMEMBER:  # what is kept is filtered as a question
+        if command is None or command.name is CommandName.REMEMBER:  # a memory is filtered like a question
             question = self.pipeline.question_filter(question)
             command = parse_command(question) or plain_request(question)
         if command is not None:
             self.pipeline.commands.check(command)
-            request = replace(request, filters=NO_LIMITS, sent_images=(), images=())  # they are for models
+            request = replace(request, filters=NO_LIMITS, sent_images=(), images=())  # these are for models
         if not question and (request.sent_images or request.images):
             question = ONLY_IMAGE[language_of(request)]
         if not question:
@@ -215,13 +216,13 @@ class KnowledgeHandler:
 
     @staticmethod
     def _check_sight(request: TurnRequest, model: ModelEntry) -> None:
-        """Raises ImageRefusedError where there are images and the model cannot see them."""
+        """Raises ImageRefusedError when there are images and the model takes none."""
         if (request.sent_images or request.images) and not model.takes_images:
             fault = ImageFault.NO_VISION
             raise ImageRefusedError(fault, say_image(fault, language_of(request), model=model.model_id))
 
     def _settled(self, request: TurnRequest, session: Session) -> TurnRequest:
-        """As the session chooses, as far as that is still configured."""
+        """Apply the session's choices, as far as they are still configured."""
         if not request.left_open:
             return request
         choices, tools = session.choices, self.pipeline.tools
@@ -234,7 +235,7 @@ class KnowledgeHandler:
         return settled(request, choices)
 
     def _models(self, request: TurnRequest) -> TurnModels:
-        """Raises BadRequestError where the request names tools for a model that takes none."""
+        """Raises BadRequestError when the request names tools and its model takes none."""
         answer, how = self.llms.get(request.model_id, request.owner), request.how
         if how.tools and not answer.takes_tools:
             hint = ' Write tools = "prompt" into its table.' if answer.generative else ""
@@ -292,14 +293,14 @@ class KnowledgeHandler:
     async def _store_begun(
         self, turn: Turn, branch: Branch, session: Session, request: TurnRequest, *, is_retry: bool
     ) -> list[Turn] | None:
-        """The turn with its images, and that its session goes on. Returns the recent turns, read meanwhile;
-        None: to be read again by its run, which can report what fails. Raises StoreUnavailableError."""
+        """Store the turn with its images and touch its session. Return the recent turns, read meanwhile;
+        None: its run must read them, as it can report a failure. Raises StoreUnavailableError."""
         if request.images:
             await self.images.files.keep(turn.turn_id, request.images)
-        if is_retry:  # what was summed up of its first run is no longer what it says
+        if is_retry:  # a summary of its first run would no longer match it
             await self.pipeline.summaries.forget(turn.session_id, turn.owner, [turn.turn_id])
         is_new = request.session_id is None and not is_retry
-        recent, *failures = await asyncio.gather(  # the changes share a flush
+        recent, *failures = await asyncio.gather(  # both writes share one flush
             self.pipeline.conversations.get_recent_history(branch),
             self.pipeline.conversations.add_conversation_turn(turn),
             self.sessions.touch(session, request.question, turn.turn_id, is_new=is_new),
@@ -318,7 +319,7 @@ class KnowledgeHandler:
         return None if isinstance(recent, BaseException) else recent
 
     async def _check_same_request(self, stored: Turn, request: TurnRequest, original: TurnRequest) -> None:
-        """A turn id names one request for ever; somebody else's is answered as a conflict, not as a hint."""
+        """A turn id names one request for ever; another owner's is a conflict that reveals nothing."""
         same_session = request.session_id in (None, stored.session_id)
         same = stored.request_hash == request.fingerprint or repeats(original, stored)
         if not (
@@ -330,14 +331,14 @@ class KnowledgeHandler:
             raise TurnConflictError("turn_id: already used for another request.")
 
     async def _same_parent(self, stored: Turn, request: TurnRequest) -> bool:
-        """A parent that has expired reads as none."""
+        """An expired parent counts as none."""
         parent = request.parent_turn_id
         if parent in (UNSET, stored.parent_turn_id) or stored.command == CommandName.CLEAR:
             return True
         return parent is None and await self._stored(stored.parent_turn_id) is None
 
     async def _branch(self, session_id: str, request: TurnRequest, parent: str | None) -> Branch:
-        """A retry whose stored parent has expired meanwhile grows on as a root, as its siblings read."""
+        """A retry whose stored parent has expired continues as a root, which is how its siblings are read."""
         conversations = self.pipeline.conversations
         try:
             return await conversations.find_branch(session_id, request.owner, parent)
@@ -357,12 +358,12 @@ class KnowledgeHandler:
 
 
 def language_of(request: TurnRequest) -> Language:
-    """That of the question, or where it has no words the reader's."""
+    """Return the question's language, or the reader's when the question has no words."""
     return language_in(request.question, (), request.language or "en")
 
 
 def _parent(request: TurnRequest, stored: Turn | None, command: Command | None) -> str | None:
-    """A retry keeps its parent; /clear begins a new root."""
+    """A retry keeps its parent; /clear starts a new root."""
     if command is not None and command.name is CommandName.CLEAR:
         return None
     if stored is not None and request.parent_turn_id == UNSET:

@@ -1,4 +1,4 @@
-"""What is remembered of an owner: listed, written, changed, forgotten, copied, switched off."""
+"""An owner's memories: list, write, edit, forget, trace, switch off."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from services.memory.turns import MemoryLearning
 from services.memory.writing import MemoryWriter
 from services.store.clock import utc_now_us
 
-_OF_ME = re.compile(r"^(?:我的?|my |the user's )", re.I)
-MOST_HISTORY = 50
-LEAST_STEM = 6  # letters
+_POSSESSIVE = re.compile(r"^(?:我的?|my |the user's )", re.I)
+MAX_HISTORY = 50
+MIN_STEM_LETTERS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class MemoriesHandler:
-    """Somebody else's memory answers as unknown."""
+    """Another owner's memory counts as unknown."""
 
     records: MemoryRecords
     writer: MemoryWriter
@@ -39,19 +39,19 @@ class MemoriesHandler:
         *,
         current: bool = False,
     ) -> tuple[list[Memory], int | None]:
-        """Newest first, and where the next page begins; `current`: without what no longer holds."""
+        """Return a page, newest first, and where the next begins; `current` omits what no longer holds."""
         now = utc_now_us() if current else None
         return await self.records.newest(owner, limit, before_us, memory_type, text, now)
 
     async def history(self, memory_id: str, owner: str) -> tuple[Memory, list[Memory], Memory | None]:
-        """The memory, what it took the place of (the newest first), and what took its place.
+        """Return the memory, those it superseded (newest first), and the one that superseded it.
 
         Raises UnknownMemoryError.
         """
         memory = await self._get(memory_id, owner)
         before: list[Memory] = []
         ids = {memory_id}
-        while ids and len(before) < MOST_HISTORY:
+        while ids and len(before) < MAX_HISTORY:
             earlier = await self.records.superseded_by(owner, ids)
             before += [each for each in earlier if each not in before]
             ids = {each.memory_id for each in earlier}
@@ -62,14 +62,14 @@ class MemoriesHandler:
     async def edit(
         self, memory_id: str, owner: str, content: str | None, memory_type: MemoryType | None
     ) -> Memory:
-        """A type that its words gave it goes with them. Raises UnknownMemoryError, and as `write` does."""
+        """Derive the type again if it came from the words. Raises UnknownMemoryError, and as `write` does."""
         memory = await self._get(memory_id, owner)
         text = memory.content if content is None else content
         by_words = type_of(text) if memory.type is type_of(memory.content) else memory.type
         return await self.writer.edit(memory, text, memory_type or by_words)
 
     async def set_switch(self, owner: str, on: bool) -> MemorySwitch:
-        """Off: nothing is recalled and nothing learned; what is remembered stays until it is deleted."""
+        """When off, nothing is recalled or learned; existing memories stay until they are deleted."""
         switch = await self.records.switch_of(owner)
         if switch.on != on:
             switch = MemorySwitch(on, utc_now_us())
@@ -83,14 +83,14 @@ class MemoriesHandler:
         return memories[0]
 
     async def forget(self, owner: str, words: str) -> list[Memory]:
-        """Delete what has all these words in it, or is what they name (my address); returns what went."""
+        """Delete and return memories that contain all these words or state what they name (my address)."""
         asked = {term.text for term in question_terms(words)}
-        slot = slot_named(_OF_ME.sub("", words).strip())
+        slot = slot_named(_POSSESSIVE.sub("", words).strip())
         memories = await self.records.of_owner(owner)
         forgotten = [
             memory
             for memory in memories
-            if (asked and _has_all(terms(memory.content), asked)) or _is_of(slot, memory)
+            if (asked and _has_all(terms(memory.content), asked)) or _states_slot(slot, memory)
         ]
         await self.records.delete([memory.memory_id for memory in forgotten])
         return forgotten
@@ -101,11 +101,11 @@ def _has_all(words: Sequence[str], asked: set[str]) -> bool:
 
 
 def _is_form_of(word: str, term: str) -> bool:
-    """The stemmer leaves "allergi" of allergy and "allerg" of allergic."""
+    """Match stems like "allergi" (allergy) and "allerg" (allergic), which the stemmer keeps apart."""
     short, long = sorted((word, term), key=len)
-    return len(short) >= LEAST_STEM and long.isalpha() and long[:-1] == short and long.isascii()
+    return len(short) >= MIN_STEM_LETTERS and long.isalpha() and long[:-1] == short and long.isascii()
 
 
-def _is_of(slot: str, memory: Memory) -> bool:
+def _states_slot(slot: str, memory: Memory) -> bool:
     statement = statement_of(memory.content)
     return statement is not None and statement.slot == slot

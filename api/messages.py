@@ -1,4 +1,4 @@
-"""The fixed texts, in Chinese and English: sentences for people, and what is sent to models."""
+"""Fixed texts in Chinese and English, for people and for models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROMPTS = Path(__file__).parents[1] / "config" / "prompts"
 PromptRole = Literal["knowledge", "general", "unsearched", "searching"]
 
 _TEXTS: dict[str, tuple[str, str]] = {
-    # what people read while a stage lasts, in a stream's STATUS events and on the page
+    # what people read during a stage, in a stream's STATUS events and on the page
     TurnStage.RETRIEVING: ("正在进行混合检索...", "Searching the knowledge base..."),
     TurnStage.REWRITING: ("正在结合上文改写问题……", "Rewriting the question from its context..."),
     TurnStage.RERANKING: ("正在重排候选资料……", "Ranking the candidates..."),
@@ -231,7 +231,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
 }
 
-# Why an image is refused, by `image_` and the fault (core.images).
+# Why an image is refused; the key is `image_` and the fault (core.images).
 _TEXTS |= {
     "image_fetched": (
         "{which}是一个网址。问脉从不去网上取图：请把图片本身发来（data: URL）。",
@@ -280,12 +280,12 @@ _TEXTS |= {
 
 
 def say(key: str, language: Language) -> str:
-    """The sentence for `key`. Raises KeyError when there is none."""
+    """Return the sentence for `key`. Raises KeyError if there is none."""
     return in_language(language, _TEXTS[key])
 
 
 def say_image(fault: str, language: Language, number: int = 0, model: str = "") -> str:
-    """Why the `number`th image of a question is refused, or (0) all of them."""
+    """Return why the `number`th image of a question, or (0) the question's images together, are refused."""
     which = f"第 {number} 张图片" if language == "zh" else f"Image {number}"
     return say(f"image_{fault}", language).format(which=which, model=model)
 
@@ -295,14 +295,14 @@ def in_language(language: Language, texts: tuple[str, str]) -> str:
     return chinese if language == "zh" else english
 
 
-_PLACEHOLDER = re.compile(r"\{[a-z_]+\}")  # braces of JSON have quotes in them
+_PLACEHOLDER = re.compile(r"\{[a-z_]+\}")  # JSON braces contain quotes, so they never match
 
 
 class PromptLibrary:
-    """Every file of config/prompts, with those of PROMPTS_DIR in their places. A prompt is plain text: no
-    template engine ever touches it.
+    """The prompts of config/prompts, overridden by those in PROMPTS_DIR. Prompts are plain text: no template
+    engine touches them.
 
-    Raises BadRequestError, in one line, for a file there that is broken.
+    Raises BadRequestError, in one line, for a broken file in PROMPTS_DIR.
     """
 
     def __init__(self, overriding: Path | None = None) -> None:
@@ -312,7 +312,7 @@ class PromptLibrary:
         self.reload()
 
     def reload(self) -> list[str]:
-        """Read PROMPTS_DIR again; the names that it overrides. The old texts stay where one is broken."""
+        """Read PROMPTS_DIR again and return the overridden names. If a file is broken, keep the old texts."""
         paths = sorted(self._folder.glob("[!.]*")) if self._folder else []
         if self._folder and not self._folder.is_dir():
             raise BadRequestError("PROMPTS_DIR names no folder.")
@@ -321,7 +321,7 @@ class PromptLibrary:
         return sorted(texts)
 
     def _checked(self, path: Path) -> str:
-        """Its text, which must have the placeholders of the one that it overrides, and no others."""
+        """Return the file's text, which must have exactly the placeholders of the prompt it overrides."""
         own = self._own.get(path.stem) if path.suffix == ".md" else None
         if own is None:
             hint = did_you_mean(path.name, [f"{name}.md" for name in self._own])
@@ -341,18 +341,18 @@ class PromptLibrary:
         return text
 
     def text(self, name: str, language: Language | None = None) -> str:
-        """Raises KeyError when there is no such file."""
+        """Raises KeyError when there is no such prompt."""
         return self._texts[f"{name}.{language}" if language else name]
 
     def system(self, language: Language, role: PromptRole, *, thinking: bool) -> str:
-        """The role prompt: with passages, where the search found none, where there was none, and where the
-        model searches itself."""
+        """Return the system prompt: with passages ("knowledge"), after a search without results ("general"),
+        without a search ("unsearched"), or for a model that searches itself ("searching")."""
         role_text = self.text(role, language)
         return f"{role_text}\n\n{self.text('thinking', language)}" if thinking else role_text
 
 
 def _check_placeholders(name: str, text: str, required: set[str]) -> None:
-    """Raises BadRequestError, with the line of one that is unknown."""
+    """Raises BadRequestError, naming the line of an unknown placeholder."""
     known = f"it has {', '.join(sorted(required))}" if required else "it has none"
     for number, line in enumerate(text.splitlines(), 1):
         for placeholder in _PLACEHOLDER.findall(line):

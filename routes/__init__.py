@@ -1,1 +1,1 @@
-"""HTTP: the application, its chat route, and what all routes share; ask it for `create_app`, or to serve."""
+"""HTTP: the application, the chat route, what all routes share; `create_app` and `run_server` start it."""

@@ -1,4 +1,4 @@
-"""The FastAPI application: routers, error table, edge middleware, and the container's life."""
+"""The FastAPI application: routers, error table, edge middleware, and the container's lifespan."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from routes.openapi import describe
 from routes.web import page
 
 ROUTERS = (
-    knowledge_routes.router,  # these two first: a request tries one after the other
+    knowledge_routes.router,  # these two first: routes are tried in this order
     openai_door.router,
     sessions.router,
     transfer.router,
     shares.router,
-    shares.beside,
+    shares.page_router,
     memories.router,
     library.router,
     documents.router,
-    documents.beside,
+    documents.job_router,
     search.router,
     door.router,
     cleanup.router,
@@ -43,7 +43,7 @@ ROUTERS = (
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application; its container opens with the lifespan, so nothing is loaded before."""
+    """Build the application; its container opens with the lifespan, so nothing loads earlier."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -61,7 +61,7 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,  # the built-in pages load scripts from another origin
         redoc_url=None,
-        openapi_url=None,  # served by admin.health, where a key is asked for
+        openapi_url=None,  # served by admin.health, which requires a key
         generate_unique_id_function=lambda route: route.name,
     )
     for router in ROUTERS:

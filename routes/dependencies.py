@@ -1,8 +1,8 @@
-"""What a route is handed: the container's parts by Annotated aliases, who is asking, and a body of strict
-JSON, where what a lenient parser would let through is refused before any model sees it. Beside it what the
-routes that erase share: how thoroughly, and the proof in the answer.
+"""Dependencies of routes: the container's parts by Annotated aliases, the caller's identity, and strict JSON
+bodies, which refuse what a lenient parser would pass on to a model. Also shared by the routes that erase: the
+options, and the proof in the answer.
 
-Dependencies are coroutines because FastAPI hands plain functions to a thread, three times for each request.
+Dependencies are coroutines because FastAPI runs plain functions in a thread, three times per request.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ContainerDep = Annotated[Container, Depends(get_container)]
 
 
 async def get_owner(request: Request, container: ContainerDep) -> str:
-    """Who asks: one owner per API key; without keys everybody here is the local owner.
+    """Identify the caller: one owner per API key; without keys every caller is the local owner.
 
     Raises UnauthorizedError.
     """
@@ -60,14 +60,14 @@ Owner = Annotated[str, Depends(get_owner)]
 
 
 def site_key(key: str) -> str:
-    """What a page may show to everybody in the key's place: made from it, gone with it, and good for asking
-    alone."""
+    """Return a key that may appear in a public page: derived from `key`, revoked with it, and good only for
+    asking."""
     return VISITOR_PREFIX + hmac.new(key.encode(), b"wenmai widget", hashlib.sha256).hexdigest()[:40]
 
 
 async def get_asker(request: Request, container: ContainerDep) -> str:
-    """As `get_owner`; or a visitor of a site that shows the widget: an owner that begins with VISITOR_PREFIX,
-    another for each, so that none reads what another asked. Raises UnauthorizedError."""
+    """As `get_owner`; or a visitor of a site with the widget: an owner beginning with VISITOR_PREFIX, a
+    different one for each visitor, so that none reads another's questions. Raises UnauthorizedError."""
     sent, server = sent_key(request), container.settings.server
     if _matching(sent, [SecretStr(site_key(key)) for key in server.keys]) is None:
         return await get_owner(request, container)
@@ -78,7 +78,7 @@ Asker = Annotated[str, Depends(get_asker)]
 
 
 async def get_admin(request: Request, container: ContainerDep, owner: Owner) -> str:
-    """Whoever may act on everybody's data: the local owner, or the holder of an ADMIN_API_KEYS key.
+    """Identify who may act on everybody's data: the local owner, or the holder of an ADMIN_API_KEYS key.
 
     Raises UnauthorizedError or ForbiddenError.
     """
@@ -96,7 +96,7 @@ def readable(owner: str) -> tuple[str, ...]:
 
 
 def erasable(owner: str) -> tuple[str, ...]:
-    """Shared documents belong to the operator; without API keys that is whoever sits here."""
+    """Shared documents belong to the operator; without API keys, that is the local owner."""
     return readable(owner) if owner == LOCAL_OWNER else (owner,)
 
 
@@ -106,7 +106,7 @@ def sent_key(request: Request) -> str:
 
 
 def accepted_language(accepted: str) -> Language | None:
-    """The first of ours in a list like "zh-CN,zh;q=0.9,en": browsers begin with what is read best."""
+    """Return the first of ours in a list like "zh-CN,zh;q=0.9,en": browsers put the preferred one first."""
     for tag in accepted.lower().split(","):
         match tag.strip().partition(";")[0].partition("-")[0]:
             case "zh":
@@ -117,7 +117,7 @@ def accepted_language(accepted: str) -> Language | None:
 
 
 def _matching(sent: str, keys: Sequence[SecretStr]) -> str | None:
-    """Every key is compared, each in constant time."""
+    """Compare every key, each in constant time."""
     secrets = [key.get_secret_value() for key in keys]
     matches = [secret for secret in secrets if hmac.compare_digest(secret.encode(), sent.encode())]
     return matches[0] if matches else None
@@ -126,14 +126,14 @@ def _matching(sent: str, keys: Sequence[SecretStr]) -> str | None:
 Thorough = Annotated[
     Literal["references", "full"] | None,
     Query(
-        alias="proof", description="full: everything stored is read; references: each field that can name it"
+        alias="proof", description="full: read everything stored; references: every field that can name it"
     ),
 ]
-Backups = Annotated[Literal["keep", "delete"], Query(description="delete: archives that hold it go, too")]
-WithAnswers = Annotated[bool, Query(description="true: answers that quote an erased document go, too")]
+Backups = Annotated[Literal["keep", "delete"], Query(description="delete: also archives that contain it")]
+WithAnswers = Annotated[bool, Query(description="true: also erase answers that quote the document")]
 
 
-def asked(
+def erasure_options(
     kind: ErasedKind,
     proof: str | None = None,
     *,
@@ -141,13 +141,13 @@ def asked(
     backups: str = "keep",
     dry_run: bool = False,
 ) -> ErasureOptions:
-    """`proof` None: an owner's is full, the others are by reference."""
+    """`proof` None: full for an owner, by reference for everything else."""
     proof = proof or ("full" if kind is ErasedKind.OWNER else "references")
     return ErasureOptions(Thoroughness(proof), with_answers, backups == "delete", dry_run)
 
 
 def proof_of(erased: Erased) -> Proof | None:
-    """`left` and `backups` are set only when there are any; who quotes it only of a document."""
+    """`left` and `backups` are set only if there are any, `quoted_in` and `summed_up_in` for documents."""
     if erased.proof is None:
         return None
     body = asdict(erased.proof)
@@ -162,7 +162,7 @@ def proof_of(erased: Erased) -> Proof | None:
 
 M = TypeVar("M", bound=BaseModel)
 LARGE_BYTES = 500_000
-_LONGEST_INTEGER = 18  # digits; longer ones are no number of ours, and cost quadratic time to parse
+_MAX_INTEGER_DIGITS = 18  # longer numbers are never valid here, and take quadratic time to parse
 
 
 class RefusedFieldError(BadRequestError):
@@ -172,7 +172,7 @@ class RefusedFieldError(BadRequestError):
 
 
 def json_body(model: type[M]) -> Callable[[Request], Awaitable[M]]:
-    """A dependency that reads the body as strict JSON for `model`; WireRoute describes it from this.
+    """A dependency that reads the body as strict JSON for `model`; WireRoute describes the body from it.
 
     Raises UnsupportedMediaError (415), MalformedRequestError (400) or a 422 that names the field.
     """
@@ -182,13 +182,13 @@ def json_body(model: type[M]) -> Callable[[Request], Awaitable[M]]:
 async def _read_body(model: type[M], request: Request) -> M:
     check_headers(request)
     body = await request.body()
-    if len(body) > LARGE_BYTES:  # images: others go on meanwhile
+    if len(body) > LARGE_BYTES:  # images: parse in a thread, so that other requests continue
         return await asyncio.to_thread(read_model, model, body)
     return read_model(model, body)
 
 
 def read_model(model: type[M], body: bytes) -> M:
-    """The body as `model`. Raises MalformedRequestError (400) or a 422 that names the field."""
+    """Validate the body as `model`. Raises MalformedRequestError (400) or a 422 that names the field."""
     value = parse_strict(body)
     if not isinstance(value, dict):
         raise MalformedRequestError("The body must be one JSON object.")
@@ -199,7 +199,7 @@ def read_model(model: type[M], body: bytes) -> M:
 
 
 def parse_strict(body: bytes) -> Any:
-    """JSON as RFC 8259 has it: UTF-8, one value, unique keys, no NaN. Raises MalformedRequestError."""
+    """Parse RFC 8259 JSON: UTF-8, one value, unique keys, no NaN. Raises MalformedRequestError."""
     try:
         return json.loads(
             body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer
@@ -213,7 +213,7 @@ def parse_strict(body: bytes) -> Any:
 
 
 def check_headers(request: Request) -> None:
-    """Raises UnsupportedMediaError unless the body is said to be plain JSON."""
+    """Raises UnsupportedMediaError unless the headers declare plain JSON."""
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type != "application/json":
         raise UnsupportedMediaError("Content-Type must be application/json.")
@@ -233,4 +233,4 @@ def _no_constant(name: str) -> None:
 
 
 def _integer(digits: str) -> int | float:
-    return int(digits) if len(digits) <= _LONGEST_INTEGER else float("inf")
+    return int(digits) if len(digits) <= _MAX_INTEGER_DIGITS else float("inf")

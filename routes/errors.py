@@ -1,5 +1,5 @@
-"""The first thing a request meets: its id, who it claims to talk to, how much it may send; and the one table
-from domain errors to HTTP, with the JSON body every error has."""
+"""The edge of the server: request ids, Host and Origin checks, size limits; and the table that maps domain
+errors to HTTP statuses, with the JSON body of every error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from routes.openai.wire import (
 
 log = structlog.get_logger()
 
-# The most particular class first; a subclass that is not named answers as its base.
+# Most specific class first; a subclass that is not listed is treated as its base.
 STATUS: tuple[tuple[type[errors.WenmaiError], int], ...] = (
     (errors.MalformedRequestError, 400),
     (errors.ForbiddenHostError, 400),
@@ -60,7 +60,7 @@ STATUS: tuple[tuple[type[errors.WenmaiError], int], ...] = (
 
 
 class EdgeCode(StrEnum):
-    """Codes of requests that are refused before our own code sees them; no class of errors has these."""
+    """Codes of requests refused before our own code sees them; no error class has these."""
 
     MISSING_FIELD = "missing_field"
     UNKNOWN_FIELD = "unknown_field"
@@ -88,10 +88,10 @@ def error_response(
     count_refused: Callable[[str], None] | None = getattr(request.app.state, "count_refused", None)
     if count_refused is not None:
         count_refused(code)
-    if status != 500:  # which is logged as crashed
+    if status != 500:  # logged as crashed
         level = logging.INFO if status < 500 else logging.WARNING
         request.app.state.log_refused(
-            level, "request_refused", {"status": status, "code": code, **_asked(request)}
+            level, "request_refused", {"status": status, "code": code, **_route_fields(request)}
         )
     body: dict[str, Any] = {"code": code, "message": message, "retryable": retryable}
     body["request_id"] = request_id(request)
@@ -110,17 +110,17 @@ def error_response(
 
 
 def failed_turn_headers(retryable: bool, retry_after_s: int | None) -> dict[str, str] | None:
-    """Of the 503 with which a turn that failed answers as one object."""
+    """Return the headers of a 503 that answers with a failed turn as one object."""
     return {"Retry-After": str(retry_after_s or RETRY_AFTER_S[503])} if retryable else None
 
 
 def path_of(scope: Scope) -> str:
-    """Of the route, without the prefix that a proxy adds."""
+    """Return the route's path, without a proxy's prefix."""
     return str(scope["path"]).removeprefix(scope.get("root_path", ""))
 
 
-def _asked(request: Request) -> dict[str, str]:
-    """The route's pattern and not the path, in which anything may stand; "" where there is none."""
+def _route_fields(request: Request) -> dict[str, str]:
+    """Log the route's pattern, not the path, which can contain anything; "" if no route matched."""
     return {"method": request.method, "route": getattr(request.scope.get("route"), "path", "")}
 
 
@@ -129,14 +129,14 @@ def request_id(request: Request) -> str:
 
 
 def describe(error: ValidationError) -> tuple[str, str]:
-    """Code and message for the first thing pydantic refused; the message names the field."""
+    """Return code and message for pydantic's first error; the message names the field."""
     first = error.errors(include_url=False, include_context=False)[0]
     return _described(first, first["loc"])
 
 
 def _described(first: Mapping[str, Any], place: Sequence[int | str]) -> tuple[str, str]:
     named = [str(part) for part in place]
-    field = ".".join(part for part in named if part[:1] != "~") or "body"  # the mark of a form is no name
+    field = ".".join(part for part in named if part[:1] != "~") or "body"  # a union's tag is not a field name
     if first["type"] == "missing":
         return EdgeCode.MISSING_FIELD, f"missing: {field}"
     if first["type"] == "extra_forbidden":
@@ -154,7 +154,7 @@ async def _domain_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, errors.WenmaiError)
     status = status_of(error)
     if status == 500:
-        log.error("request_crashed", **_asked(request), exc_info=error)
+        log.error("request_crashed", **_route_fields(request), exc_info=error)
         return error_response(request, 500, "internal", CRASHED)
     headers = {"Retry-After": str(math.ceil(error.retry_after_s))} if error.retry_after_s else None
     return error_response(request, status, error.code, str(error), retryable=error.retryable, headers=headers)
@@ -167,14 +167,14 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     headers = dict(error.headers or {})
     if error.status_code == 404 and is_misplaced(path_of(request.scope)):
         return error_response(request, 404, code, right_base(str(request.base_url).rstrip("/")))
-    if error.status_code == 405:  # Starlette names the methods of the first route that has the path
+    if error.status_code == 405:  # Starlette lists only the first matching route's methods
         headers["Allow"] = ", ".join(sorted(_methods_of(request)))
     message = not_offered(path_of(request.scope)) if error.status_code == 404 else ""
     return error_response(request, error.status_code, code, message or str(error.detail), headers=headers)
 
 
 def _methods_of(request: Request) -> set[str]:
-    """Of every route that has this path; of one that is written so, before those that have a parameter."""
+    """Return the methods of every route with this path; literal paths win over those with parameters."""
     fitting = [
         route for route in request.app.state.paths if route.matches(request.scope)[0] is not Match.NONE
     ]
@@ -190,13 +190,13 @@ async def _validation_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _crash(request: Request, error: Exception) -> JSONResponse:
-    log.error("request_crashed", **_asked(request), exc_info=error)
+    log.error("request_crashed", **_route_fields(request), exc_info=error)
     # the server closes the connection after a crash: the client must not send the next request on it
     return error_response(request, 500, "internal", CRASHED, headers={"Connection": "close"})
 
 
 def install_error_handlers(app: FastAPI, routers: Iterable[APIRouter]) -> None:
-    """`routers` are those the application has, without a prefix."""
+    """`routers` are the application's own, without a prefix."""
     app.state.log_refused = RateLimitedLog()
     app.state.paths = [route for router in routers for route in router.routes if isinstance(route, Route)]
     app.add_exception_handler(errors.WenmaiError, _domain_error)
@@ -208,25 +208,23 @@ def install_error_handlers(app: FastAPI, routers: Iterable[APIRouter]) -> None:
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOST = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{0,5})?", re.ASCII)
 UPLOADS = frozenset({"/documents", "/sessions/import", "/sessions/import/file", "/memories/import"})
-AGENTS = "/mcp"  # whose protocol wants the Origin checked with every method
+AGENTS = "/mcp"  # the protocol requires an Origin check for every method
 MAX_HISTORY_BYTES = 32_000_000  # below /v1: clients send the whole conversation, with its images
 MAX_DISCARDED_BYTES = 64_000_000
 QUESTIONS = "/knowledge_chat_conversation"
 MAX_QUESTION_BYTES = 32_000_000  # with images; base64 adds a third
-MAX_BODY_BYTES = (
-    1_000_000  # a question without images, of the most characters that can be allowed takes 400,000
-)
+MAX_BODY_BYTES = 1_000_000  # the longest question that can be allowed takes 400,000 without images
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 PREFLIGHT_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
-    "Access-Control-Allow-Headers": "*, Authorization",  # the star is every name but this one
+    "Access-Control-Allow-Headers": "*, Authorization",  # the asterisk covers every name but this one
     "Access-Control-Max-Age": "600",
 }
 
 
 class EdgeMiddleware:
-    """Request id, Host and Origin checks, body limit and the headers every response carries; and whether the
-    pages of another site may read it (CORS)."""
+    """Sets the request id and the headers of every response, checks Host, Origin and body size, and lets the
+    pages of configured sites read responses (CORS)."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self._app = app
@@ -234,7 +232,7 @@ class EdgeMiddleware:
         self._hosts = LOCAL_HOSTS | {settings.host.lower(), *map(str.lower, settings.allowed_hosts)}
         self._origins = frozenset(settings.cors_origins)
         self._has_keys = bool(settings.api_keys or settings.admin_api_keys)
-        if self._has_keys:  # and other machines may ask: by its name here, too
+        if self._has_keys:  # other machines may ask too, using this machine's name
             name = socket.gethostname().lower()
             self._hosts |= {name, f"{name}.local"}
 
@@ -248,7 +246,7 @@ class EdgeMiddleware:
         headers = Headers(scope=scope)
         scope["root_path"] = root_path = self._settings.root_path
         if scope["path"] != root_path and not scope["path"].startswith(f"{root_path}/"):
-            scope["path"] = root_path + scope["path"]  # from a proxy that takes the prefix away
+            scope["path"] = root_path + scope["path"]  # from a proxy that strips the prefix
         path = path_of(scope)
         send = _with_headers(send, request_id, self._cors(headers))
         try:
@@ -258,7 +256,7 @@ class EdgeMiddleware:
         except WenmaiError as error:
             request = Request(scope)
             if isinstance(error, BodyTooLargeError) and (path == QUESTIONS or path.startswith(PREFIX)):
-                await _read_on(receive)
+                await _discard(receive)
             response = error_response(request, status_of(error), error.code, str(error))
             await response(scope, receive, send)
             return
@@ -266,11 +264,11 @@ class EdgeMiddleware:
             await Response(status_code=204, headers=PREFLIGHT_HEADERS)(scope, receive, send)
             return
         if scope["method"] == "HEAD":
-            scope, send = {**scope, "method": "GET", "extensions": {}}, _head_alone(send)
-        await self._app(scope, _counted(receive, limit), send)
+            scope, send = {**scope, "method": "GET", "extensions": {}}, _head_only(send)
+        await self._app(scope, _limited(receive, limit), send)
 
     def _cors(self, headers: Headers) -> dict[str, str]:
-        """What lets a page of one of CORS_ORIGINS read the response. A cache must not hand it to another."""
+        """Return headers that let pages of CORS_ORIGINS read the response; caches must not share it."""
         if not self._origins:
             return {}
         origin = headers.get("origin", "")
@@ -278,7 +276,7 @@ class EdgeMiddleware:
         return {"Vary": "Origin", **(allowed if origin in self._origins else {})}
 
     def _check_caller(self, headers: Headers, method: str, path: str) -> None:
-        """A page of another site must reach neither by rebinding a name nor by a cross-site request."""
+        """Refuse pages of other sites, whether they use DNS rebinding or a cross-site request."""
         hosts = headers.getlist("host")
         match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
         if match is None:
@@ -302,7 +300,7 @@ class EdgeMiddleware:
 
 
 def _is_address(name: str) -> bool:
-    """Which no rebinding can lead here: it takes a name whose address is changed."""
+    """DNS rebinding cannot reach us by an address: it needs a name whose address changes."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -311,7 +309,7 @@ def _is_address(name: str) -> bool:
 
 
 def _netloc(origin: str) -> str:
-    """ "" where it is no URL."""
+    """Return "" for an invalid URL."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -324,8 +322,9 @@ def _check_length(headers: Headers, limit: int) -> None:
         raise BodyTooLargeError(f"The body has {length} bytes; at most {limit} are accepted.")
 
 
-async def _read_on(receive: Receive) -> None:
-    """A client that still sends when the connection closes never reads why. Up to MAX_DISCARDED_BYTES."""
+async def _discard(receive: Receive) -> None:
+    """Read up to MAX_DISCARDED_BYTES: a client still sending when the connection closes never sees the
+    error."""
     left = MAX_DISCARDED_BYTES
     while left > 0:
         message = await receive()
@@ -334,8 +333,8 @@ async def _read_on(receive: Receive) -> None:
             return
 
 
-def _counted(receive: Receive, limit: int) -> Receive:
-    """Refuse a body without Content-Length as soon as it is over the limit."""
+def _limited(receive: Receive, limit: int) -> Receive:
+    """Refuse a body without Content-Length as soon as it exceeds the limit."""
     total = 0
 
     async def counting() -> Message:
@@ -349,8 +348,8 @@ def _counted(receive: Receive, limit: int) -> Receive:
     return counting
 
 
-def _head_alone(send: Send) -> Send:
-    """Every route that answers GET answers HEAD so; what would go on to stream sees its reader leave."""
+def _head_only(send: Send) -> Send:
+    """Answer HEAD on every route with GET; a response that would stream sees its reader leave."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,5 +1,5 @@
-"""What whoever starts the server reads in the terminal, in their language: that it is ready, how to ask it a
-question that the store can answer, and what it waits for when it stops."""
+"""What the terminal shows, in the operator's language: that the server is ready, how to ask it a question
+that the store can answer, and what it waits for when stopping."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from core.knowledge import SHARED_OWNER, DocumentFilter, DocumentStatus
 from core.owners import KEY_VARIABLE, LOCAL_OWNER
 from core.text import Language
 
-LOOK_S = 2.0  # for the store to say what it holds; a start does not wait longer for an example
-MOST_TITLE_CHARS = 60
+LOOK_S = 2.0  # for looking into the store; a start waits no longer for an example
+MAX_TITLE_CHARS = 60
 
 TEXTS: dict[str, tuple[str, str]] = {
     "ready": ("Wenmai 问脉已就绪：{url}", "Wenmai 问脉 is ready: {url}"),
@@ -46,7 +46,7 @@ TEXTS: dict[str, tuple[str, str]] = {
 
 
 def reader_language(environment: Mapping[str, str]) -> Language:
-    """Of the locale, as POSIX ranks its variables."""
+    """Return the locale's language, by POSIX's precedence of variables."""
     names = (environment.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
     return "zh" if next(filter(None, names), "").startswith("zh") else "en"
 
@@ -56,14 +56,14 @@ def tell(name: str, language: Language, **values: object) -> str:
 
 
 def show(text: str) -> None:
-    """What the terminal's encoding lacks is shown as its number; nothing where it has gone."""
+    """Print, escaping what the terminal's encoding lacks; do nothing if the terminal is gone."""
     encoding = sys.stdout.encoding
     with suppress(OSError):
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 async def greeting(container: Container, url: str, summary: str, language: Language) -> str:
-    """`summary` says in one line what runs here."""
+    """`summary` describes in one line what runs here."""
     server = container.settings.server
     keys = "API_KEYS" if server.api_keys else "ADMIN_API_KEYS" if server.admin_api_keys else ""
     question, hint = await _question(
@@ -75,7 +75,7 @@ async def greeting(container: Container, url: str, summary: str, language: Langu
 
 
 def curl(url: str, question: str, *, with_key: bool) -> str:
-    """To be pasted into a shell, whatever the question holds."""
+    """Return a command that is safe to paste into a shell, whatever the question contains."""
     address = shlex.quote(f"{url}/knowledge_chat_conversation")
     body = shlex.quote(json.dumps({"question": question}, ensure_ascii=False))
     key = [f'-H "Authorization: Bearer ${KEY_VARIABLE}"'] if with_key else []
@@ -84,10 +84,10 @@ def curl(url: str, question: str, *, with_key: bool) -> str:
 
 
 async def _question(container: Container, language: Language, owners: Sequence[str]) -> tuple[str, str]:
-    """One that the store can answer, and what is to be known about it."""
+    """Return a question that the store can answer, and a hint about it."""
     if container.knowledge.jobs.sample_pending:
         return tell("about_sample", language), tell("reading", language)
-    with suppress(WenmaiError, TimeoutError):  # the log says when the store is away
+    with suppress(WenmaiError, TimeoutError):  # the log reports an unavailable store
         async with asyncio.timeout(LOOK_S):
             if await container.knowledge.documents.sample_ids():
                 return tell("about_sample", language), ""
@@ -98,11 +98,11 @@ async def _question(container: Container, language: Language, owners: Sequence[s
 
 
 async def _title(container: Container, owners: Sequence[str]) -> str:
-    """Of the newest document whose owners are not one key's: the first heading, else its name; "": none."""
+    """Return the newest document's first heading, else its name; "" if these owners have none."""
     ready = DocumentFilter(status=DocumentStatus.READY)
     for document in (await container.knowledge.documents.page(owners, 1, None, ready)).documents:
         page = await container.knowledge.chunks(document.document_id, owners, 1)
         heading = page.chunks[0].heading.partition(" > ")[0] if page.chunks else ""
         title = heading or PurePath(document.file_name).stem
-        return "".join(filter(str.isprintable, title))[:MOST_TITLE_CHARS]
+        return "".join(filter(str.isprintable, title))[:MAX_TITLE_CHARS]
     return ""

@@ -1,4 +1,4 @@
-"""POST /knowledge_chat_conversation, and the streams of turns: resume and stop."""
+"""POST /knowledge_chat_conversation, and the streams of turns: resume, stop, decide tool calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core.text import Language
 from routes.dependencies import ContainerDep, Owner, accepted_language, json_body
 from routes.errors import failed_turn_headers, request_id
 from routes.openapi import EARLIER_STREAM, TURN_STREAM, Responses, WireRoute, errors
-from routes.stream import EventStreamResponse, WholeTurn, events_of, hear_whole, json_line, stream_response
+from routes.stream import EventStreamResponse, WholeTurn, events_of, json_line, read_whole, stream_response
 from routes.wire.chat import Answer, ChatBody, EarlierChatBody, StreamFormat
 from routes.wire.fields import ErrorResponse, filter_of, text_of
 from routes.wire.turns import DecidedCall, StoppedTurn, ToolDecision
@@ -28,7 +28,7 @@ HOW = {each.name for each in fields(AskedWith)}
 WHOLE_OR_ERROR: Responses = {
     503: {
         "model": ErrorResponse | Answer,
-        "description": "The turn failed, or a part that is needed does not answer.",
+        "description": "The turn failed, or a required part is unavailable.",
     }
 }
 
@@ -44,17 +44,17 @@ async def knowledge_chat_conversation(
     owner: Owner,
     body: Annotated[ChatBody, Depends(json_body(ChatBody))],
     accept_language: Annotated[
-        str, Header(description="The reader's language, zh or en: in it commands are answered.")
+        str, Header(description="The reader's language, zh or en, in which commands are answered.")
     ] = "",
 ) -> Response:
     """Ask a question; the answer streams as Server-Sent Events, or comes whole with `stream: false`."""
     stream = await container.chat.begin_turn(
         _turn_request(body, owner, request_id(request), accepted_language(accept_language))
     )
-    seat = container.chat.reader_seat(owner)
+    slot = container.chat.reader_slot(owner)
     if body.stream:
-        return stream_response(stream, container.settings.server, body.stream_format, seat=seat)
-    with seat:
+        return stream_response(stream, container.settings.server, body.stream_format, slot=slot)
+    with slot:
         return await _whole(stream, request)
 
 
@@ -74,25 +74,25 @@ async def resume_turn(
     owner: Owner,
     after: Annotated[int | None, Query(ge=0, description="The number of the last event read.")] = None,
     last_event_id: Annotated[
-        str | None, Header(max_length=100, description="The id of the last event that was read.")
+        str | None, Header(max_length=100, description="The id of the last event read.")
     ] = None,
     stream_format: Annotated[StreamFormat, Query(description="How the events are written.")] = "prefix",
 ) -> Response:
-    """Replay a turn's events from the one after Last-Event-ID (or else `after`), and follow while it runs.
+    """Replay a turn's events after Last-Event-ID (or else `after`), and follow it while it runs.
 
-    204 when every event has been read.
+    204 if every event has been read.
     """
     stream = await container.chat.stream_of(str(turn_id), owner)
     after_n = _number(last_event_id, str(turn_id)) or after or 0
     if stream.is_read(after_n):
-        return Response(status_code=204)  # which tells an EventSource not to come again
-    seat = container.chat.reader_seat(owner)
-    return stream_response(stream, container.settings.server, stream_format, after_n, seat)
+        return Response(status_code=204)  # tells an EventSource not to reconnect
+    slot = container.chat.reader_slot(owner)
+    return stream_response(stream, container.settings.server, stream_format, after_n, slot)
 
 
 @router.post("/turns/{turn_id}/stop", responses=errors(401, 404, 422, 503))
 async def stop_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> StoppedTurn:
-    """Stop a running turn; what was said is kept as cancelled. `stopped` is false when it had ended."""
+    """Stop a running turn; its text so far is stored as cancelled. `stopped` is false if it had ended."""
     stopped = await container.chat.stop(str(turn_id), owner)
     if not stopped:
         await container.chat.stream_of(str(turn_id), owner)
@@ -107,7 +107,7 @@ async def decide_tool_call(
     owner: Owner,
     body: Annotated[ToolDecision, Depends(json_body(ToolDecision))],
 ) -> DecidedCall:
-    """Approve a call of a tool that waits for it, or refuse it. Without a word it is refused in the end."""
+    """Approve or refuse a tool call that waits for approval; undecided, it is refused after a while."""
     await container.chat.decide_call(str(turn_id), call_id, owner, approve=body.approve)
     return DecidedCall(turn_id=str(turn_id), call_id=call_id, approved=body.approve)
 
@@ -140,11 +140,11 @@ def _number(last_event_id: str | None, turn_id: str) -> int:
 
 
 async def _whole(stream: TurnStream, request: Request) -> Response:
-    """Every part of the stream in one object; a failed turn answers 503 with the error beside them."""
+    """Return every part of the stream as one object; a failed turn answers 503 with the error in it."""
     whole = WholeTurn()
-    await hear_whole(events_of(stream), request.receive, whole.add)
+    await read_whole(events_of(stream), request.receive, whole.add)
     if not whole.ended:
-        return Response(status_code=499)  # the client left, which nginx writes so
+        return Response(status_code=499)  # client closed the request, by nginx's convention
     answer = whole.answer()
     content = answer.model_dump_json(exclude_unset=True)
     if answer.error is None:
@@ -153,7 +153,7 @@ async def _whole(stream: TurnStream, request: Request) -> Response:
     return Response(content, 503, headers, "application/json")
 
 
-# The door of the earlier chat system: the same turn, told in its events.
+# The earlier chat system's protocol: the same turn, as its events.
 
 
 @router.post(
@@ -168,19 +168,19 @@ async def earlier_chat(
     owner: Owner,
     body: Annotated[EarlierChatBody, Depends(json_body(EarlierChatBody))],
 ) -> Response:
-    """Ask as clients of the earlier chat system do; sources and progress are told by the other doors."""
+    """Ask as clients of the earlier chat system do; this protocol has no events for sources and progress."""
     session_id = text_of(body.session_id)
     asked = TurnRequest(
         body.message, owner, request_id(request), session_id=session_id, left_open=frozenset(CHOICES)
     )
     stream = await container.chat.begin_turn(asked)
     translation = Translation(stream.turn_id, is_new=session_id is None)
-    frames = _earlier_frames(stream, translation, container.chat.reader_seat(owner))
+    frames = _earlier_frames(stream, translation, container.chat.reader_slot(owner))
     return EventStreamResponse(frames, container.settings.server.ping_interval_s)
 
 
 class Translation:
-    """The events of one turn as the earlier system named them."""
+    """Translates the events of one turn into the earlier system's."""
 
     def __init__(self, turn_id: str, *, is_new: bool) -> None:
         self._is_new = is_new
@@ -205,9 +205,9 @@ class Translation:
 
 
 async def _earlier_frames(
-    stream: TurnStream, translation: Translation, seat: AbstractContextManager[None]
+    stream: TurnStream, translation: Translation, slot: AbstractContextManager[None]
 ) -> AsyncGenerator[bytes, None]:
-    with seat:
+    with slot:
         async with aclosing(stream.follow(0)) as batches:
             async for batch in batches:
                 events = [each for _, event in batch for each in translation.events(event)]

@@ -1,4 +1,4 @@
-"""What OpenAPI says beside the routes: errors, streams, request bodies, tags and keys."""
+"""The parts of the OpenAPI description shared by routes: errors, streams, request bodies, tags and keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from routes.wire.turns import FeedbackBody, ToolDecision
 Responses = dict[int | str, dict[str, Any]]
 
 SCHEMAS = "#/components/schemas/"
-# Read from the raw body, written as events, or only referred to: FastAPI does not know these by itself.
+# Read from the raw body, written as events, or only referenced: FastAPI does not discover these itself.
 REQUESTS: tuple[type[BaseModel], ...] = (
     ChatBody, SessionBody, SessionChanges, PersonaBody, FeedbackBody, ImportBody, SearchBody, SyncBody,
     ReembedBody, CalibrationBody, DocumentPatch, DocumentUpload, CompletionBody,
@@ -40,47 +40,47 @@ REPLIES: tuple[type[BaseModel], ...] = (
 TAGS = (
     ("conversation", "Ask, follow the answer as it is written, stop it."),
     ("sessions", "Conversations and their turns: list, read, rename, rate, erase, export, import."),
-    ("memories", "What is remembered of a person: list, write, change, forget, copy, switch off."),
-    ("library", "Personas and prompt templates that everybody may use: list, read, upload, delete."),
-    ("documents", "What questions are answered from: add, list, read, tag, erase."),
-    ("openai", "The same in OpenAI's form, for clients that know no other."),
-    ("search", "Retrieval alone: why a passage was chosen, or was not."),
+    ("memories", "What is remembered about a person: list, write, edit, forget, copy, switch off."),
+    ("library", "Personas and prompt templates shared by all users: list, read, upload, delete."),
+    ("documents", "The documents that answers are based on: add, list, read, tag, erase."),
+    ("openai", "An OpenAI-compatible API, for existing clients."),
+    ("search", "Retrieval without an answer: why a passage was or was not chosen."),
     ("admin", "For operators: clean-up, erasure, backups, repair, re-embedding, sync, receipts."),
-    ("health", "Whether the server is up and ready, and its figures for Prometheus."),
-    ("settings", "What a front end may offer."),
+    ("health", "Liveness, readiness, and metrics for Prometheus."),
+    ("settings", "What a front end can offer its users."),
 )
 KEYS: dict[str, Any] = {
     "bearer": {
         "type": "http",
         "scheme": "bearer",
-        "description": "A key of API_KEYS or ADMIN_API_KEYS. Without configured keys none is needed.",
+        "description": "A key from API_KEYS or ADMIN_API_KEYS. No key is needed if none are configured.",
     },
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same key."},
 }
 ERRORS = {
-    400: "The request cannot be read, or names a host that is not this server's.",
+    400: "The request is malformed, or its Host is not a name of this server.",
     401: "The API key is missing or wrong.",
-    403: "This key may not do it, or the request comes from another site.",
-    404: "There is no such thing, or it belongs to somebody else.",
-    409: "It conflicts with what is stored or running.",
+    403: "The key lacks permission, or the request comes from another site.",
+    404: "It does not exist, or it belongs to another owner.",
+    409: "The request conflicts with what is stored or running.",
     413: "The body is too large.",
-    415: "The body is of another kind.",
-    422: "A field is refused; the message names it.",
+    415: "The body's media type is not supported.",
+    422: "A field is invalid; the message names it.",
     429: "Too many streams or uploads are open: Retry-After says when to try again.",
-    500: "Something went wrong in the server.",
-    503: "A part that is needed does not answer: Retry-After says when to try again.",
+    500: "An internal error occurred.",
+    503: "A required part is unavailable: Retry-After says when to try again.",
     507: "The disk is full.",
 }
 STREAM_GRAMMAR = (
-    "Server-Sent Events, `id: <turn_id>:<n>` each. With `stream_format: prefix` the data text begins with "
-    "SESSION:, STATUS:, THINK:, CONTENT:, SOURCE:, ERROR: or DONE:, what follows is text or one line of "
-    "JSON; with `json` it is one line of JSON, and the event's name says which. A comment line is a ping."
+    "Server-Sent Events, each with `id: <turn_id>:<n>`. With `stream_format: prefix`, the data begins with "
+    "SESSION:, STATUS:, THINK:, CONTENT:, SOURCE:, ERROR: or DONE:, followed by text or one line of JSON; "
+    "with `json`, it is one line of JSON, and the event name gives its kind. A comment line is a ping."
 )
 
 
 class WireRoute(APIRoute):
-    """Writes the fields that were set: what a thing does not have is absent from its reply. The body that
-    `dependencies.json_body` reads is described, since FastAPI sees only that the request is read."""
+    """Omits unset fields: what a thing does not have is absent from its reply. Also describes the body that
+    `dependencies.json_body` reads, since FastAPI sees only that the request is read."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         options["response_model_exclude_unset"] = True
@@ -91,24 +91,24 @@ class WireRoute(APIRoute):
 
 
 def body_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The requestBody of a route that reads the raw body as one of REQUESTS."""
+    """Return the requestBody of a route that reads the raw body as one of REQUESTS."""
     schema = {"$ref": f"{SCHEMAS}{model.__name__}"}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def errors(*statuses: int) -> Responses:
-    """The error responses of a route.
+    """Return the error responses of a route.
 
-    By reference: FastAPI builds a validator for each `model`, 400 in all, which the first request waits for.
+    By reference: FastAPI would build a validator per `model`, 400 in all, delaying the first request.
     """
     body = {"application/json": {"schema": {"$ref": f"{SCHEMAS}{ErrorResponse.__name__}"}}}
     return {status: {"description": ERRORS[status], "content": body} for status in statuses}
 
 
 def event_stream(event: str, description: str) -> dict[str, Any]:
-    """A response that is a stream of events, each of which is as the schema `event` says.
+    """Return a response that is a stream of events described by the schema `event`.
 
-    The schema is one event's, as it comes off the wire: so readers of OpenAPI before 3.2 take it.
+    The schema describes one event as it is on the wire, as tools for OpenAPI before 3.2 expect.
     """
     fields = {name: {"type": "string"} for name in ("id", "event", "data")}
     schema = {
@@ -122,12 +122,12 @@ def event_stream(event: str, description: str) -> dict[str, Any]:
 
 
 TURN_STREAM = event_stream("StreamEvent", STREAM_GRAMMAR)
-EARLIER_STREAM = event_stream("EarlierEvent", "Server-Sent Events, the data of each one line of JSON.")
-JOB_STREAM = event_stream("Job", "Server-Sent Events, `event: job` each, its data one line of JSON.")
+EARLIER_STREAM = event_stream("EarlierEvent", "Server-Sent Events, each with one line of JSON as its data.")
+JOB_STREAM = event_stream("Job", "Server-Sent Events, each `event: job` with one line of JSON as its data.")
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI description of every route, made once."""
+    """Return the OpenAPI description of every route, built once."""
     if app.openapi_schema is None:
         spec = get_openapi(
             title=app.title,
@@ -139,7 +139,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         )
         schemas = spec["components"]["schemas"]
         schemas.update(_own_schemas())
-        for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own form of errors, not ours
+        for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's error format, which we do not use
             schemas.pop(name, None)
         spec["components"]["securitySchemes"] = KEYS
         for method, operation in _operations(spec):
@@ -164,7 +164,7 @@ def _operations(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _complete(method: str, operation: dict[str, Any]) -> None:
-    """What the edge may answer, whatever the route; the key; the statuses in order."""
+    """Add the edge's responses, which any route may give, and the key; sort the statuses."""
     statuses = {400, 500} | (set() if method == "get" else {403})
     statuses |= {413, 415} if "requestBody" in operation else set()
     responses = operation["responses"]
@@ -172,6 +172,6 @@ def _complete(method: str, operation: dict[str, Any]) -> None:
         responses.setdefault(str(status), response)
     if "401" in responses:
         operation["security"] = [{name: []} for name in KEYS]
-    if "openai" in operation["tags"]:  # where a refused field is 400
+    if "openai" in operation["tags"]:  # there an invalid field is 400
         responses.pop("422", None)
     operation["responses"] = dict(sorted(responses.items()))

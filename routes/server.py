@@ -1,5 +1,5 @@
-"""uvicorn around the application: plain refusals, a greeting, an orderly end; and its HTTP protocol with the
-limits it lacks: the size of a head, the time a request may take."""
+"""Run uvicorn around the application: plain refusals, a greeting, an orderly shutdown; and HTTP limits that
+its protocol lacks: the size of a request head, the time a request may take."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from routes.stream import CONNECTION
 log = structlog.get_logger()
 
 MAX_HEAD_BYTES = 65_536
-SEPARATORS = 4  # bytes around name and value of each field
-HEAD_DEADLINE_S = 20.0  # from the first byte of a request, or from connecting, to the end of its head
+SEPARATORS = 4  # bytes around each field's name and value
+HEAD_DEADLINE_S = 20.0  # from a request's first byte, or the connection, to the end of its head
 ASCII = bytes(range(128))
-BODY_DEADLINE_S = 300.0  # to the end of its body; an upload of 50 MB at 170 kB/s
+BODY_DEADLINE_S = 300.0  # to the end of its body: an upload of 50 MB at 170 kB/s
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """A head that is too large answers 400; a request that does not come in time loses its connection."""
+    """Answers 400 to a head that is too large, and drops the connection of a request that takes too long."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -89,7 +89,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _expect(self, within_s: float | None) -> None:
-        """Arm the deadline anew; None: nothing is awaited from the client (uvicorn bounds keep-alive)."""
+        """Rearm the deadline; None: nothing is expected from the client (uvicorn bounds keep-alive)."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -99,13 +99,13 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 def _encoded_address(data: bytes) -> bytes:
-    """The first line of a request as the parser reads it: curl sends 年假 in an address as it was typed."""
+    """Percent-encode the request line for the parser: curl sends 年假 in a URL as it was typed."""
     line, end, rest = data.partition(b"\r\n")
     return data if line.isascii() else quote_from_bytes(line, safe=ASCII).encode() + end + rest
 
 
-ACCEPTS = 16  # in a round of the loop, of which libuv takes one from each descriptor: 50 a second at 20 ms
-LAST_FRAMES_S = 3.0  # for readers to take what is left once every turn has ended
+ACCEPTS = 16  # per loop round: libuv takes one per descriptor, which is 50 a second in rounds of 20 ms
+LAST_FRAMES_S = 3.0  # for readers to receive the rest once every turn has ended
 
 
 class Server(uvicorn.Server):
@@ -122,10 +122,10 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn would raise the signal again when it is done, before the container has closed."""
+        """uvicorn would raise the signal again when done, before the container has closed."""
         loop = asyncio.get_running_loop()
         numbers = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # unless ignored, as under nohup
             numbers.append(signal.SIGHUP)
         for number in numbers:
             loop.add_signal_handler(number, self.handle_exit, number, None)
@@ -134,11 +134,11 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            # what is loaded by now stays: without it a full collection stops the loop for 20 ms, not 170
+            # what is loaded now stays: excluding it, a full collection stops the loop for 20 ms, not 170
             gc.collect()
             gc.freeze()
             listener = self.servers[0].sockets[0]
-            if listener is None:  # uvloop hides that another listened first, which had bound the port, too
+            if listener is None:  # uvloop hides that another process listened on the same port first
                 in_use = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
                 raise StartRefusedError(_not_listening(self._settings, in_use))
             url = self._settings.address(listener.getsockname()[1])
@@ -147,17 +147,17 @@ class Server(uvicorn.Server):
             show(await greeting(self._container, url, self._summary, self._language))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuse new questions, let open answers finish, cut the rest, then close.
+        """Refuse new questions, let open answers finish, interrupt the rest, then close.
 
-        Meanwhile everything else is served: who asks for readiness, or a turn, gets an answer.
+        Meanwhile everything else is served, such as readiness checks and reads of turns.
         """
         await self._container.running.close(self._settings.shutdown_grace_s)
         await self._last_frames()
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first says what is waited for; the second ends the waiting for open answers, but for SIGHUP, of
-        which a terminal that is closed sends two."""
+        """The first signal reports what is waited for; a second one ends the wait for open answers, except
+        SIGHUP, of which a closing terminal sends two."""
         if self.should_exit:
             if sig != signal.SIGHUP:
                 self._container.running.hurry()
@@ -170,7 +170,7 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def _last_frames(self) -> None:
-        """Every turn has ended: who reads gets the rest; who does not read loses the connection."""
+        """Once every turn has ended, let readers receive the rest, and drop connections that are not read."""
         state = self.server_state
         end = time.monotonic() + LAST_FRAMES_S
         while state.tasks and time.monotonic() < end:
@@ -213,7 +213,7 @@ async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, sockets
     began_s = time.monotonic()
     try:
         async with app.router.lifespan_context(app):
-            warn_of_settings(settings, os.environ)  # after it: a refusal is one line
+            warn_of_settings(settings, os.environ)  # only now: a refusal is one line
             parts = _parts(app, settings)
             log.info("server_starting", pid=os.getpid(), **parts)
             summary = " · ".join(f"{name} {value}" for name, value in parts.items())
@@ -222,9 +222,9 @@ async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, sockets
     except WenmaiError as error:
         text = FailureTexts(settings.models, mask_of(settings))(error, "en")
         print(f"wenmai: {' '.join(text.split())}", file=sys.stderr)
-        # 2, after which systemd does not try again, only where another start would be refused, too
+        # 2, which stops systemd from retrying, only where another start would be refused too
         return 2 if isinstance(error, StartRefusedError) and not isinstance(error, StoreLockedError) else 1
-    except Exception:  # the start's edge: a traceback of Python's prints what foreign code was given
+    except Exception:  # the start's edge: Python's traceback would print what foreign code was passed
         log.exception("server_crashed")
         print("wenmai: the server crashed; the log says where", file=sys.stderr)
         return 1
@@ -233,7 +233,7 @@ async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, sockets
 
 
 def _parts(app: FastAPI, settings: Settings) -> dict[str, str]:
-    """What runs here, without a secret."""
+    """Describe what runs here, without secrets."""
     container: Container = app.state.container
     models = ", ".join(f"{entry.model_id} ({entry.label})" for entry in container.llms.entries())
     url = urlsplit(settings.store.qdrant_url or "")
@@ -246,9 +246,8 @@ def _parts(app: FastAPI, settings: Settings) -> dict[str, str]:
 
 
 def warn_of_settings(settings: Settings, environment: Mapping[str, str]) -> None:
-    """In the log: those that are not read, whose names in the environment may be another program's, those
-    that the calibrated reranker was not fitted on, a model that is not used, and owners of folders that no
-    key has."""
+    """Log warnings about unknown settings (in the environment they may be another program's), settings that
+    the calibrated reranker was not fitted on, an unused model, and owners of folders without a key."""
     for line in unread(environment):
         log.warning("setting_not_read", message=line)
     if settings.models.is_llm_model_unused:
@@ -263,7 +262,7 @@ def warn_of_settings(settings: Settings, environment: Mapping[str, str]) -> None
 
 
 def bind(server: ServerSettings) -> list[socket.socket]:
-    """Bound before anything is loaded, so that a port in use is told at once; one socket, ACCEPTS times."""
+    """Bind before anything loads, so that a port in use is reported at once; one socket, ACCEPTS times."""
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

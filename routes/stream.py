@@ -1,9 +1,8 @@
-"""A turn over HTTP: its events as Server-Sent Events, in the prefix and the JSON format, or all in one
-object.
+"""A turn over HTTP: its events as Server-Sent Events, in prefix or JSON format, or collected in one object.
 
-The response sends pings while nothing is said, and cuts who stopped reading. sse-starlette does the same with
-four tasks and a scope for each chunk: five to ten times the time, measured. It also leaves the connection of
-a stopped reader open, since what waits in its buffers is never taken.
+The response sends pings during silence, and cuts off readers that stop reading. sse-starlette does the same
+with four tasks and a scope per chunk, which takes five to ten times as long, as measured. It also leaves a
+stopped reader's connection open, since what waits in its buffers is never taken.
 """
 
 from __future__ import annotations
@@ -46,17 +45,17 @@ log = structlog.get_logger()
 
 HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
 PING = b": ping\n\n"
-PINGS_UNTAKEN = 2  # intervals; one may be a train in a tunnel, after two nobody is thought to read
+PINGS_UNTAKEN = 2  # intervals: one may be a train in a tunnel, after two the reader counts as gone
 CONNECTION = "wenmai.connection"
-"""An extension of the ASGI scope: `{"abort": function, "send": function}`. The first drops the connection,
-unsent bytes and all; the second sends past the middleware, which has nothing to do with a body's chunks."""
+"""An extension of the ASGI scope: `{"abort": function, "send": function}`. The first drops the connection
+with its unsent bytes; the second bypasses the middleware, which does nothing to a body's chunks."""
 
 
 class EventStreamResponse(Response):
-    """Sends `body`'s chunks, whole frames each, one after the other, and closes it whatever happens.
+    """Sends the chunks of `body`, each made of whole frames, in order, and closes it whatever happens.
 
-    A comment line goes out after each `ping_interval_s` of silence. A reader that takes nothing for
-    `send_timeout_s` (None: two of these intervals) is cut; one that leaves ends the stream at once.
+    A comment line is sent after each `ping_interval_s` of silence. A reader that takes nothing for
+    `send_timeout_s` (None: two of these intervals) is cut off; one that leaves ends the stream at once.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class EventStreamResponse(Response):
         self._send_timeout_s = PINGS_UNTAKEN * ping_interval_s if send_timeout_s is None else send_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Until the body ends, the reader leaves, or it stops reading."""
+        """Run until the body ends, the reader leaves, or it stops reading."""
         async with aclosing(self._chunks), anyio.create_task_group() as group:
             group.start_soon(cancel_at_disconnect, receive, group.cancel_scope)
             direct: Send = scope.get("extensions", {}).get(CONNECTION, {}).get("send", send)
@@ -89,14 +88,14 @@ class EventStreamResponse(Response):
         async for chunk in self._chunks:
             if (
                 scope.cancel_called
-            ):  # in a flood no cancellation is ever delivered: the next chunk is there already
+            ):  # in a flood no cancellation is ever delivered: the next chunk is already available
                 return
             await watch.sending(direct, _chunk(chunk))
         await watch.sending(send, {"type": "http.response.body", "body": b"", "more_body": False})
 
 
 class _Watch:
-    """One timer for each stream: it finds a send that takes too long, or a silence that is due a ping."""
+    """One timer per stream: it detects a send that takes too long, and silence that calls for a ping."""
 
     def __init__(
         self, ping_interval_s: float, send_timeout_s: float, send: Send, scope: anyio.CancelScope
@@ -113,9 +112,9 @@ class _Watch:
         self._timer = self._loop.call_later(min(ping_interval_s, send_timeout_s), self._look)
 
     async def sending(self, send: Send, message: Message) -> None:
-        """Send, noting when it began."""
+        """Send, recording when the send began."""
         if self._ping is not None:
-            await self._ping  # its bytes first
+            await self._ping  # its bytes go first
         self._since = self._loop.time()
         self._sends += 1
         await send(message)
@@ -162,9 +161,9 @@ T = TypeVar("T")
 
 
 async def unless_left(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """What `work` gives; it is cancelled when the client leaves. The request's body must have been read.
+    """Return the result of `work`; cancel it when the client leaves. The request's body must be read before.
 
-    Raises BadRequestError then, which nobody reads.
+    Raises BadRequestError when the client leaves, which nobody reads.
     """
     working = asyncio.create_task(work)
 
@@ -185,7 +184,7 @@ async def unless_left(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _abort(scope: Scope, receive: Receive) -> None:
-    """Drop the connection; where the server cannot, an error makes it close."""
+    """Drop the connection; if the server cannot, raise an error that closes it."""
     abort = scope.get("extensions", {}).get(CONNECTION, {}).get("abort")
     if abort is None:
         raise TimeoutError("The reader stopped reading.")
@@ -195,7 +194,7 @@ async def _abort(scope: Scope, receive: Receive) -> None:
             continue
 
 
-_CITED = tuple(field.name for field in fields(Citation))  # asdict copies them one by one: twice the time
+_CITED = tuple(field.name for field in fields(Citation))  # asdict copies values and takes twice the time
 
 
 def status_object(event: StatusEvent) -> dict[str, Any]:
@@ -203,7 +202,7 @@ def status_object(event: StatusEvent) -> dict[str, Any]:
 
 
 def citation_objects(event: SourceEvent) -> list[dict[str, Any]]:
-    """As JSON objects, for a frame."""
+    """Return JSON objects for a frame."""
     return [
         citation_reply(citation, event.documents).model_dump(exclude_unset=True)
         for citation in event.citations
@@ -211,7 +210,7 @@ def citation_objects(event: SourceEvent) -> list[dict[str, Any]]:
 
 
 def citation_reply(citation: Citation, documents: KnownDocuments | None = None) -> turns.Citation:
-    """`cited`, `removed` and `outdated` are set only when they are true.
+    """Set `cited`, `removed` and `outdated` only when true.
 
     The last two need the `documents` that are stored.
     """
@@ -226,19 +225,19 @@ def citation_reply(citation: Citation, documents: KnownDocuments | None = None) 
 
 
 def warning_reply(warning: TurnWarning) -> turns.TurnWarning:
-    """As the STATUS event had it, but for its stage."""
+    """As in the STATUS event, without its stage."""
     return turns.TurnWarning(code=warning.code, message=warning.message, **warning.counts)
 
 
 WRITE_BYTES = 16_384
 _JSON = json.JSONEncoder(ensure_ascii=False)
-_INVISIBLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # that the encoder leaves as they are
+_INVISIBLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # left as they are by the encoder
 
 
 def encode_prefix(event: Event, event_id: str, progress_prefix: str = "STATUS") -> bytes:
-    """One frame. Texts have newlines only at their end (api.turn.stream); JSON is one line.
+    """Return one frame. Texts have newlines only at their end (api.turn.stream); JSON is one line.
 
-    Whatever is there, no frame is forged: texts are scrubbed once more, a newline elsewhere becomes a blank.
+    No content can forge a frame: texts are scrubbed again, and any other newline becomes a space.
     """
     if type(event) is ContentEvent and event.text.isprintable():
         return f"id: {event_id}\ndata: CONTENT:{event.text}\n\n".encode()
@@ -272,7 +271,7 @@ def _prefixed(event: Event, progress_prefix: str) -> str:
 
 
 def encode_json(event: Event, event_id: str) -> bytes:
-    """One frame with an event name and a one-line JSON object."""
+    """Return one frame with an event name and a one-line JSON object."""
     name, body = _named(event)
     return f"event: {name}\nid: {event_id}\ndata: {body}\n\n".encode()
 
@@ -298,8 +297,8 @@ def _named(event: Event) -> tuple[str, str]:
 
 
 def json_line(value: object) -> str:
-    """One line, readable as it is: escaped are line breaks of every kind, control characters and halves of
-    characters."""
+    """Encode on one line, readable as it is; escapes all kinds of line breaks, control characters and lone
+    surrogates."""
     text = _JSON.encode(value)
     return text if text.isprintable() else _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
@@ -313,27 +312,27 @@ def stream_response(
     settings: ServerSettings,
     stream_format: StreamFormat,
     after: int = 0,
-    seat: AbstractContextManager[None] | None = None,
+    slot: AbstractContextManager[None] | None = None,
 ) -> EventStreamResponse:
-    """The stream from n = after + 1; pings keep proxies awake, a reader that stopped reading is cut.
+    """Return the stream from n = after + 1; pings keep proxies from closing it, a stalled reader is cut off.
 
-    `seat` is held while it is read.
+    `slot` is held while it is read.
     """
-    frames = _frames(stream, settings, stream_format, after, seat or nullcontext())
+    frames = _frames(stream, settings, stream_format, after, slot or nullcontext())
     return EventStreamResponse(frames, settings.ping_interval_s)
 
 
 async def events_of(stream: TurnStream) -> AsyncGenerator[Sequence[Event], None]:
-    """Of a turn, from its first on, without their numbers."""
+    """Yield a turn's events from the first, without their numbers."""
     async with aclosing(stream.follow()) as batches:
         async for batch in batches:
             yield [event for _, event in batch]
 
 
-async def hear_whole(
-    events: AsyncGenerator[Sequence[Event], None], receive: Receive, hear: Callable[[Event], object]
+async def read_whole(
+    events: AsyncGenerator[Sequence[Event], None], receive: Receive, on_event: Callable[[Event], object]
 ) -> None:
-    """Every event, to the end. A client that leaves counts as a reader that leaves."""
+    """Pass every event to `on_event`, to the end. A client that leaves counts as a reader that leaves."""
     async with anyio.create_task_group() as group:
         group.start_soon(cancel_at_disconnect, receive, group.cancel_scope)
         async with aclosing(events):
@@ -341,7 +340,7 @@ async def hear_whole(
                 if group.cancel_scope.cancel_called:  # in a flood no cancellation is ever delivered
                     break
                 for event in batch:
-                    hear(event)
+                    on_event(event)
         group.cancel_scope.cancel()
 
 
@@ -350,9 +349,9 @@ async def _frames(
     settings: ServerSettings,
     stream_format: StreamFormat,
     after: int,
-    seat: AbstractContextManager[None],
+    slot: AbstractContextManager[None],
 ) -> AsyncGenerator[bytes, None]:
-    with seat:
+    with slot:
         async with aclosing(stream.follow(after)) as batches:
             async for batch in batches:
                 for piece in _writes(batch, stream.turn_id, settings.progress_prefix, stream_format):
@@ -362,9 +361,9 @@ async def _frames(
 def _writes(
     batch: Sequence[tuple[int, Event]], turn_id: str, progress_prefix: str, stream_format: StreamFormat
 ) -> Iterator[bytes]:
-    """The batch in as few writes as it takes, none much longer than WRITE_BYTES but for a longer frame.
+    """Yield the batch in as few writes as it takes, none much longer than WRITE_BYTES but for a longer frame.
 
-    What a reader does not take waits in its buffers, one write at most.
+    At most one write waits in the buffers of a reader that takes nothing.
     """
     frames, size = [], 0
     for n, event in batch:
@@ -383,7 +382,7 @@ def _writes(
 
 
 class WholeTurn:
-    """Gathers the events of one turn."""
+    """Collects the events of one turn."""
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {"thinking": [], "answer": []}
@@ -407,7 +406,7 @@ class WholeTurn:
                 status = status_object(event)
                 self._body.update({key: status[key] for key in status if key not in ("stage", "message")})
             case StatusEvent():
-                self._notes.hear(event, at=0)
+                self._notes.record(event, at=0)
 
     @property
     def ended(self) -> bool:
@@ -415,19 +414,18 @@ class WholeTurn:
 
     @property
     def length(self) -> int:
-        """Characters of the answer."""
+        """Length of the answer in characters."""
         return sum(map(len, self._texts["answer"]))
 
     def newest_text(self) -> str:
-        """What came of the answer since it was last asked for."""
+        """Return the answer's text since the last call."""
         piece = "".join(self._texts["answer"][self._read :])
         self._read = len(self._texts["answer"])
         return piece
 
     def answer(self) -> Answer:
-        """Of all events so far; it has an `error` when the turn failed, beside all that was written until
-        then. `warnings` and `rewritten_question` are set, as in `GET /turns/{turn_id}`, only when there are
-        any."""
+        """Return everything so far; a failed turn has an `error` beside the text written until then.
+        `warnings` and `rewritten_question` are set only if there are any, as in `GET /turns/{turn_id}`."""
         notes: dict[str, Any] = {}
         if self._notes.warnings:
             notes["warnings"] = [warning_reply(warning) for warning in self._notes.warnings]

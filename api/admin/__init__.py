@@ -1,1 +1,1 @@
-"""What an operator may ask of a running server."""
+"""Administrative use cases of a running server."""

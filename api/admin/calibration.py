@@ -1,4 +1,4 @@
-"""Probabilities fitted to the store's own documents: from questions with known answers, or from ratings."""
+"""Fit probabilities to the store's own documents, from questions with known answers or from ratings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class KnownQuestion:
-    """`passage` are words as they stand in a passage that answers, or in several; none: nothing answers."""
+    """`passage` holds words quoted from one or more passages that answer; empty if nothing answers."""
 
     question: str
     passage: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class KnownQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """How many answers would be sure, or only the closest passage, or refused."""
+    """How many answers would be certain, would show only the closest passage, or would be refused."""
 
     sure: int = 0
     closest: int = 0
@@ -35,7 +35,7 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of the questions, with the calibration in force and with the new one."""
+    """The verdicts under the calibration in force and under the new one."""
 
     before: Verdicts
     after: Verdicts
@@ -43,7 +43,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationReport:
-    """`answered`: of those whose best passage answers; `unanswered`: of the others."""
+    """`answered` covers questions whose best passage answers them; `unanswered` covers the others."""
 
     calibration: Calibration
     dry_run: bool
@@ -60,7 +60,7 @@ class CalibrationHandler:
         self._threshold = threshold
 
     async def load(self) -> None:
-        """What was made before this start. Raises StoreUnavailableError."""
+        """Load the calibrations made before this start. Raises StoreUnavailableError."""
         await self._calibrations.load()
 
     @property
@@ -70,16 +70,16 @@ class CalibrationHandler:
     async def from_questions(
         self, questions: Sequence[KnownQuestion], owner: str, *, dry_run: bool
     ) -> CalibrationReport:
-        """Searches for each as `owner`. Raises BadRequestError where they are too few, StoreUnavailableError,
-        EmbeddingUnavailableError."""
+        """Search for each question as `owner` and fit. Raises BadRequestError for too few questions,
+        StoreUnavailableError, EmbeddingUnavailableError."""
         return await self._make([await self._judged(each, owner) for each in questions], dry_run)
 
     async def from_ratings(self, *, dry_run: bool) -> CalibrationReport:
-        """From answers with passages that readers rated. Raises as `from_questions` does."""
+        """Calibrate from readers' ratings of answers with passages. Raises as `from_questions` does."""
         return await self._make(await self._calibrations.rated(), dry_run)
 
     async def undo(self) -> Calibration:
-        """Back to the one before. Raises ConflictError where there is none, StoreUnavailableError."""
+        """Return to the previous one. Raises ConflictError if there is none, StoreUnavailableError."""
         current = await self._calibrations.undo()
         log.info("calibration_undone", slope=current.slope, shift=current.shift)
         return current

@@ -1,4 +1,4 @@
-"""Erasure as a caller asks for it: somebody else's answers as unknown; running turns are stopped first."""
+"""Erasure for callers: another owner's data counts as unknown, and running turns are stopped first."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ErasureHandler:
         self._owners = owners
 
     async def turn(self, turn_id: str, owner: str, options: ErasureOptions) -> Erased:
-        """Its children become roots. Raises UnknownTurnError."""
+        """Erase a turn; its children become roots. Raises UnknownTurnError."""
         turn = await self._turns.get(turn_id)
         if turn is None or turn.owner != owner:
             raise UnknownTurnError("turn_id: there is no such turn.")
@@ -44,13 +44,13 @@ class ErasureHandler:
             return await self._erasure.turn(turn_id, options)
 
     async def session(self, session_id: str, owner: str, options: ErasureOptions) -> Erased:
-        """With all its turns. Raises UnknownSessionError."""
+        """Erase a session with all its turns. Raises UnknownSessionError."""
         await self._sessions.get(session_id, owner)
         with deleting():
             return await self._erasure.session(session_id, owner, options)
 
     async def document(self, document_id: str, owners: Sequence[str], options: ErasureOptions) -> Erased:
-        """With what it left in turns and personas. Raises UnknownDocumentError."""
+        """Erase a document and its traces in turns and personas. Raises UnknownDocumentError."""
         await self._knowledge.get_document(document_id, owners)
         with deleting():
             return await self._erasure.document(document_id, options)
@@ -65,21 +65,21 @@ class ErasureHandler:
         return erased
 
     async def owners(self, limit: int, cursor: str | None = None) -> OwnerPage:
-        """Whose things are stored, and how many, for an operator. Raises BadRequestError naming `cursor`."""
+        """List owners with stored data, and how much of it. Raises BadRequestError naming `cursor`."""
         return await self._owners.page(limit, cursor)
 
     async def memories(self, owner: str, options: ErasureOptions) -> Erased:
-        """All that is remembered of this owner; the switch stays as it is."""
+        """Erase everything remembered about `owner`; the memory switch stays as it is."""
         with deleting():
             erased = await self._erasure.memories_of(owner, options)
         self._memories.forget_known()
         return erased
 
     async def anything(self, kind: ErasedKind, name: str, confirm: str, options: ErasureOptions) -> Erased:
-        """Whoever's it is, and also what is left of something that is gone: for an operator.
+        """Erase for an operator: data of any owner, and leftovers of things already deleted.
 
-        Raises BadRequestError, which names `confirm`, when a whole owner is not named twice; and what
-        `Erasure.owner` does.
+        Raises BadRequestError naming `confirm` when a whole owner is to be erased (not in a dry run) and the
+        name is not repeated there, and whatever `Erasure.owner` raises.
         """
         if kind is ErasedKind.OWNER and confirm != name and not options.dry_run:
             raise BadRequestError(
@@ -89,21 +89,21 @@ class ErasureHandler:
             return await self._erasure.anything(kind, name, options)
 
     async def finish_begun(self, min_age_s: float) -> int:
-        """What a crash has cut, at least so long ago. Raises StoreUnavailableError."""
+        """Finish erasures that a crash cut off at least `min_age_s` ago. Raises StoreUnavailableError."""
         return await self._erasure.finish_begun(min_age_s)
 
     async def finish_cut(self) -> None:
-        """What a store that went away has cut. Raises StoreUnavailableError."""
+        """Finish erasures that an unavailable store cut off. Raises StoreUnavailableError."""
         await self._erasure.finish_cut()
 
     async def close(self) -> None:
-        """Return once the answers that were under way beside an erasure are cleaned. After running turns have
-        ended, and before the store closes."""
+        """Wait until answers that were being written during an erasure are cleaned. Call after running turns
+        have ended and before the store closes."""
         await self._erasure.close()
 
 
 def halting(running: RunningTurns) -> Callable[[str], Awaitable[None]]:
-    """Stops a turn that runs, or is just being started, and returns when its last write is done."""
+    """Return a function that stops a running or starting turn and waits for its last write."""
 
     async def halt(turn_id: str) -> None:
         async with running.starting(turn_id):

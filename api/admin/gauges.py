@@ -1,4 +1,4 @@
-"""What Prometheus reads of this moment, taken from the parts when it asks; nothing here waits or raises."""
+"""Metrics read at scrape time from the parts' current state; nothing here waits or raises."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ US = 1_000_000
 
 
 class Gauges(Collector):
-    """For a registry that does not ask for names beforehand."""
+    """A collector without `describe`: its registry must not ask for names in advance."""
 
     def __init__(self, container: Container) -> None:
         self._container = container
@@ -33,7 +33,7 @@ class Gauges(Collector):
         yield from self._models()
         yield from self._jobs()
         waiting = container.embedding.waiting
-        yield _gauge("embedding_waiting", "Questions that wait to be embedded.", waiting)
+        yield _gauge("embedding_waiting", "Questions waiting to be embedded.", waiting)
         yield from _schedule(container.schedule.state())
         if (figures := container.look.figures) is not None:
             yield from _stored(figures)
@@ -41,7 +41,7 @@ class Gauges(Collector):
             yield from self._syncs(figures)
 
     def _ready(self) -> Metric:
-        """Before the first look at the store it is known whether it has answered once."""
+        """Before the first look at the store, `readiness` knows whether it has ever answered."""
         container, problems = self._container, self._container.look.problems
         ready = {
             "server": not container.running.draining,
@@ -51,7 +51,7 @@ class Gauges(Collector):
         return _gauges("ready", "1: this part is ready for questions, as in /health/ready.", "part", ready)
 
     def _models(self) -> Iterator[Metric]:
-        description = "Calls of models, those that judge, rewrite and sum up among them, by how they ended."
+        description = "Model calls by outcome, including those that judge, rewrite and summarize."
         calls = CounterMetricFamily(f"{PREFIX}model_calls", description, labels=("model", "outcome"))
         models = {entry.model_id: entry.calls for entry in self._container.llms.entries()}
         for model_id, guarded in models.items():
@@ -67,40 +67,40 @@ class Gauges(Collector):
     def _jobs(self) -> Iterator[Metric]:
         jobs = self._container.knowledge.jobs.figures()
         now = {"waiting": jobs.waiting, "running": jobs.running, "retrying": jobs.retrying}
-        yield _gauges("ingestion_jobs", "Documents that are being read in, or wait.", "state", now)
+        yield _gauges("ingestion_jobs", "Documents being ingested, or waiting.", "state", now)
         ended = {"done": jobs.done, "failed": jobs.failed, "cancelled": jobs.cancelled}
-        yield _counters("ingestion_jobs_ended", "Documents that were read in, or not.", "outcome", ended)
-        yield _gauge("ingestion_waiting_chunks", "Chunks of those that wait.", jobs.waiting_chunks)
+        yield _counters("ingestion_jobs_ended", "Ingestion jobs that ended, by outcome.", "outcome", ended)
+        yield _gauge("ingestion_waiting_chunks", "Chunks of waiting documents.", jobs.waiting_chunks)
 
     def _syncs(self, figures: StoreFigures) -> Iterator[Metric]:
-        """Sources are not named: what one caller's folders are called is not the others' business."""
+        """Sources are not named: the names of one caller's folders are none of the others' business."""
         sources = self._container.settings.knowledge.sources
         if not sources:
             return
         failing = sum(not sync.is_fine for sync in figures.syncs)
-        yield _gauge("sync_sources", "Folders that are followed.", len(sources))
-        yield _gauge("sync_sources_failing", "Those whose last run had something to report.", failing)
+        yield _gauge("sync_sources", "Followed folders.", len(sources))
+        yield _gauge("sync_sources_failing", "Followed folders whose last run reported a problem.", failing)
         failed = sum(sync.failed for sync in figures.syncs)
-        yield _gauge("sync_failed_files", "Files that could not be read at the last runs.", failed)
+        yield _gauge("sync_failed_files", "Files that could not be read in the last runs.", failed)
         if figures.syncs:
             oldest = min(sync.ended_us for sync in figures.syncs) / US
-            yield _gauge("sync_oldest_run_timestamp_seconds", "The last run that is longest ago.", oldest)
+            yield _gauge("sync_oldest_run_timestamp_seconds", "The oldest of the sources' last runs.", oldest)
 
 
 def _schedule(state: CleanupState) -> Iterator[Metric]:
-    """Of the nightly clean-up, as this worker saw it last; what has not been yet is left out."""
+    """Metrics of the nightly clean-up as this worker last saw it, without events yet to happen."""
     times = (
         ("next_run", state.next_run, "When the clean-up runs next."),
-        ("done_until", state.last_slot, "The newest time of CLEANUP_CRON that is done."),
-        ("last_run", state.last_run, "When the clean-up ran last by the schedule."),
+        ("done_until", state.last_slot, "The newest time of CLEANUP_CRON that was carried out."),
+        ("last_run", state.last_run, "When the scheduled clean-up last ran."),
     )
     for name, moment, description in times:
         if moment is not None:
             seconds = datetime.fromisoformat(moment).timestamp()
             yield _gauge(f"cleanup_{name}_timestamp_seconds", description, seconds)
     if state.last_run is not None:
-        yield _gauge("cleanup_last_run_success", "1: it came to its end.", state.last_error is None)
-    yield _gauge("cleanup_running", "1: some worker runs it now.", state.running)
+        yield _gauge("cleanup_last_run_success", "1: the last run completed.", state.last_error is None)
+    yield _gauge("cleanup_running", "1: a worker is running it.", state.running)
 
 
 def _stored(figures: StoreFigures) -> Iterator[Metric]:
@@ -115,20 +115,20 @@ def _stored(figures: StoreFigures) -> Iterator[Metric]:
         description = "Flushes of the journal: changes that were acknowledged together share one."
         yield CounterMetricFamily(f"{PREFIX}store_flushes", description, value=figures.flushes)
     if figures.size_bytes is not None:
-        yield _gauge("store_bytes", "What the embedded store takes on the disk.", figures.size_bytes)
+        yield _gauge("store_bytes", "Size of the embedded store on disk.", figures.size_bytes)
     if figures.free_bytes is not None:
-        yield _gauge("disk_free_bytes", "What is free on the disk of DATA_DIR.", figures.free_bytes)
+        yield _gauge("disk_free_bytes", "Free space on the disk of DATA_DIR.", figures.free_bytes)
 
 
 def _operations(receipts: tuple[Receipt, ...]) -> Iterator[Metric]:
-    """By the newest receipt of each kind, whoever asked for it."""
+    """Metrics of the newest receipt of each kind, whoever requested the operation."""
     last = {receipt.kind.value: receipt for receipt in receipts}
     ended = {kind: receipt.ended_us / US for kind, receipt in last.items()}
     yield _gauges("operation_last_timestamp_seconds", "When the last one ended.", "kind", ended)
     took = {kind: (receipt.ended_us - receipt.began_us) / US for kind, receipt in last.items()}
     yield _gauges("operation_last_duration_seconds", "How long the last one took.", "kind", took)
     fine = {kind: not receipt.error for kind, receipt in last.items()}
-    yield _gauges("operation_last_success", "1: the last one came to its end.", "kind", fine)
+    yield _gauges("operation_last_success", "1: the last one completed.", "kind", fine)
     if (expiry := last.get(ReceiptKind.EXPIRY.value)) is not None:
         removed = expiry.counts.get("turns", 0)
         yield _gauge("cleanup_last_removed_turns", "Turns that the last clean-up removed.", removed)
@@ -147,7 +147,7 @@ def _counters(name: str, description: str, label: str, values: Mapping[str, floa
 
 
 def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[str, float]) -> Metric:
-    """One for each value of the label."""
-    for of, value in values.items():
-        family.add_metric([of], value)
+    """Add one metric per label value to `family`."""
+    for label, value in values.items():
+        family.add_metric([label], value)
     return family

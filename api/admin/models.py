@@ -1,6 +1,6 @@
-"""Models that are added, changed and listed while the server runs: kept in the store, beside those of
-wenmai.toml, which they never replace. No key is kept, only the name of its variable. And whether all that are
-configured answer now, and how soon."""
+"""Models added, changed and listed at run time. They are stored beside those of wenmai.toml and never replace
+them; of a key only its environment variable's name is stored. Also checks whether all configured models
+answer, and how fast."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _OWN_KEYS = ("QDRANT_API_KEY", "EMBEDDING_API_KEY", "RERANKER_API_KEY")
 
 OpenModel = Callable[[str, LLMSettings], Awaitable[ModelEntry]]
 ListModels = Callable[[str, LLMSettings], Awaitable[list[ListedModel]]]
-Table = Mapping[str, Any]  # fields of a model's table, those that were written
+Table = Mapping[str, Any]  # the fields set in a model's table
 
 
 class ModelsHandler:
-    """`tables` are those of wenmai.toml and the environment, `stored` those that are kept here.
-    `open_model` and `list_models` raise StartRefusedError where a table or its key will not do."""
+    """`tables` come from wenmai.toml and the environment, `stored` from the store. `open_model` and
+    `list_models` raise StartRefusedError for an unusable table or key."""
 
     def __init__(
         self,
@@ -64,36 +64,36 @@ class ModelsHandler:
         self.stored: dict[str, LLMSettings] = {}
 
     async def load(self) -> None:
-        """At start. One that cannot be opened now, or has got a name of wenmai.toml's, is left out."""
+        """Load the stored models. Skip those that cannot be opened or whose id wenmai.toml now uses."""
         these = Filter(must=[equals("record", RECORD)])
         async for record in scroll_all(self._store, self._collection, these):
             stored = record.payload or {}
             model_id = str(stored.get("model_id", ""))
             try:
                 self._check_free(model_id)
-                await self._begin(model_id, self._checked(stored.get("table") or {}))
+                await self._load_one(model_id, self._checked(stored.get("table") or {}))
             except (BadRequestError, ConflictError) as error:
                 log.warning("stored_model_left_out", model_id=model_id, reason=str(error))
 
     def tables(self) -> dict[str, dict[str, Any]]:
-        """Those that are kept here, by their ids."""
-        return {model_id: _written(table) for model_id, table in self.stored.items()}
+        """Return the stored models' tables by model id."""
+        return {model_id: _explicit_fields(table) for model_id, table in self.stored.items()}
 
     async def put(self, model_id: str, table: Table) -> None:
-        """Add it, or change it, from the next question on.
+        """Add or change a model, effective from the next question.
 
-        Raises BadRequestError, ConflictError for one of wenmai.toml's, StoreUnavailableError.
+        Raises BadRequestError, ConflictError for a model of wenmai.toml, StoreUnavailableError.
         """
         self._check_free(model_id)
         settings = self._checked(table)
         entry = await self._opened(model_id, settings)
-        payload = {"record": RECORD, "model_id": model_id, "table": _written(settings)}
+        payload = {"record": RECORD, "model_id": model_id, "table": _explicit_fields(settings)}
         await self._store.upsert(self._collection, [Point(id=_point(model_id), vector={}, payload=payload)])
-        self._keep(entry, settings)
+        self._register(entry, settings)
         log.info("model_stored", model_id=model_id, provider=settings.provider, model=settings.model)
 
     async def remove(self, model_id: str) -> None:
-        """Raises UnknownModelError, ConflictError for one of wenmai.toml's, StoreUnavailableError."""
+        """Raises UnknownModelError, ConflictError for a model of wenmai.toml, StoreUnavailableError."""
         self._check_free(model_id)
         if model_id not in self.stored:
             raise UnknownModelError("model_id: no such model was added here.")
@@ -103,7 +103,7 @@ class ModelsHandler:
         log.info("model_removed", model_id=model_id)
 
     async def available(self, model_id: str, table: Table) -> list[ListedModel]:
-        """What the server of a known model offers, or that of this table.
+        """List the models offered by the server of a known model, or by that of `table`.
 
         Raises UnknownModelError, BadRequestError, LLMUnavailableError.
         """
@@ -138,7 +138,7 @@ class ModelsHandler:
         return settings
 
     def _check_key(self, settings: LLMSettings) -> None:
-        """A key goes to no server but the one it was meant for, as far as that is known."""
+        """Refuse to send a key to any server but the one it is meant for, as far as that is known."""
         variable = settings.api_key_env
         if variable is None:
             return
@@ -154,8 +154,8 @@ class ModelsHandler:
         if not os.environ.get(variable):
             raise BadRequestError(f"api_key_env: {variable} is not set in the server's environment.")
 
-    async def _begin(self, model_id: str, settings: LLMSettings) -> None:
-        self._keep(await self._opened(model_id, settings), settings)
+    async def _load_one(self, model_id: str, settings: LLMSettings) -> None:
+        self._register(await self._opened(model_id, settings), settings)
 
     async def _opened(self, model_id: str, settings: LLMSettings) -> ModelEntry:
         try:
@@ -163,12 +163,12 @@ class ModelsHandler:
         except StartRefusedError as error:
             raise BadRequestError(str(error)) from error
 
-    def _keep(self, entry: ModelEntry, settings: LLMSettings) -> None:
+    def _register(self, entry: ModelEntry, settings: LLMSettings) -> None:
         self.stored[entry.model_id] = settings
         self._llms.put(entry.model_id, entry)
 
 
-def _written(settings: LLMSettings) -> dict[str, Any]:
+def _explicit_fields(settings: LLMSettings) -> dict[str, Any]:
     return settings.model_dump(exclude_defaults=True)
 
 
@@ -178,7 +178,7 @@ def _point(model_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelCheck:
-    """`text` says why one did not."""
+    """`text` words the failures."""
 
     llms: LLMService
     embedding: EmbeddingService
@@ -186,8 +186,8 @@ class ModelCheck:
     text: FailureTexts
 
     async def run(self, model_id: str = "") -> list[Checked]:
-        """All at once, or one language model alone, each within ten seconds; the built-in answerer and
-        reranker only compute. Raises UnknownModelError."""
+        """Check every model in parallel, or one language model alone, each within ten seconds; the built-in
+        answerer and reranker only compute and are skipped. Raises UnknownModelError."""
         if model_id:
             return [await check_llm(self.llms.get(model_id))]
         embed = check("embedding", self.embedding.embed_queries([QUESTION]), EmbeddingUnavailableError)

@@ -1,4 +1,4 @@
-"""Another embedding's copy of the store, made in the background while questions go on being answered."""
+"""Copy the store for another embedding model in the background while questions are answered."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from services.store.dialect import VectorStore
 log = structlog.get_logger()
 
 OpenEmbedding = Callable[[ModelSettings], AbstractAsyncContextManager[EmbeddingService]]
-BUSY_WAIT_S = 5.0  # between two pieces of work while answers are written
-REST_S = 0.01  # and always, so that other work has its turn
+BUSY_WAIT_S = 5.0  # longest wait between two batches while answers are being written
+REST_S = 0.01  # between any two batches, so that other work gets its turn
 
 
 @dataclass(frozen=True, slots=True)
 class ReembedState:
-    """`status`: idle, running, prepared, failed or cancelled. Times are UTC microseconds, 0 when not yet.
+    """`status`: idle, running, prepared, failed or cancelled. Times are UTC microseconds, 0 if not yet.
 
-    In round 1 all is embedded that is missing, in the later ones what was written meanwhile; `done` of
-    `total` points are compared in this round, `embedded` got their vectors in it.
+    Round 1 embeds everything that is missing, later rounds what was written meanwhile. In this round `done`
+    of `total` points are compared and `embedded` received their vectors.
     """
 
     status: str = "idle"
@@ -48,8 +48,8 @@ class ReembedState:
 
 
 class StoreReembedding:
-    """One at a time. `close` stops it; what is made stays and is gone on with. An embedding is asked for as
-    EMBEDDING names it; addresses, keys and options are the server's own settings."""
+    """Runs one re-embedding at a time. `close` stops it; the next start resumes its work. Callers name the
+    embedding as EMBEDDING does; addresses, keys and options are the server's own settings."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class StoreReembedding:
         open_folder: OpenFolder,
         folder: Path,
     ) -> None:
-        """`folder` is the embedded store's; `open_folder` opens one beside it by its name."""
+        """`folder` is the embedded store's; `open_folder` opens a sibling folder by name."""
         self._names = names
         self._models = models
         self._store = store
@@ -76,7 +76,7 @@ class StoreReembedding:
         return self._state
 
     async def plan(self, embedding: str) -> ReembedPlan:
-        """Loads the model. Raises BadRequestError when it cannot be loaded, UnavailableError kinds."""
+        """Load the model and plan. Raises BadRequestError if it cannot be loaded, UnavailableError kinds."""
         try:
             async with self._open_embedding(self._settings_for(embedding)) as opened:
                 return await Reembed(self._store, self._names, opened).plan()
@@ -84,7 +84,7 @@ class StoreReembedding:
             raise BadRequestError(f"embedding: {error}") from error
 
     def start(self, embedding: str) -> ReembedState:
-        """Begin, or go on with what was begun. Raises BadRequestError, ConflictError when it runs already."""
+        """Start or resume. Raises BadRequestError, ConflictError when one is already running."""
         if self._is_running():
             raise ConflictError("A re-embedding is running: GET /admin/reembed shows how far it is.")
         settings = self._settings_for(embedding)
@@ -93,7 +93,7 @@ class StoreReembedding:
         return self._state
 
     async def cancel(self) -> ReembedState:
-        """Stop; the next start goes on from here. Nothing happens when none runs."""
+        """Stop; the next start resumes from here. Does nothing when none is running."""
         if self._is_running() and self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The guide that comes with Wenmai as a sample: read in at the first start, removed for good on request."""
+"""The sample documents (Wenmai's guide): loaded at the first start, removed for good on request."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ SAMPLE_MARKER = "sample-loaded"
 
 
 def sample_is_pending(settings: Settings) -> bool:
-    """Whether this start reads the sample knowledge base in."""
+    """Whether this start loads the sample documents."""
     enabled = settings.knowledge.load_sample and SAMPLE_FOLDER.is_dir()
     return enabled and not (settings.store.data_dir / SAMPLE_MARKER).exists()
 
 
 def mark_sample_loaded(data_dir: Path) -> None:
-    """No later start reads it in."""
+    """Keep later starts from loading the sample."""
     data_dir.mkdir(parents=True, exist_ok=True)
     (data_dir / SAMPLE_MARKER).touch()
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedSample:
-    """`left` is how many traces were still stored afterwards."""
+    """`left` is how many traces were still stored after the removal."""
 
     documents: int
     chunks: int
@@ -47,7 +47,7 @@ class RemovedSample:
 
 
 class SampleHandler:
-    """`mark_loaded` keeps later starts from reading it in."""
+    """`mark_loaded` keeps later starts from loading the sample again."""
 
     def __init__(
         self, knowledge: KnowledgeBase, erasure: ErasureHandler, folder: Path, mark_loaded: Callable[[], None]
@@ -59,7 +59,7 @@ class SampleHandler:
         self._loading: asyncio.Task[object] | None = None
 
     async def load(self) -> None:
-        """On the first start only, so that a sample somebody deleted stays deleted."""
+        """Load the sample on the first start only: a sample somebody deleted stays deleted."""
         self._loading = asyncio.current_task()
         try:
             failed = await load_folder(self._knowledge, self._folder, SHARED_OWNER)
@@ -73,9 +73,9 @@ class SampleHandler:
         log.info("sample_loaded", failed=len(failed))
 
     async def remove(self) -> RemovedSample:
-        """Every document of it, with what it left in turns; while it is read in, that ends.
+        """Erase every sample document with its traces in turns; stop loading if it is under way.
 
-        Raises StoreUnavailableError; then a repeat finishes it.
+        Raises StoreUnavailableError; calling it again then finishes the removal.
         """
         if self._loading is not None:
             self._loading.cancel()
@@ -83,12 +83,12 @@ class SampleHandler:
         await asyncio.to_thread(self._mark_loaded)
         removed: Counter[str] = Counter()
         for document_id in await self._knowledge.documents.sample_ids():
-            with suppress(UnknownDocumentError):  # somebody else was quicker
-                removed.update(await self._erased(document_id))
+            with suppress(UnknownDocumentError):  # already deleted by someone else
+                removed.update(await self._erase(document_id))
         log.info("sample_removed", **removed)
         return RemovedSample(removed["documents"], removed["chunks"], removed["left"])
 
-    async def _erased(self, document_id: str) -> dict[str, int]:
+    async def _erase(self, document_id: str) -> dict[str, int]:
         document = await self._knowledge.get_document(document_id, (SHARED_OWNER,))
         erased = await self._erasure.document(document_id, (SHARED_OWNER,), ErasureOptions())
         left = erased.proof.hits if erased.proof else 0
@@ -99,10 +99,9 @@ IN_FLIGHT = 4  # the next files are parsed while one is embedded
 
 
 async def load_folder(knowledge_base: KnowledgeBase, folder: Path, owner: str) -> dict[str, str]:
-    """Adds file after file; the path below the folder is its external id. Returns what could not be read, by
-    that path, and why.
+    """Add the files of `folder`, using the path relative to it as external id. Returns errors by that path.
 
-    What a crash cuts is failed afterwards, and read in when the folder is loaded again.
+    A file cut off by a crash is marked failed and ingested when the folder is loaded again.
     """
     running: deque[tuple[str, str]] = deque()
     failed: dict[str, str] = {}
@@ -133,5 +132,5 @@ async def load_folder(knowledge_base: KnowledgeBase, folder: Path, owner: str) -
 
 
 def _small_first(folder: Path) -> list[Path]:
-    """So that much can be asked about soon, in every language a folder has."""
+    """Sort by size, so that much can be asked about early, in every language of the folder."""
     return sorted(supported_files(folder), key=lambda path: path.stat().st_size)

@@ -1,4 +1,4 @@
-"""Whether the store is ready, and what it holds, looked up beside a scrape, which never waits for it."""
+"""The store's readiness and figures, refreshed in the background so that a scrape never waits for it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from services.sync.folders import FolderSync
 
 log = structlog.get_logger()
 
-EVERY_S = 10.0  # not more often, however many scrape
-PATIENCE_S = 10.0  # a store that is silent for so long is away
+EVERY_S = 10.0  # at most this often, however many scrapers there are
+PATIENCE_S = 10.0  # a store silent for longer counts as unavailable
 RETRY_S = 2.0
 NOT_WRITABLE = "The disk of the data folder refuses writes; the server's log has its error."
 KINDS = (ReceiptKind.EXPIRY, ReceiptKind.BACKUP, ReceiptKind.COMPACTION)
@@ -37,7 +37,7 @@ Step = Callable[[], Awaitable[object]]
 
 
 class Readiness:
-    """Whether questions can be asked. A server's store may come later; the embedded one must be there."""
+    """Whether questions can be asked. A Qdrant server may come up later, the embedded store must be there."""
 
     def __init__(self, store: VectorStore, settings: StoreSettings, embedding: EmbeddingService) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class Readiness:
         self._prepared = False
 
     async def prepare(self, *steps: Step) -> None:
-        """Make the collections, then run `steps`. With QDRANT_URL a store that is away is tried again later.
+        """Create the collections, then run `steps`. With QDRANT_URL, an unavailable store is retried later.
 
         Raises StartRefusedError when the stored vectors are another model's, and StoreUnavailableError
         when the embedded store fails.
@@ -61,7 +61,7 @@ class Readiness:
             log.warning("store_not_ready", url=self._settings.qdrant_url)
 
     async def keep_trying(self) -> None:
-        """Until it has worked once; ends at once when it already has."""
+        """Retry until it succeeds; return immediately if it already has."""
         limited_log = RateLimitedLog(limit=1)
         while not self._prepared:
             await asyncio.sleep(RETRY_S)
@@ -72,11 +72,11 @@ class Readiness:
 
     @property
     def prepared(self) -> bool:
-        """The store has answered once and has what is needed."""
+        """Whether the store has answered once and has its collections."""
         return self._prepared
 
     async def problems(self) -> dict[str, str]:
-        """The parts that are not ready, and why."""
+        """Return the reasons why parts are not ready, by part."""
         if not self._prepared:
             return {"store": "The store has not answered yet; it is tried again every two seconds."}
         try:
@@ -105,8 +105,8 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class StoreFigures:
-    """`operations` are the newest receipts, one of each kind; `syncs` the last run of each followed folder
-    that has had one. Bytes are None where the engine does not say."""
+    """`operations` holds the newest receipt of each kind, `syncs` the last run of each followed folder that
+    has had one. Sizes in bytes are None where the engine does not report them."""
 
     turns: int
     sessions: int
@@ -123,7 +123,7 @@ class Watched(Protocol):
     """Methods raise WenmaiError kinds and OSError."""
 
     async def problems(self) -> dict[str, str]:
-        """By part; empty when a question can be asked."""
+        """Return problems by part; empty when questions can be asked."""
         ...
 
     async def figures(self) -> StoreFigures: ...
@@ -162,12 +162,12 @@ class WatchedStore:
         )
 
     async def _points(self, collection: str) -> int:
-        """About, with a Qdrant server: it would have to look at all of them to count them."""
+        """Approximate with a Qdrant server, which would have to visit every point for an exact count."""
         return (await self.store.get_collection(collection)).points_count or 0
 
 
 class StoreLook:
-    """`figures` are the last that could be had, `problems` names the parts that were not ready."""
+    """`figures` are the last ones available; `problems` names the parts that were not ready."""
 
     def __init__(self, watched: Watched, *, every_s: float = EVERY_S, patience_s: float = PATIENCE_S) -> None:
         self.figures: StoreFigures | None = None
@@ -175,17 +175,17 @@ class StoreLook:
         self._watched = watched
         self._every_s = every_s
         self._patience_s = patience_s
-        self._not_before = 0.0  # of the monotonic clock
+        self._not_before = 0.0  # on the monotonic clock
         self._task: asyncio.Task[None] | None = None
 
     async def health(self) -> dict[str, str]:
-        """The problems by part, asked for now. Raises WenmaiError kinds."""
+        """Check now and return the problems by part. Raises WenmaiError kinds."""
         problems = await self._watched.problems()
         self.problems = frozenset(problems)
         return problems
 
     def begin(self) -> None:
-        """Look again, in the background, unless that was done just now; it returns at once."""
+        """Start a look in the background unless one has just been made; return immediately."""
         now = time.monotonic()
         looking = self._task is not None and not self._task.done()
         if not looking and now >= self._not_before:
@@ -193,7 +193,7 @@ class StoreLook:
             self._task = asyncio.create_task(self.look(), name="look at the store")
 
     async def look(self) -> None:
-        """Raises nothing of the store's."""
+        """Refresh `problems` and `figures`. Never raises a store error."""
         try:
             async with asyncio.timeout(self._patience_s):
                 if "store" not in await self.health():

@@ -1,1 +1,1 @@
-"""Questions of clients that speak another form: where their message lists go on, and a model asked plain."""
+"""Entry points for other protocols: continue a client's message list, or ask a plain model."""

@@ -1,5 +1,5 @@
-"""Questions whose history the client sends along: what of it is stored, where the question goes on, and
-whether it is a retry of one that is being answered."""
+"""Questions sent with their whole history: which part of it to store, which turn to continue from, and
+whether it is a retry of a question being answered."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from services.conversation.lineage import Lineage
 from services.conversation_manager import ConversationManager
 from services.store.clock import utc_now_us
 
-RETRY_S = 10.0  # the SDKs of OpenAI come again after 0.5 to 8 s
+RETRY_S = 10.0  # OpenAI's SDKs retry after 0.5 to 8 s
 _KEYS = uuid.UUID("6f0c2f0e-5d3b-4a52-9d0a-3a0a6c1f7e11")
-_MOST_OWNERS = 10_000
-_MOST_REQUESTS = 10_000
+_MAX_OWNERS = 10_000
+_MAX_REQUESTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a question goes on; `session_id` None: in a new session."""
+    """Where a question continues; a `session_id` of None means a new session."""
 
     session_id: str | None = None
     parent_turn_id: str | None = None
@@ -40,24 +40,24 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """`ended` is called when its answer has come to its end (True), or has broken off."""
+    """Call `ended` when the answer is over: True if it is complete, False if it broke off."""
 
     turn_id: str
     ended: Callable[[bool], None]
 
 
 class Attempts:
-    """Which turn a request is: the same request once more, while its answer is on its way or within RETRY_S
-    after it broke off, is a retry. After an answer that came to its end, it is asked anew: a regeneration."""
+    """Maps requests to turns. The same request sent again while its answer is being written, or within
+    RETRY_S after it broke off, is a retry. After a complete answer it is a new turn: a regeneration."""
 
     def __init__(self) -> None:
-        self._turns: LRUCache[str, str] = LRUCache(_MOST_REQUESTS)
+        self._turns: LRUCache[str, str] = LRUCache(_MAX_REQUESTS)
         self._until: dict[str, float] = {}
 
     @contextmanager
     def trying(self, request: str, turn_id: str | None = None) -> Iterator[Attempt]:
-        """`request` stands for all that was sent, and by whom; with a `turn_id` of its own it is that turn's.
-        What is refused was answered."""
+        """`request` identifies everything sent and its sender; a `turn_id` given by the client is used as it
+        is. A refusal counts as an answer."""
         attempt = Attempt(turn_id or self._begin(request), partial(self._end, request))
         try:
             yield attempt
@@ -82,7 +82,7 @@ class Attempts:
 
 
 def turn_of_key(owner: str, idempotency_key: str) -> str:
-    """One turn for one key of an owner, whichever worker gets it and however late."""
+    """Return the same turn id for an owner's idempotency key, on every worker and at any later time."""
     return str(uuid.uuid5(_KEYS, f"{owner}\0{idempotency_key}"))
 
 
@@ -99,12 +99,12 @@ class ConversationDoor:
         self._conversations = conversations
         self._question_filter = question_filter
         self._lineage = Lineage(conversations.turns)
-        self._placing: LRUCache[str, asyncio.Lock] = LRUCache(_MOST_OWNERS)
+        self._owner_locks: LRUCache[str, asyncio.Lock] = LRUCache(_MAX_OWNERS)
         self.attempts = Attempts()
 
     async def begin_turn(self, conversation: Conversation, request: TurnRequest) -> TurnStream:
-        """Ask the last question where the messages before it lead. What of them is not stored yet, is: as
-        imported turns. An explicit parent is taken at its word, and so is a session without a history.
+        """Ask the last question below the turn that the messages before it match. Messages not stored yet
+        become imported turns. An explicit parent is used as given, and so is a session without history.
 
         Raises what KnowledgeHandler.begin_turn does.
         """
@@ -115,14 +115,14 @@ class ConversationDoor:
             sent_images=conversation.sent_images,
             attached=conversation.attached,
         )
-        request = await self._chat.with_images(request)  # before anything of the history is stored
+        request = await self._chat.with_images(request)  # before any of the history is stored
         if request.parent_turn_id != UNSET or (request.session_id and not conversation.past):
             return await self._chat.begin_turn(request)
         self._chat.check(request)
         if request.session_id is not None:
             await self._sessions.get(request.session_id, request.owner)
-        lock = self._placing.setdefault(request.owner, asyncio.Lock())
-        async with lock:  # two requests with the same unknown history bring it in once
+        lock = self._owner_locks.setdefault(request.owner, asyncio.Lock())
+        async with lock:  # two requests with the same unknown history import it once
             placed = await self._place(filtered(conversation.past, self._question_filter), request)
         at = replace(request, session_id=placed.session_id, parent_turn_id=placed.parent_turn_id)
         return await self._chat.begin_turn(at)
@@ -143,7 +143,7 @@ class ConversationDoor:
     async def _append(
         self, unknown: Sequence[PastTurn], placed: Placed, session_id: str, owner: str
     ) -> Placed:
-        """Oldest first: of a history that a crash has cut, the next request brings in the rest."""
+        """Store oldest first: if a crash cuts this off, the next request imports the rest."""
         branch = await self._conversations.find_branch(session_id, owner, placed.parent_turn_id)
         first_us = branch.time_after(utc_now_us())
         turns: list[Turn] = []
@@ -162,6 +162,6 @@ class ConversationDoor:
 
 
 def _imported(past: PastTurn, turn_id: str = "") -> Turn:
-    """One that nobody answered is kept as interrupted."""
+    """A question without an answer is stored as interrupted."""
     status = TurnStatus.COMPLETED if past.answer else TurnStatus.INTERRUPTED
     return imported_turn(preprocess_question(past.question), past.answer, turn_id, status=status)

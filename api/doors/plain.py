@@ -1,4 +1,4 @@
-"""A model asked without documents, memory or storing: for titles and the like, which clients ask for."""
+"""Ask a model without documents, memory or storage: for titles and similar requests that clients make."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PlainDoor:
         self._pipeline = pipeline
 
     def model(self, model_id: str, owner: str, *, by_name: bool) -> ModelEntry:
-        """`by_name`: it was asked for as a plain model. Raises UnknownModelError."""
+        """`by_name`: requested explicitly as a plain model. Raises UnknownModelError."""
         model = self._llms.get(model_id, owner)
         if by_name and not model.generative:
             raise UnknownModelError("model: this one only quotes documents, and has nothing to say without.")
@@ -34,8 +34,8 @@ class PlainDoor:
     def events(
         self, conversation: Conversation, model: ModelEntry, images: tuple[ImageData, ...] = ()
     ) -> AsyncGenerator[Sequence[Event], None]:
-        """Texts, then the last status and DONE; a failure is an ERROR, as in a turn. A model that only quotes
-        documents says nothing here. Raises QuestionRefusedError before the first of them."""
+        """Yield texts, then the last status and DONE; a failure is an ERROR, as in a turn. A model that only
+        quotes documents yields no text. Raises QuestionRefusedError before the first event."""
         question_filter = self._pipeline.question_filter
         past = filtered(conversation.past, question_filter)
         asked = replace(conversation, question=question_filter(conversation.question), past=past)

@@ -1,1 +1,1 @@
-"""What a command does with the store itself, when no server has it open."""
+"""Operations of commands on a store that no server has open."""

@@ -1,4 +1,4 @@
-"""The whole store written into an archive, brought back from one, or moved to another engine."""
+"""Write the whole store to an archive, restore it from one, or move it to another engine."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ from services.operations.reembedding.beside import stored_as_of
 
 @asynccontextmanager
 async def open_backups(names: StoreSettings) -> AsyncIterator[tuple[Backups, StoreContents]]:
-    """Raises StartRefusedError, StoreLockedError when a server has the embedded store."""
+    """Raises StartRefusedError, StoreLockedError when a server has the embedded store open."""
     async with open_source(names) as store, open_snapshots(names) as snapshots:
         yield Backups(store, names, snapshots), await contents_of(store, names)
 
 
 def backups_in(folder: Path) -> list[ArchiveListing]:
-    """Newest first; one that cannot be read says why. Raises OSError."""
+    """List archives, newest first; an unreadable one says why. Raises OSError."""
     return list_archives(folder)
 
 
 def verified(path: Path) -> Manifest:
-    """What an archive says is in it, once all of it was read. Raises BadArchiveError."""
+    """Return an archive's manifest after reading all of the archive. Raises BadArchiveError."""
     with open_archive(path) as archive:
         archive.verify()
     return archive.manifest
 
 
 def finish_interrupted(names: StoreSettings) -> bool:
-    """Whether an earlier run had left an embedded store that was complete, and now has its place."""
+    """Whether an interrupted run had left a complete embedded store, which has now been moved into place."""
     return not names.qdrant_url and folders_of(names).finish_interrupted()
 
 
 class Restoring:
-    """A verified archive on its way into an empty store."""
+    """Restores a verified archive into an empty store."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -61,7 +61,7 @@ class Restoring:
         self.embedding = embedding_of(archive.manifest)
 
     async def check(self, settings: Settings, *, as_is: bool) -> None:
-        """`as_is` accepts another embedding than the configured one. Raises WenmaiError kinds."""
+        """`as_is` accepts an embedding other than the configured one. Raises WenmaiError kinds."""
         configured = None
         if not as_is:
             async with open_embedding(settings.models) as embedding:
@@ -69,8 +69,8 @@ class Restoring:
         check_restorable(self.manifest, configured, into_server=bool(settings.store.qdrant_url))
 
     async def obstacle(self, names: StoreSettings) -> str:
-        """Why `into` would refuse the store as it is, "" when it would not. An embedded one is not opened to
-        be counted: to open it writes."""
+        """Return why `into` would refuse the store as it is, else "". An embedded store is not opened to be
+        counted, because opening it writes."""
         if not names.qdrant_url:
             note = f"{names.embedded} holds a store, and only one without points is filled"
             return note if names.embedded.is_dir() and any(names.embedded.iterdir()) else ""
@@ -82,30 +82,30 @@ class Restoring:
         return ""
 
     async def into(self, names: StoreSettings, on_points: Callable[[int], object]) -> FillReport:
-        """Raises StoreNotEmptyError, StoreLockedError when a server has the embedded store."""
+        """Raises StoreNotEmptyError, StoreLockedError when a server has the embedded store open."""
         async with open_snapshots(names) as snapshots, open_target(names) as target:
             report = await Restore(self._archive, snapshots).into(target, on_points)
-        # the first start after it is not the first: what of the sample was deleted stays so
+        # the next start is not a first start: sample documents that were deleted stay deleted
         mark_sample_loaded(names.data_dir)
         return report
 
 
 @asynccontextmanager
 async def open_restoring(path: Path) -> AsyncIterator[Restoring]:
-    """Raises BadArchiveError when anything in the archive is not as it was written."""
+    """Raises BadArchiveError when anything in the archive differs from what was written."""
     with open_archive(path) as archive:
         await asyncio.to_thread(archive.verify)
         yield Restoring(archive)
 
 
 class Moving:
-    """A store on its way to another engine; the source is only read."""
+    """Moves a store to another engine; the source is only read."""
 
     def __init__(self, migration: Migration) -> None:
         self._migration = migration
 
     async def points(self) -> dict[str, int]:
-        """How much would be moved, by what it is."""
+        """Return how many points would be moved, by kind."""
         return dict((await self._migration.plan()).points)
 
     async def into(self, names: StoreSettings, on_points: Callable[[int], object]) -> FillReport:
@@ -119,6 +119,6 @@ class Moving:
 
 @asynccontextmanager
 async def open_moving(names: StoreSettings) -> AsyncIterator[Moving]:
-    """Raises StartRefusedError, StoreLockedError when a server has the embedded store."""
+    """Raises StartRefusedError, StoreLockedError when a server has the embedded store open."""
     async with open_source(names) as store:
         yield Moving(Migration(store, names))

@@ -1,4 +1,4 @@
-"""The installation, the configuration and what is stored, looked at; nothing is changed."""
+"""Check the installation, the configuration and the stored data; change nothing."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ Show = Callable[[StoreContents], object]
 async def examine(
     settings: Settings, ask_holder: AskHolder, show: Show, *, fast: bool = False
 ) -> list[Finding]:
-    """Bounded: whatever hangs is found not to answer. Who has the embedded store open is asked instead of it;
-    `show` is called with the store that is opened here. `fast` does not look into it at all."""
-    models = asyncio.create_task(_models(settings))
+    """Run all checks in bounded time; what hangs is reported as not answering. A server that has the embedded
+    store open is asked with `ask_holder`; else `show` gets the opened store. `fast` skips the store."""
+    models = asyncio.create_task(_model_findings(settings))
     stored = StoreFindings([ok("store", "not looked into (--fast)")])
     if not fast:
-        stored = await _stored(settings, ask_holder, show)
-    return [*_machine(settings, stored), *stored.findings, *await models]
+        stored = await _store_findings(settings, ask_holder, show)
+    return [*_machine_findings(settings, stored), *stored.findings, *await models]
 
 
-def _machine(settings: Settings, stored: StoreFindings) -> list[Finding]:
+def _machine_findings(settings: Settings, stored: StoreFindings) -> list[Finding]:
     store = settings.store
     now_s = time.time()
     old = None if store.qdrant_url else machine.check_old_stores(store.embedded)
     return [
         ok("python", f"Python {sys.version_info.major}.{sys.version_info.minor}"),
         machine.check_libraries(machine.pinned_libraries()),
-        _configuration(),
+        _configuration_finding(),
         *(warn("configuration", line) for line in unread(os.environ)),
         machine.check_data_dir(store),
         machine.check_disk(store),
@@ -65,29 +65,29 @@ def _machine(settings: Settings, stored: StoreFindings) -> list[Finding]:
     ]
 
 
-def _configuration() -> Finding:
+def _configuration_finding() -> Finding:
     path = Path(os.environ.get(CONFIG_FILE_VARIABLE) or DEFAULT_CONFIG_FILE)
     source = f"{path} and the environment over it" if path.is_file() else "the environment, there is no file"
     return ok("configuration", f"accepted; from {source}")
 
 
-async def _models(settings: Settings) -> list[Finding]:
-    """What would take seconds or gigabytes to load is looked for on the disk; all others are asked."""
+async def _model_findings(settings: Settings) -> list[Finding]:
+    """Ask the models, but only look on disk for those that take seconds or gigabytes to load."""
     models = settings.models
     llms, text = configured_llms(models), FailureTexts(models, mask_of(settings))
     asked = [
-        _asked(f"model {model_id}", text, partial(_ask_llm, settings, model_id, entry))
+        _answer_finding(f"model {model_id}", text, partial(_ask_llm, settings, model_id, entry))
         for model_id, entry in llms.items()
         if entry.provider not in ("gguf", "extractive")
     ]
     if not models.embedding.startswith("sentence-transformers:"):
-        asked.append(_asked("embedding", text, partial(_ask_embedding, models)))
+        asked.append(_answer_finding("embedding", text, partial(_ask_embedding, models)))
     if models.reranker.startswith(("http", "llama_index:")):
-        asked.append(_asked("reranker", text, partial(_ask_reranker, settings)))
+        asked.append(_answer_finding("reranker", text, partial(_ask_reranker, settings)))
     return [*machine.check_files(models, llms), *await asyncio.gather(*asked)]
 
 
-async def _asked(
+async def _answer_finding(
     name: str, text: FailureTexts, ask: Callable[[AsyncExitStack], Awaitable[Checked]]
 ) -> Finding:
     try:
@@ -105,7 +105,7 @@ async def _ask_llm(settings: Settings, model_id: str, entry: LLMSettings, stack:
 
 
 async def _ask_embedding(models: ModelSettings, stack: AsyncExitStack) -> Checked:
-    if models.embedding.partition(":")[0] == "openai":  # its thread must end with the limit
+    if models.embedding.partition(":")[0] == "openai":  # its thread must end before the limit
         options = {"timeout_s": LIMIT_S - 1} | models.embedding_options
         models = models.model_copy(update={"embedding_options": options})
 
@@ -122,13 +122,13 @@ async def _ask_reranker(settings: Settings, stack: AsyncExitStack) -> Checked:
     return await check_reranker(reranker)
 
 
-async def _stored(settings: Settings, ask_holder: AskHolder, show: Show) -> StoreFindings:
+async def _store_findings(settings: Settings, ask_holder: AskHolder, show: Show) -> StoreFindings:
     folder = settings.store.embedded
     if not settings.store.qdrant_url and not folder.is_dir():
         return StoreFindings([ok("store", "nothing is stored yet")])
     try:
         async with asyncio.timeout(STORE_LIMIT_S), open_store(settings.store) as store:
-            with suppress(StartRefusedError):  # nothing of ours is in it
+            with suppress(StartRefusedError):  # it holds no Wenmai collections
                 show(await contents_of(store, settings.store))
             return await check_store(store, settings.store, settings.models)
     except TimeoutError:

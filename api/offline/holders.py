@@ -1,4 +1,4 @@
-"""Which server has a store open, and how a store is called: read at once, without the store's engine."""
+"""Which server has a store open, and how to name a store; reads at once, without the store's engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from services.store.durable import LOCK_FILE, Holder, holder_of, locked, store_i
 
 @dataclass(frozen=True, slots=True)
 class StoreContents:
-    """`place` is a folder or an address; `store_id` "" of a Qdrant server's, or where no server was yet."""
+    """`place` is a folder or an address; `store_id` is "" for a Qdrant server, or before any server ran."""
 
     place: str
     store_id: str
@@ -35,7 +35,7 @@ def id_of(names: StoreSettings) -> str:
 
 
 def place_of(names: StoreSettings) -> str:
-    """Where it is, and its id; read without opening it."""
+    """Return the store's location and id, read without opening it."""
     if names.qdrant_url:
         return names.qdrant_url
     called = id_of(names)
@@ -44,7 +44,7 @@ def place_of(names: StoreSettings) -> str:
 
 
 def serving(names: StoreSettings) -> str:
-    """The address of the server that has the store of DATA_DIR open, "" when none has."""
+    """Return the address of the server that has the store of DATA_DIR open, or "" if none has."""
     if names.qdrant_url or not (names.embedded / LOCK_FILE).is_file():
         return ""
     try:
@@ -55,5 +55,5 @@ def serving(names: StoreSettings) -> str:
 
 
 def holder(names: StoreSettings) -> Holder:
-    """Who has the locked store of DATA_DIR open. Raises OSError."""
+    """Return the process that has the locked store of DATA_DIR open. Raises OSError."""
     return holder_of(names.embedded)

@@ -1,4 +1,4 @@
-"""Everything embedded again by a command: beside the embedded store, or into other collections."""
+"""Re-embed the whole store by command: into a copy beside the embedded store, or into other collections."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from services.store.collections import collection_specs
 from services.store.dialect import StoreUpkeep, VectorStore
 
 OnProgress = Callable[[int, int, int], None]
-"""The round, and how many of how many points are done in it."""
+"""Called with the round, the points done in it, and its total."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reembedding:
-    """What is copied from, with which embedding, and how the folder to copy into is opened."""
+    """The store to copy from, the embedding to use, and how to open the target folder."""
 
     source: VectorStore
     embedding: EmbeddingService
     open_target: Callable[[], AbstractAsyncContextManager[VectorStore]]
 
     async def damage(self) -> tuple[str, ...]:
-        """What of the store cannot be read as it was written, and is copied as far as it can be."""
+        """Describe what cannot be read as it was written; it is copied as far as possible."""
         return tuple((await self.source.condition()).damage) if isinstance(self.source, StoreUpkeep) else ()
 
     async def plan(self, names: StoreSettings, *, anew: bool) -> ReembedPlan:
         return await Reembed(self.source, names, self.embedding).plan(anew=anew)
 
     async def into_folder(self, names: StoreSettings, on_progress: OnProgress, *, anew: bool) -> list[str]:
-        """A complete copy beside the embedded store; what was done, line by line. `anew` as CopyBeside has
-        it."""
+        """Make a complete copy beside the embedded store. Returns a report, line by line. `anew` as in
+        CopyBeside."""
         copy = CopyBeside(folders_of(names), names, self.embedding, self.open_target, anew)
-        return _lines(await copy.make(self.source, _telling(on_progress), reason="command"))
+        return _lines(await copy.make(self.source, _progress_reporter(on_progress), reason="command"))
 
     async def into_collections(
         self,
@@ -50,14 +50,14 @@ class Reembedding:
         catch_up: bool,
         replace: bool,
     ) -> list[str]:
-        """The collections of `new` filled from those of `old`; what was done, line by line."""
+        """Fill the collections of `new` from those of `old`. Returns a report, line by line."""
         beside = CollectionsBeside(self.source, old, new, self.embedding)
-        return _lines(await beside.make(_telling(on_progress), catch_up=catch_up, replace=replace))
+        return _lines(await beside.make(_progress_reporter(on_progress), catch_up=catch_up, replace=replace))
 
 
 @asynccontextmanager
 async def open_reembedding(settings: Settings) -> AsyncIterator[Reembedding]:
-    """The store as it is, nothing made or checked. Raises StoreLockedError when a server has it open."""
+    """Open the store as it is, unchecked. Raises StoreLockedError when a server has it open."""
     async with AsyncExitStack() as stack:
         source = await stack.enter_async_context(open_store(settings.store))
         embedding = await stack.enter_async_context(open_embedding(settings.models))
@@ -66,7 +66,7 @@ async def open_reembedding(settings: Settings) -> AsyncIterator[Reembedding]:
 
 
 def folders_of(names: StoreSettings) -> StoreFolders:
-    """The embedded store's, and what lies beside it."""
+    """Return the embedded store's folder and its siblings."""
     return StoreFolders(names.embedded)
 
 
@@ -74,7 +74,7 @@ def collections_of(names: StoreSettings) -> list[str]:
     return [spec.name for spec in collection_specs(names)]
 
 
-def _telling(on_progress: OnProgress) -> Callable[[SyncProgress], None]:
+def _progress_reporter(on_progress: OnProgress) -> Callable[[SyncProgress], None]:
     return lambda progress: on_progress(progress.round, progress.done, progress.total)
 
 

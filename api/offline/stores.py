@@ -1,5 +1,4 @@
-"""Which store a command acts on: whether there is one, what is in it; opened to be read or to be
-filled."""
+"""The store a command acts on: whether it exists, what it holds; opened for reading or filling."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from services.store.dialect import VectorStore
 
 
 def refuse_missing(names: StoreSettings) -> None:
-    """For a command that makes no store: a folder's must be there, and whole. Raises StartRefusedError."""
+    """For a command that creates no store: an embedded one must exist whole. Raises StartRefusedError."""
     if names.qdrant_url:
         return
     folders = folders_of(names)
@@ -29,7 +28,7 @@ def refuse_missing(names: StoreSettings) -> None:
 
 
 async def contents_of(store: VectorStore, names: StoreSettings) -> StoreContents:
-    """Raises StartRefusedError where there are no conversations, StoreUnavailableError."""
+    """Raises StartRefusedError if it holds no conversations, StoreUnavailableError."""
     await refuse_foreign(store, names)
     counts = [
         (await store.count(name)).count if await store.collection_exists(name) else 0
@@ -39,16 +38,16 @@ async def contents_of(store: VectorStore, names: StoreSettings) -> StoreContents
 
 
 async def look(names: StoreSettings) -> StoreContents:
-    """As `contents_of`, of the store that is opened for it. Raises StoreLockedError, too."""
+    """Open the store for `contents_of`. Also raises StoreLockedError."""
     async with open_source(names) as store:
         return await contents_of(store, names)
 
 
 @asynccontextmanager
 async def open_source(settings: StoreSettings) -> AsyncIterator[VectorStore]:
-    """The store as it is, nothing made or checked but that it is there and whole.
+    """Open the store as it is: nothing is created, only its presence and wholeness are checked.
 
-    Raises StartRefusedError, StoreLockedError when a server has the embedded store.
+    Raises StartRefusedError, StoreLockedError when a server has the embedded store open.
     """
     folders = folders_of(settings)
     if not settings.qdrant_url:
@@ -62,9 +61,9 @@ async def open_source(settings: StoreSettings) -> AsyncIterator[VectorStore]:
 
 @asynccontextmanager
 async def open_target(settings: StoreSettings) -> AsyncIterator[Target]:
-    """To be filled by the body; whoever starts finds it empty or whole, or is refused.
+    """Open a store for the body to fill; whoever starts finds it empty or whole, or is refused.
 
-    Raises StoreNotEmptyError, StoreLockedError when a server has the embedded store.
+    Raises StoreNotEmptyError, StoreLockedError when a server has the embedded store open.
     """
     if settings.qdrant_url:
         async with open_store(settings) as store:
@@ -72,14 +71,14 @@ async def open_target(settings: StoreSettings) -> AsyncIterator[Target]:
         return
     folders = folders_of(settings)
     await asyncio.to_thread(settings.data_dir.mkdir, mode=0o700, parents=True, exist_ok=True)
-    async with _beside(settings, folders) as target:
+    async with _open_unfinished(settings, folders) as target:
         yield target
     await asyncio.to_thread(folders.replace)
 
 
 @asynccontextmanager
-async def _beside(settings: StoreSettings, folders: RestoreFolders) -> AsyncIterator[Target]:
-    """The empty store that is there stays open, so that no server takes it meanwhile."""
+async def _open_unfinished(settings: StoreSettings, folders: RestoreFolders) -> AsyncIterator[Target]:
+    """Keep the existing empty store open, so that no server takes it meanwhile."""
     try:
         async with AsyncExitStack() as stack:
             receipts = []

@@ -1,1 +1,1 @@
-"""Retrieval alone, stage by stage."""
+"""Retrieval without an answer, stage by stage."""

@@ -1,5 +1,5 @@
-"""Retrieval alone, with what bears on it: what the caller says was asked before, or the branch that a session
-has come to. Every candidate with its rank and score at each stage, and the stage that dropped it."""
+"""Search without an answer, in the context of earlier questions or of a session's branch. Reports every
+candidate with its rank and score at each stage, and the stage that dropped it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from services.retrieval.surroundings import Neighbours
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A question with what bears on it: earlier questions of its conversation (oldest first), the answer
-    to the last of them, and when it is asked (ISO 8601: a day, a month or a year; "" for today).
+    """A question and its context: earlier questions of its conversation (oldest first), the answer to the
+    last of them, and when it is asked (ISO 8601: a day, a month or a year; "" for today).
 
-    With `session_id` the branch that a turn below `parent_turn_id` grows on says what was asked before
-    (UNSET: below the latest completed turn, None: a new root). `document_id`: why was it not found?
-    Nothing is found beyond `filters`.
+    With `session_id`, the context is the branch that a turn below `parent_turn_id` would extend (UNSET: below
+    the latest completed turn, None: a new root). `document_id` asks why that document was not found.
+    Only passages within `filters` are searched.
     """
 
     question: str
@@ -50,7 +50,7 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class SearchContext:
-    """`recent` is oldest first; without a session there is no branch and nothing else of one."""
+    """`recent` is oldest first. `branch` and `session` are None without a session."""
 
     previous_questions: tuple[str, ...] = ()
     last_answer: str = ""
@@ -61,10 +61,10 @@ class SearchContext:
 
 @dataclass(frozen=True, slots=True)
 class SearchReport:
-    """All candidates of a search, best first; `document` answers for the one that was asked about.
+    """All candidates of a search, best first; `document` explains the document that was asked about.
 
-    `reranker` is the one that judged; `fell_back` says that another was configured and did not answer.
-    `sample_left_out`: the guide that came with Wenmai was not searched beside the owner's own documents.
+    `reranker` names the one that judged; `fell_back` means that another was configured but did not answer.
+    `sample_left_out`: Wenmai's own guide was not searched, because the owner has documents.
     """
 
     candidates: tuple[Judged, ...]
@@ -76,7 +76,7 @@ class SearchReport:
 
 @dataclass(slots=True)
 class SearchHandler:
-    """Searches as a turn of the chat does, up to the prompt; no model is called."""
+    """Searches as a chat turn does, up to the prompt; no language model is called."""
 
     pipeline: Pipeline
     sessions: SessionStore
@@ -119,7 +119,7 @@ class SearchHandler:
         return SearchReport(judged, reranked.reranker, reranked.fell_back, why, scope.without_sample)
 
     async def recall(self, question: str, owner: str, top_n: int) -> list[Remembered]:
-        """Earlier turns of this owner that the question is about, of all sessions, best first.
+        """Return the owner's earlier turns, of all sessions, that are relevant to the question, best first.
 
         Raises EmptyQuestionError, StoreUnavailableError, EmbeddingUnavailableError.
         """
@@ -137,13 +137,13 @@ class SearchHandler:
         after: int,
         section: bool,
     ) -> Surroundings:
-        """A chunk with that many before and after it, and its section. Raises NotFoundError, also for
-        somebody else's; StoreUnavailableError."""
+        """Return a chunk with `before` and `after` neighbours and its section. Raises NotFoundError, also for
+        another owner's chunk; StoreUnavailableError."""
         chunk = await self.neighbours.get(document_id, chunk_id, owners)
         return await self.neighbours.surroundings(chunk, owners, before=before, after=after, section=section)
 
     async def _context(self, request: SearchRequest) -> SearchContext:
-        """Raises UnknownSessionError (also for somebody else's), InvalidParentError."""
+        """Raises UnknownSessionError (also for another owner's), InvalidParentError."""
         if request.session_id is None:
             return SearchContext(request.previous_questions, request.last_answer)
         session = await self.sessions.get(request.session_id, request.owner)
@@ -153,7 +153,7 @@ class SearchHandler:
         return SearchContext(*asked_before(recent), branch, recent, session)
 
     async def _history(self, context: SearchContext, query: Query, owner: str) -> Gathered:
-        """The history that the prompt would hold beside the passages."""
+        """Return the history that would accompany the passages in the prompt."""
         if context.branch is None:
             return Gathered()
         conversations = self.pipeline.conversations
@@ -162,7 +162,7 @@ class SearchHandler:
         return Gathered(context.recent, tuple(relevant), summary)
 
     def _checked(self, request: SearchRequest) -> SearchRequest:
-        """The question as the chat cleans and filters it."""
+        """Clean and filter the question as the chat does."""
         question = preprocess_question(request.question)
         question = self.pipeline.question_filter(question) if question else ""
         if not question:

@@ -1,6 +1,6 @@
-"""What became of every candidate of a search: its place at each stage, and the stage that dropped it.
+"""The outcome of every candidate of a search: its rank at each stage, and the stage that dropped it.
 
-Why was this document not found? Its best chunks, stage by stage, and the stage that stood in the way.
+For "why was this document not found?": its best chunks stage by stage, and the stage that stopped them.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from services.retrieval.retriever import ListPlace, ListPlaces
 
 
 class Stage(StrEnum):
-    """What can keep a document from the model, in the order of the stages; `shown`: nothing did.
+    """What can keep a document from the model, in pipeline order; `shown`: nothing did.
 
-    `filters`: it is beyond the limits of the question. `sample`: it is of the guide that came with Wenmai,
-    which is left out beside one's own documents. `duplicate`: a chunk that says the same was taken.
-    `reranker`: one that hands back fewer than it was given.
+    `filters`: outside the question's filters. `sample`: part of Wenmai's own guide, which is left out beside
+    the owner's documents. `duplicate`: an identical chunk was taken instead. `reranker`: dropped by a
+    reranker that returns fewer candidates than it received.
     """
 
     NOT_READY = "not_ready"
@@ -57,8 +57,8 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Ranks count from 1. `tokens` is what its block takes in the knowledge context and `index` its citation
-    number there; both None for what was not chosen, `index` also for what did not fit."""
+    """Ranks count from 1. `tokens` is the size of its block in the knowledge context and `index` its citation
+    number there; both are None if it was not chosen, `index` also if it did not fit."""
 
     candidate: Candidate
     stage: Stage
@@ -74,8 +74,8 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """A search: `candidates` in fused order, `ranked` by the reranker, `likely` by the threshold, `chosen` by
-    top_n, and the prompt that the chosen ones were fitted into."""
+    """A search's results by stage: `candidates` in fused order, `ranked` by the reranker, `likely` above the
+    threshold, `chosen` by top_n, and the prompt that the chosen ones were fitted into."""
 
     candidates: Sequence[Candidate]
     ranked: Sequence[Candidate]
@@ -84,8 +84,8 @@ class Ranking:
     prompt: Prompt
 
     def judged(self) -> tuple[Judged, ...]:
-        """Every candidate, best first; those that the reranker left out, or that gave their place to their
-        translation, come last."""
+        """Return every candidate, best first; last come those that the reranker dropped or that their
+        translation replaced."""
         fused = {_id(candidate): rank for rank, candidate in enumerate(self.candidates, start=1)}
         chosen = {_id(candidate): place for place, candidate in enumerate(self.chosen, start=1)}
         likely = {_id(candidate) for candidate in self.likely}
@@ -106,7 +106,7 @@ class Ranking:
         if place is None:
             stage = Stage.TOP_N if _id(candidate) in likely else Stage.THRESHOLD
             return Judged(candidate, stage, fused, rank)
-        fits = place <= len(self.prompt.candidates)  # of the chosen ones, a run of the best fits
+        fits = place <= len(self.prompt.candidates)  # the prompt holds a prefix of the chosen ones
         block = render_block(
             place, self.prompt.blocks[place - 1] if fits else candidate, self.prompt.texts.code
         )
@@ -124,10 +124,10 @@ BEST_CHUNKS = 3
 
 @dataclass(frozen=True, slots=True)
 class ChunkPlaces:
-    """One chunk of the document in the search of everything.
+    """One chunk of the document in the full search.
 
-    `lists` are its places in the dense and the sparse lists, as far as they hold it; `judged` is None when
-    fusion did not take it. `alone_probability` is what the reranker says when the document is the only one.
+    `lists` are its ranks in the dense and sparse lists that contain it; `judged` is None if fusion dropped
+    it. `alone_probability` is the reranker's judgement when this document alone is searched.
     """
 
     chunk: Chunk
@@ -140,7 +140,7 @@ class ChunkPlaces:
 
 @dataclass(frozen=True, slots=True)
 class DocumentReport:
-    """`stage` is how far its best chunk came; `message` says for people what to try. Best chunks first."""
+    """`stage` is how far its best chunk got; `message` tells people what to try. Best chunks first."""
 
     document: Document
     stage: Stage
@@ -162,7 +162,7 @@ class WhyNot:
         limits: KnowledgeFilter = NO_LIMITS,
         scope: SearchScope | None = None,
     ) -> DocumentReport:
-        """`judged` are the candidates of the search of `scope` (None: all of the owners') within `limits`.
+        """`judged` are the candidates of the search of `scope` (None: all the owners have) within `limits`.
 
         Raises StoreUnavailableError.
         """
@@ -170,7 +170,7 @@ class WhyNot:
             return self._report(query, document, Stage.NOT_READY, ())
         left_out = scope is not None and scope.without_sample and document.is_sample
         search = _Search(judged, limits, left_out=left_out)
-        own = {one.candidate.chunk.chunk_id: one for one in judged if _is_of(document, one.candidate)}
+        own = {one.candidate.chunk.chunk_id: one for one in judged if _belongs_to(document, one.candidate)}
         places = await self._lists.of(query, owners, document.document_id, limits, scope)
         only = KnowledgeFilter(document_ids=(document.document_id,))
         hits = await self._pipeline.retriever.search(query, owners, only)
@@ -188,7 +188,7 @@ class WhyNot:
 
 
 class _Search:
-    """The search of everything: what it was limited to, and what its candidates say."""
+    """The full search: its limits, and the texts of its candidates."""
 
     def __init__(self, judged: Sequence[Judged], limits: KnowledgeFilter, *, left_out: bool) -> None:
         self._limits = limits
@@ -196,7 +196,7 @@ class _Search:
         self._texts = {_words_of(one.candidate.chunk) for one in judged}
 
     def stage_of(self, chunk: Chunk, lists: Sequence[ListPlace]) -> Stage:
-        """The stage that dropped a chunk before the candidates."""
+        """Return the stage that dropped a chunk before it became a candidate."""
         if not fits(self._limits, chunk):
             return Stage.FILTERS
         if self._left_out:
@@ -216,7 +216,7 @@ def _places(
     places: Mapping[str, tuple[ListPlace, ...]],
     alone: Sequence[Candidate],
 ) -> list[ChunkPlaces]:
-    """Of the chunks that any search returned, in the order of the search of the document alone."""
+    """Cover the chunks that any search returned, in the order of the search of the document alone."""
     chances = {candidate.chunk.chunk_id: candidate for candidate in alone}
     chunks = {chunk_id: candidate.chunk for chunk_id, candidate in chances.items()}
     chunks |= {chunk_id: one.candidate.chunk for chunk_id, one in own.items()}
@@ -245,10 +245,10 @@ def _placed(
 
 
 def _best_first(one: ChunkPlaces) -> tuple[int, float]:
-    """How far it came, then how well it did there."""
+    """Sort by how far a chunk got, then by its probability."""
     chance = one.judged.candidate.probability if one.judged else one.alone_probability or 0.0
     return -one.stage.order, -chance
 
 
-def _is_of(document: Document, candidate: Candidate) -> bool:
+def _belongs_to(document: Document, candidate: Candidate) -> bool:
     return candidate.chunk.document_id == document.document_id

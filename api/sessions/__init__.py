@@ -1,1 +1,1 @@
-"""Sessions and stored turns: listed, changed, exported, imported, and the prompt that was sent."""
+"""Sessions and stored turns: list, change, export, import, and show the prompt that was sent."""

@@ -1,4 +1,4 @@
-"""Exports of other products: first looked at as a whole, then brought in but for what is here already."""
+"""Import other products' exports: plan the whole file first, then import what is not stored yet."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from services.conversation_manager import ConversationManager
 from services.store.clock import utc_now_us
 
 MAX_UNPACKED_BYTES = 500_000_000
-MAX_VALUES = 10_000_000  # in the JSON; each takes about 70 bytes once it is read
+MAX_VALUES = 10_000_000  # in the JSON; each takes about 70 bytes in memory
 NAME_IN_ZIP = "conversations.json"
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedConversation:
-    """`fresh` are the turns that are not here yet, parents first; `is_known`: its session is here."""
+    """`fresh` are the turns not stored yet, parents first; `is_known`: its session is stored."""
 
     session_id: str
     title: str
@@ -37,7 +37,7 @@ class PlannedConversation:
 
     @property
     def branches(self) -> int:
-        """Ends of branches."""
+        """The number of branches: turns without children."""
         parents = {turn.parent_turn_id for turn in self.foreign.turns}
         return sum(turn.turn_id not in parents for turn in self.foreign.turns)
 
@@ -61,26 +61,26 @@ class ForeignImporter:
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self, content: bytes, owner: str, *, apply: bool) -> ForeignPlan:
-        """What it would bring in, or, with `apply`, what it brought in: conversation by conversation, the new
-        turns of each, so that a cut one goes on when it is sent again.
+        """Return what would be imported or, with `apply`, what was. Each conversation's new turns are
+        imported in one step, so sending the file again resumes an interrupted import.
 
-        Raises BadRequestError for a file that is none of ours, before anything is written.
+        Raises BadRequestError for an unsupported file, before anything is written.
         """
         export = await asyncio.to_thread(_read, content, owner)
         async with self._one_at_a_time:
             plan = await self._plan(export, owner)
             if apply:
                 for each in plan.conversations:
-                    await self._bring_in(each, owner)
+                    await self._import(each, owner)
         return plan
 
     async def _plan(self, export: Export, owner: str) -> ForeignPlan:
         planned = []
         for foreign in export.conversations:
-            foreign = self._with_possible_persona(foreign)
+            foreign = self._with_valid_persona(foreign)
             session_id = session_id_of(export.product, owner, foreign.key)
             known = await self._conversations.turns.tree(session_id, owner)
-            fresh = tuple(turn for turn in self._timed(foreign.turns) if turn.turn_id not in known)
+            fresh = tuple(turn for turn in self._retimed(foreign.turns) if turn.turn_id not in known)
             if fresh:
                 _check(fresh, session_id, owner, utc_now_us())
             is_known = await self._is_known(session_id, owner)
@@ -89,16 +89,16 @@ class ForeignImporter:
             )
         return ForeignPlan(export.product, tuple(planned))
 
-    def _with_possible_persona(self, foreign: ForeignConversation) -> ForeignConversation:
-        """One that is too long for the model is left out; the plan says that there is none."""
+    def _with_valid_persona(self, foreign: ForeignConversation) -> ForeignConversation:
+        """Drop a persona that is too long for the model; the plan then shows none."""
         try:
             self._personas.checked(foreign.persona or "-")
         except BadRequestError:
             return replace(foreign, persona="")
         return foreign
 
-    def _timed(self, turns: Sequence[Turn]) -> list[Turn]:
-        """A time that lies ahead is none: such a turn would stay the newest."""
+    def _retimed(self, turns: Sequence[Turn]) -> list[Turn]:
+        """Clear times in the future: such a turn would stay the newest."""
         latest = utc_now_us() + AHEAD_US
         return [replace(turn, created_us=0) if turn.created_us > latest else turn for turn in turns]
 
@@ -109,7 +109,7 @@ class ForeignImporter:
             return False
         return True
 
-    async def _bring_in(self, planned: PlannedConversation, owner: str) -> None:
+    async def _import(self, planned: PlannedConversation, owner: str) -> None:
         if not planned.fresh:
             return
         if planned.is_known:
@@ -123,7 +123,7 @@ class ForeignImporter:
                 planned.fresh,
                 session_id=planned.session_id,
                 title=foreign.title or None,
-                hold=True,  # they are as old as their times: the next clean-up would take them away
+                hold=True,  # old imported turns would expire at the next clean-up
                 persona=persona,
             )
         )
@@ -145,7 +145,7 @@ class ForeignImporter:
 
 
 def _check(fresh: Sequence[Turn], session_id: str, owner: str, now_us: int) -> None:
-    """As an import would. Raises BadRequestError."""
+    """Apply an import's checks. Raises BadRequestError."""
     ids = {turn.turn_id for turn in fresh}
     rooted = [turn if turn.parent_turn_id in ids else replace(turn, parent_turn_id=None) for turn in fresh]
     plan_turns(ImportedSession(owner, rooted), session_id, now_us, lambda: FOLLOWS)
@@ -172,7 +172,7 @@ def _unpacked(content: bytes) -> bytes:
 
 
 def _parsed(content: bytes) -> Any:
-    """One JSON value, or one a line. A small archive can hold what would take gigabytes once it is read."""
+    """Parse one JSON value, or one per line. A small archive can hold what needs gigabytes once parsed."""
     if sum(map(content.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise BadRequestError(f"file: it has more than {MAX_VALUES} values.")
     try:

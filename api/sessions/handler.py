@@ -1,4 +1,4 @@
-"""Sessions and stored turns: listed, read, changed, copied. Somebody else's answers as unknown."""
+"""List, read, change and copy sessions and stored turns. Another owner's data counts as unknown."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class SessionPage:
     sessions: list[tuple[Session, int]]
     next_before_us: int | None
     matches: Mapping[str, TurnMatch] = field(default_factory=dict)
-    """By session, the turn that has what was searched for."""
+    """The matching turn by session id."""
 
 
 class SessionsHandler:
-    """`erasure` takes sessions and turns away; `personas` says which persona is accepted; `index` begins to
-    embed imported turns; `check_origin` refuses a persona said to be from a passage that its owner cannot
-    read, `check_choices` a model or tools that are not configured."""
+    """`erasure` deletes sessions and turns; `personas` decides which personas are accepted; `index` starts
+    embedding imported turns; `check_origin` refuses a persona attributed to a passage its owner cannot read,
+    `check_choices` a model or tools that are not configured."""
 
     def __init__(
         self,
@@ -78,12 +78,12 @@ class SessionsHandler:
         self.importer = SessionImporter(sessions, turns, images, self._personas, index)
 
     async def newest(self, owner: str, limit: int, before_us: int | None) -> SessionPage:
-        """Sessions with their number of turns."""
+        """Return sessions with their turn counts."""
         sessions = await self._sessions.list_newest(owner, limit, before_us)
         return await self._page(sessions, sessions[-1].updated_us if len(sessions) == limit else 0)
 
     async def find(self, owner: str, text: str, limit: int, before_us: int | None) -> SessionPage:
-        """Those that have it in their title, and those in which a question or an answer says it."""
+        """Return sessions with `text` in their title, or in a question or an answer."""
         titled = await find_titled(self._sessions, owner, text, limit, before_us)
         matches = await find_in_turns(self._turns, owner, text)
         since = titled.next_before_us or 0
@@ -106,7 +106,7 @@ class SessionsHandler:
         return await self._sessions.create(str(uuid.uuid4()), owner, title)
 
     async def last_choices(self, owner: str) -> dict[str, Any]:
-        """What the page begins a new session with; what is no longer configured is left out."""
+        """Return the choices the page starts a new session with, without those no longer configured."""
         last = await self._sessions.last_choices(owner)
         if "tools" in last:
             last["tools"] = [name for name in last["tools"] if self._is_configured({"tools": [name]})]
@@ -120,7 +120,7 @@ class SessionsHandler:
         return True
 
     async def ensure(self, turn: Turn) -> None:
-        """A crash may have come between a session's first turn and its record: then it is made."""
+        """Create the turn's session record if a crash came between the first turn and the record."""
         if not await self._sessions.exists(turn.session_id):
             session = await self._sessions.get_or_new(turn.session_id, turn.owner)
             await self._sessions.touch(session, turn.question, turn.turn_id)
@@ -137,23 +137,23 @@ class SessionsHandler:
     async def set_persona(self, session_id: str, owner: str, draft: PersonaDraft) -> Session:
         """Set or replace the session's persona, from the next turn on.
 
-        Raises BadRequestError, which names `text`, UnknownSessionError, or UnknownDocumentError where the
-        passage it is said to be from is unknown or somebody else's.
+        Raises BadRequestError naming `text`, UnknownSessionError, or UnknownDocumentError when the passage it
+        is from is unknown or another owner's.
         """
         draft = await self._check_origin(draft, owner)
         checked = replace(draft, text=self._personas.checked(draft.text))
         return await self._sessions.set_persona(session_id, owner, checked)
 
     async def clear_persona(self, session_id: str, owner: str) -> Session:
-        """From the next turn on."""
+        """Clear it from the next turn on."""
         return await self._sessions.clear_persona(session_id, owner)
 
     async def copy(self, session_id: str, owner: str) -> SessionCopy:
-        """The whole session, to be read out in pieces."""
+        """Return the whole session, to be read in pieces."""
         return await copy_session(self._sessions, self._turns, self._images, session_id, owner)
 
     async def branch(self, session_id: str, owner: str, leaf: str | None) -> list[Turn]:
-        """The turns from the root to `leaf` (the newest turn when absent), in order."""
+        """Return the turns from the root to `leaf` (None: the newest turn), in order."""
         await self._sessions.get(session_id, owner)
         tree = await self._turns.tree(session_id, owner)
         if leaf is None:
@@ -167,8 +167,8 @@ class SessionsHandler:
         return [replace(turn, parent_turn_id=parent) for turn, parent in zip(turns, parents, strict=False)]
 
     async def tree(self, session_id: str, owner: str) -> list[tuple[TurnNode, str]]:
-        """Every turn of the session in time order, with its question in one line; children of an erased one
-        are roots."""
+        """Return every turn of the session in time order with its one-line question; children of an erased
+        turn are roots."""
         await self._sessions.get(session_id, owner)
         tree = await self._turns.tree(session_id, owner)
         parents = readable_parents(tree.nodes, tree.gaps)
@@ -178,15 +178,15 @@ class SessionsHandler:
         return [(node, asked.get(node.turn_id, "")) for node in rooted]
 
     async def _questions(self, session_id: str, owner: str) -> dict[str, str]:
-        """By turn id, what was asked in one line; a slash command as it was written. The tree is kept without
-        texts. One whose question cannot be read is left out."""
+        """Map turn ids to one-line questions (slash commands as written): the cached tree holds no texts.
+        Turns whose question cannot be read are left out."""
         mine = Filter(must=[*in_session(session_id, owner)])
         stored = self._turns.scroll(mine, with_payload=["user_query"])
         asked = {str(record.id): (record.payload or {}).get("user_query") async for record in stored}
         return {turn_id: _in_one_line(text) for turn_id, text in asked.items() if isinstance(text, str)}
 
     async def turn(self, turn_id: str, owner: str) -> Turn:
-        """A turn; its parent only while there is one. Raises UnknownTurnError."""
+        """Return a turn, with its parent only if that still exists. Raises UnknownTurnError."""
         turn = await self._turns.get(turn_id)
         if turn is None or turn.owner != owner:
             raise _unknown_turn()
@@ -195,9 +195,9 @@ class SessionsHandler:
         return turn
 
     async def rate(self, turn_id: str, owner: str, feedback: Feedback) -> Turn:
-        """Keep what a reader says of the answer; nothing else of the turn is written.
+        """Store a reader's feedback on the answer; nothing else of the turn changes.
 
-        Raises UnknownTurnError, and ConflictError while the answer is still to come.
+        Raises UnknownTurnError, and ConflictError while the answer is still being written.
         """
         turn = await self.turn(turn_id, owner)
         if not turn.status.finished:
@@ -209,13 +209,13 @@ class SessionsHandler:
         return replace(turn, feedback=None if feedback.says_nothing else feedback)
 
     async def prompt(self, turn_id: str, owner: str) -> ShownPrompt:
-        """What was sent to the model for a turn. Raises UnknownTurnError."""
+        """Return what was sent to the model for a turn. Raises UnknownTurnError."""
         turn = await self.turn(turn_id, owner)
         images = await self._images.read(turn_id, turn.images)
         return await show_prompt(self._turns, turn, await self._recalled(turn), images)
 
     async def recalled(self, turn_id: str, owner: str) -> list[Memory]:
-        """What its prompt was told of other conversations, as far as it exists. Raises UnknownTurnError."""
+        """Return the memories and episodes in its prompt that still exist. Raises UnknownTurnError."""
         return await self._recalled(await self.turn(turn_id, owner))
 
     async def _recalled(self, turn: Turn) -> list[Memory]:
@@ -234,5 +234,5 @@ def _unknown_turn() -> UnknownTurnError:
 
 
 def _in_one_line(text: str) -> str:
-    """Its first characters, runs of white space as one space."""
+    """Shorten to QUESTION_CHARS and collapse white space."""
     return " ".join(text.split(maxsplit=QUESTION_CHARS))[:QUESTION_CHARS].rstrip()

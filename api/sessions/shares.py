@@ -1,4 +1,4 @@
-"""Links by which others read one branch: made, listed, taken back, opened."""
+"""Links that let others read one branch: create, list, revoke, open."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from services.conversation.sessions import SessionStore
 from services.store.clock import utc_now_us
 
 DAY_US = 86_400_000_000
-MOST_SHARES = 100  # of a session
+MAX_SHARES = 100  # per session
 _ID_BYTES, _SECRET_BYTES = 16, 24
 
 
 @dataclass(frozen=True, slots=True)
 class SharedBranch:
-    """`turns` from the root on; with their sources only where the link shows them."""
+    """`turns` start at the root; they carry sources only if the link shows them."""
 
     session: Session
     share: Share
@@ -34,10 +34,10 @@ class SharedBranch:
 
 
 class SharesHandler:
-    """A link is the session's id and a secret, of which only the hash is stored: with the session it goes.
+    """A link is the session's id and a secret, of which only the hash is stored, with the session.
 
-    It opens as long as its owner is one of `owners`, who may ask: nobody else could take it back. A site's
-    visitors make no links.
+    It opens only while its owner is one of `owners`, who can sign in: nobody else could revoke it. A site's
+    visitors create no links.
     """
 
     def __init__(
@@ -54,16 +54,16 @@ class SharesHandler:
     async def create(
         self, session_id: str, owner: str, leaf: str | None, days: int, *, passages: bool
     ) -> tuple[Share, str]:
-        """Share the branch that ends in `leaf` (None: the newest turn). Returns it with its token, which
-        nobody can read again. Raises UnknownSessionError, UnknownTurnError, ConflictError."""
+        """Share the branch that ends in `leaf` (None: the newest turn). Returns the share with its token,
+        which cannot be read again. Raises UnknownSessionError, UnknownTurnError, ConflictError."""
         async with self._changing:
             session, _ = await self._sessions.get(session_id, owner)
             branch = await self._sessions.branch(session_id, owner, leaf)
             if not branch:
                 raise UnknownTurnError("leaf: the session has no turn yet.")
             kept = self._valid(session)
-            if len(kept) >= MOST_SHARES:
-                raise ConflictError(f"A session has at most {MOST_SHARES} links: take one back first.")
+            if len(kept) >= MAX_SHARES:
+                raise ConflictError(f"A session has at most {MAX_SHARES} links: take one back first.")
             secret, now_us = secrets.token_bytes(_SECRET_BYTES), utc_now_us()
             share = Share(
                 str(uuid.uuid4()), _hash(secret), branch[-1].turn_id, now_us, now_us + days * DAY_US, passages
@@ -73,7 +73,7 @@ class SharesHandler:
         return share, token
 
     async def listed(self, session_id: str, owner: str) -> list[Share]:
-        """Those that still open. Raises UnknownSessionError."""
+        """Return the links that still open. Raises UnknownSessionError."""
         session, _ = await self._sessions.get(session_id, owner)
         return self._valid(session)
 
@@ -87,23 +87,23 @@ class SharesHandler:
             await self._store.set_shares(session_id, owner, kept)
 
     async def open(self, token: str) -> SharedBranch:
-        """Raises NotFoundError: unknown, expired, taken back, erased, and of a key that was removed are the
-        same."""
+        """Raises NotFoundError, the same for unknown, expired, revoked and erased links and for a removed
+        key's."""
         session_id, secret = _split(token)
         try:
             session = await self._store.of_anybody(session_id)
         except UnknownSessionError as error:
-            raise _nothing() from error
+            raise _not_found() from error
         if session.owner not in self._owners:
-            raise _nothing()
+            raise _not_found()
         sent = _hash(secret)
         shares = [each for each in self._valid(session) if hmac.compare_digest(each.secret_hash, sent)]
         if not shares:
-            raise _nothing()
+            raise _not_found()
         try:
             turns = await self._sessions.branch(session_id, session.owner, shares[0].leaf)
         except UnknownTurnError as error:
-            raise _nothing() from error
+            raise _not_found() from error
         return SharedBranch(session, shares[0], tuple(turns))
 
     def _valid(self, session: Session) -> list[Share]:
@@ -119,11 +119,11 @@ def _split(token: str) -> tuple[str, bytes]:
     try:
         raw = base64.b64decode(token, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _nothing() from error
+        raise _not_found() from error
     if len(raw) != _ID_BYTES + _SECRET_BYTES:
-        raise _nothing()
+        raise _not_found()
     return str(uuid.UUID(bytes=raw[:_ID_BYTES])), raw[_ID_BYTES:]
 
 
-def _nothing() -> NotFoundError:
+def _not_found() -> NotFoundError:
     return NotFoundError("This link leads nowhere: it has expired or was taken back.")

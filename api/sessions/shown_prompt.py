@@ -1,4 +1,4 @@
-"""The prompt of a stored turn, put together again from what is stored, and held against what was sent."""
+"""Rebuild a stored turn's prompt from what is stored, and compare it with what was sent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class ShownPart:
-    """`text` is None for what was left out, and for what was erased since (`removed`)."""
+    """`text` is None if the part was left out, or has been erased since (`removed`)."""
 
     part: ManifestPart
     text: str | None
@@ -46,8 +46,8 @@ class ShownPart:
 
 @dataclass(frozen=True, slots=True)
 class ShownPrompt:
-    """`body` is the request's JSON text, None when nothing was sent, a part of it is gone, or the record
-    cannot be read; `exact` says whether its hash is that of the request that was sent."""
+    """`body` is the request's JSON text; None if nothing was sent, a part has been erased, or the record
+    cannot be read. `exact`: its hash is that of the request that was sent."""
 
     turn: Turn
     manifest: PromptManifest | None
@@ -59,7 +59,7 @@ class ShownPrompt:
 async def show_prompt(
     turns: TurnStore, turn: Turn, memories: Sequence[Memory], images: Sequence[ImageData] = ()
 ) -> ShownPrompt:
-    """`memories` are those that it was told and that exist, `images` those of its question.
+    """`memories` are those in its prompt that still exist, `images` those of its question.
 
     Raises StoreUnavailableError.
     """
@@ -71,17 +71,17 @@ async def show_prompt(
     by_id = {each.turn_id: each for each in read if each.owner == turn.owner}
     lines = memory_lines(memories) if len(memories) == len(manifest.memory_ids) else None
     stored = _Stored(turn, by_id, lines, tuple(images))
-    shown = _put_together(manifest, stored)
+    shown = _rebuilt(manifest, stored)
     if shown.body is None or shown.exact:
         return shown
-    before = _put_together(manifest, replace(stored, with_marks=True))
+    before = _rebuilt(manifest, replace(stored, with_marks=True))
     return before if before.exact else shown
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What the parts' texts are taken from: the turn, those it names, the lines of its memories (None where
-    one is gone), its images. `with_marks`: as versions sent it that left the marks in earlier answers."""
+    """Sources of the parts' texts: the turn, the turns it names, its memory lines (None if one is gone), its
+    images. `with_marks`: as earlier versions sent it, with citation marks in earlier answers."""
 
     turn: Turn
     named: Mapping[str, Turn]
@@ -90,7 +90,7 @@ class _Stored:
     with_marks: bool = False
 
 
-def _put_together(manifest: PromptManifest, stored: _Stored) -> ShownPrompt:
+def _rebuilt(manifest: PromptManifest, stored: _Stored) -> ShownPrompt:
     turn = stored.turn
     parts = tuple(_shown(part, stored) for part in manifest.parts)
     if not manifest.request_sha256 or any(part.removed for part in parts):
@@ -101,7 +101,7 @@ def _put_together(manifest: PromptManifest, stored: _Stored) -> ShownPrompt:
         return ShownPrompt(turn, manifest, parts)
     exact = hashlib.sha256(body).hexdigest() == manifest.request_sha256
     shown = body.decode()
-    for each in stored.images:  # megabytes that nobody reads
+    for each in stored.images:  # megabytes that nobody would read
         shown = shown.replace(each.base64, f"[{each.image.size_bytes} bytes]")
     return ShownPrompt(turn, manifest, parts, shown, exact)
 
@@ -117,7 +117,7 @@ def _shown(part: ManifestPart, stored: _Stored) -> ShownPart:
 
 
 def _tool_text(part: ManifestPart, named: Turn | None) -> str | None:
-    """A tool's result as it was sent again, "" for the message that asked for it; None when one is gone."""
+    """Return a tool's result as it was resent, "" for the message that called it, None if one is missing."""
     messages = tool_messages(named.tool_calls, Part.RECENT) if named else ()
     asked = {call.call_id for message in messages for call in message.tool_calls}
     if named is None or not asked.issuperset(part.call_ids):
@@ -161,7 +161,7 @@ def _candidate(citation: Citation) -> Candidate:
 
 
 def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...], stored: _Stored) -> bytes | None:
-    """None when the record cannot be read: it names no part or layout of ours, or no parameters."""
+    """Return None when the record cannot be read: unknown part or layout, or no parameters."""
     turn = stored.turn
     try:
         messages = [_message(shown, stored) for shown in parts if shown.part.kept]
@@ -180,7 +180,7 @@ def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...], stored: _Store
 
 
 def _message(shown: ShownPart, stored: _Stored) -> Message:
-    """Raises ValueError for a role or a part that is not one of ours."""
+    """Raises ValueError for an unknown role or part."""
     part = shown.part
     images = stored.images if part.images else ()
     message = Message(Role(part.role), shown.text or "", Part(part.part), part.turn_id, images=images)

@@ -1,5 +1,4 @@
-"""A session read out whole, in order, a piece at a time; and a conversation brought in: all of it, or
-nothing."""
+"""Read a whole session in order, in pieces; import a conversation completely or not at all."""
 
 from __future__ import annotations
 
@@ -29,12 +28,12 @@ log = structlog.get_logger()
 
 BATCH = 100
 Index = Callable[[Sequence[Turn]], None]
-"""Begins to embed turns in the background; returns at once."""
+"""Starts embedding turns in the background and returns immediately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """`turn_ids` in their order; `indexing` of them are being embedded."""
+    """`turn_ids` in their order; `indexing` counts those being embedded."""
 
     session_id: str
     turn_ids: tuple[str, ...]
@@ -42,12 +41,12 @@ class Imported:
 
 
 def leave_for_later(turns: Sequence[Turn]) -> None:
-    """They are embedded at the next start."""
+    """Leave them to be embedded at the next start."""
 
 
 class SessionImporter:
-    """The session's record is written last: until then nobody sees the turns. Before them a note of what is
-    being written, so that a start can remove what a crash left (`discard_unfinished`)."""
+    """Writes the session's record last: until then nobody sees the turns. A note of the import is written
+    before them, so that the next start can remove what a crash left (`discard_unfinished`)."""
 
     def __init__(
         self,
@@ -65,8 +64,8 @@ class SessionImporter:
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self, imported: ImportedSession) -> Imported:
-        """Raises BadRequestError or ConflictError before anything is written; when the store fails on the
-        way, what was written is removed again."""
+        """Raises BadRequestError or ConflictError before anything is written; if the store fails midway,
+        removes what was written."""
         session_id = imported.session_id or str(uuid.uuid4())
         persona = self._persona(imported.persona)
         turns = await asyncio.to_thread(plan_turns, imported, session_id, utc_now_us(), _new_id)
@@ -84,7 +83,7 @@ class SessionImporter:
             except BaseException:
                 with anyio.CancelScope(shield=True):
                     await self._images.files.erase(images)
-                    await self._take_back(session)
+                    await self._roll_back(session)
                 raise
         recallable = [turn for turn in turns if turn.status is TurnStatus.COMPLETED and not turn.command]
         self._index(recallable)
@@ -92,7 +91,7 @@ class SessionImporter:
         return Imported(session_id, tuple([turn.turn_id for turn in turns]), len(recallable))
 
     async def discard_unfinished(self, min_age_s: float = 0) -> int:
-        """At start: remove what a crash left of imports; beside other workers only old ones. How many."""
+        """At start, remove what a crash left of imports; with other workers, old ones. Return how many."""
         unfinished = await self._sessions.unfinished(utc_now_us() - int(min_age_s * 1_000_000))
         for session_id, owner in unfinished:
             await self._remove(session_id, owner)
@@ -101,7 +100,7 @@ class SessionImporter:
     async def _accepted(
         self, imported: ImportedSession, turns: Sequence[Turn]
     ) -> dict[str, tuple[ImageData, ...]]:
-        """By turn. Raises ImageRefusedError, which names the turn by its place."""
+        """Return the images by turn id. Raises ImageRefusedError naming the turn's position."""
         images: dict[str, tuple[ImageData, ...]] = {}
         for at, sent in imported.sent_images.items():
             try:
@@ -138,10 +137,10 @@ class SessionImporter:
         asked = (turn.turn_id for turn in turns if title_from(turn.question) == session.title)
         await self._sessions.put(session, named_by=next(asked, None))
 
-    async def _take_back(self, session: Session) -> None:
+    async def _roll_back(self, session: Session) -> None:
         try:
             await self._remove(session.session_id, session.owner)
-        except StoreUnavailableError:  # the note stays: the next start removes what is left
+        except StoreUnavailableError:  # the note remains: the next start removes what is left
             log.warning("import_not_taken_back", session_id=session.session_id)
 
     async def _remove(self, session_id: str, owner: str) -> None:
@@ -175,15 +174,15 @@ def _session(
 
 
 def _with_words(turns: Sequence[Turn]) -> list[tuple[Turn, TurnVectors]]:
-    """With what they are found by word for word; the dense vectors come later."""
+    """Add the sparse vectors for keyword search; the dense vectors come later."""
     return [(turn, TurnVectors(sparse=words_of(turn))) for turn in turns]
 
 
-READ_AT_ONCE = 40  # turns: some 5 ms of work between two looks at the other requests
+READ_AT_ONCE = 40  # turns: about 5 ms of work before other requests get their turn
 
 
 class SessionCopy:
-    """`nodes` are every turn of the session in time order, `parents` theirs as branches are read."""
+    """`nodes` are every turn of the session in time order, `parents` their parents as branches are read."""
 
     def __init__(
         self,
@@ -198,12 +197,12 @@ class SessionCopy:
         self.parents = parents
         self._turns = turns
         self._images = images
-        self._lost: dict[str, str | None] = {}  # with the parent that their children hang on instead
+        self._lost: dict[str, str | None] = {}  # by id, the parent that their children get instead
 
     async def turns(self, turn_ids: Sequence[str]) -> AsyncIterator[list[Turn]]:
-        """Those turns in that order, which has parents before their children, some at a time.
+        """Yield those turns in batches, in the given order, which has parents before their children.
 
-        What was erased meanwhile, or cannot be read, is left out, and its children hang on its parent.
+        Turns erased meanwhile or unreadable are left out, and their children get their parents.
         """
         for chunk in batches(turn_ids, READ_AT_ONCE):
             by_id = {turn.turn_id: turn for turn in await self._turns.get_many(chunk)}
@@ -221,7 +220,7 @@ class SessionCopy:
         return await self._images.read(turn.turn_id, turn.images) if turn.images else []
 
     def has(self, turn_id: str) -> bool:
-        """Whether the turn is one of those read so far, or still to be read."""
+        """Whether the turn is one of those read so far or still to be read."""
         return turn_id in self.nodes and turn_id not in self._lost
 
 

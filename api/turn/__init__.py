@@ -1,1 +1,1 @@
-"""One turn from question to DONE, and the turns that are running."""
+"""One turn: run, gather, build the prompt, answer, cite; its stream, live or replayed."""

@@ -1,5 +1,5 @@
-"""What the model has said so far: scrubbed, split into thinking and content, trimmed, with its counts; and
-the citations of the answer: their key passages are chosen while the model writes."""
+"""The model's answer so far: scrubbed, split into thinking and content, trimmed, with token counts; and its
+citations, whose key passages are chosen while the model writes."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ TextEvents = list[ContentEvent | ThinkEvent]
 LENGTH = "length"
 STEP_GAP = "\n\n"
 SAVE_EVERY_S = 1.0
-SILENT_CHARS = 2  # what is read at most, as a multiple of what is kept at most
+READ_FACTOR = 2  # limit on characters read, as a multiple of `max_chars`
 
 
 class TrimmedText:
-    """Text in pieces, without white space at its beginning and end: what follows a word waits for more."""
+    """Text in pieces, without leading or trailing white space: spaces are held until a word follows."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -46,7 +46,7 @@ class TrimmedText:
         return "".join(self._parts)
 
     def add(self, piece: str) -> str:
-        """What may be sent of the text so far, beyond what was."""
+        """Return what may be sent now and has not been sent yet."""
         if not self._parts:
             piece = piece.lstrip()
         trimmed = piece.rstrip()
@@ -61,12 +61,12 @@ class TrimmedText:
         return trimmed
 
     def end_paragraph(self) -> None:
-        """However it ended, what comes next begins behind an empty line."""
+        """Separate whatever comes next by an empty line."""
         if self._parts:
             self._waiting = [STEP_GAP]
 
     def take_back(self, size: int) -> str:
-        """What is left of the text that `add` gave last, without its last `size` characters."""
+        """Remove the last `size` characters of the text that `add` returned last; return the rest of it."""
         last = self._parts.pop()
         last = last[: len(last) - size]
         if last:
@@ -75,13 +75,13 @@ class TrimmedText:
 
 
 class Answer:
-    """`filters` makes the filter that the content goes through, and only it, before it is kept or sent.
+    """`filters` makes the filter applied to the content, and only to it, before it is stored or sent.
 
-    `begins_thinking`: the text is thinking until it says otherwise. When that was only `guessed`, an answer
-    that ended by itself and never said otherwise was no thinking: it is then sent again as content, and kept
-    as such. One that met a limit stays thinking: its closing tag may not have come yet.
-    `max_chars`: thinking and content together are cut there, and no more is read. Without `shows_thinking` it
-    is told apart, and neither sent nor kept.
+    `begins_thinking`: text is thinking until it says otherwise. If that was only `guessed`, an answer that
+    ended normally and never said otherwise was not thinking: it is sent again and stored as content. One that
+    hit a limit remains thinking, as its closing tag may not have arrived yet. `max_chars` cuts thinking and
+    content together; nothing is read after the cut. Without `shows_thinking`, thinking is separated but
+    neither sent nor stored.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class Answer:
         self._content = TrimmedText()
         self._thinking = TrimmedText()
         self._filters = filters
-        self._step_begins = (0, 0)  # in content and thinking
-        self._earlier_tokens: tuple[int | None, int] = (0, 0)  # of the steps before: prompt, completion
+        self._step_begins = (0, 0)  # offsets in content and thinking
+        self._earlier_tokens: tuple[int | None, int] = (0, 0)  # prompt and completion, of earlier steps
         self.calls: tuple[ToolCall, ...] = ()
         self._reads_calls = False
         self._reader: CallReader | None = None
@@ -110,12 +110,12 @@ class Answer:
         self._guessed = guessed
         self._guessed_wrong = False
         self._max_chars = self._room = max_chars
-        self._unread = SILENT_CHARS * max_chars
+        self._unread = READ_FACTOR * max_chars
         self._full = False
         self._shows_thinking = shows_thinking
         self._thinking_apart = False
         self._timer = timer
-        self._thought_s: tuple[float, float] | None = None  # when the first and the last piece came
+        self._thought_s: tuple[float, float] | None = None  # when the first and last pieces arrived
         self._reported_completion: int | None = None
         self._reported_prompt: int | None = None
         self.finish_reason: str | None = None
@@ -130,7 +130,7 @@ class Answer:
 
     @property
     def thinking_ms(self) -> float | None:
-        """From the first to the last piece of thinking; None when there was none."""
+        """The time from the first to the last piece of thinking; None without thinking."""
         if self._thought_s is None or not self.thinking:
             return None
         first, last = self._thought_s
@@ -138,7 +138,7 @@ class Answer:
 
     @property
     def completion_tokens(self) -> int:
-        """As reported by the provider, else estimated; of all steps together."""
+        """All steps together, as reported by the provider, else estimated."""
         content, thinking = self._step_begins
         own = self._reported_completion
         if own is None:
@@ -147,21 +147,21 @@ class Answer:
 
     @property
     def prompt_tokens(self) -> int | None:
-        """As reported, of all steps together; None when one of them was not."""
+        """All steps together, as reported; None if a step reported none."""
         earlier, own = self._earlier_tokens[0], self._reported_prompt
         return None if earlier is None or own is None else earlier + own
 
     @property
     def is_full(self) -> bool:
-        """No more is read of it."""
+        """Whether the limit is reached and no more is read."""
         return self._full
 
     def read_calls(self) -> None:
-        """The model writes its calls of tools into the text: they are taken out of it."""
+        """Extract tool calls from the text, for a model that writes them there."""
         self._reads_calls, self._reader = True, CallReader()
 
     def next_step(self) -> None:
-        """The model goes on behind calls of tools: as a paragraph of its own, which may begin in thinking."""
+        """The model continues after tool calls, in a new paragraph that may begin with thinking."""
         self._earlier_tokens = (self.prompt_tokens, self.completion_tokens)
         self._reported_completion = self._reported_prompt = self.finish_reason = None
         self._step_begins = (len(self.content), len(str(self._thinking)))
@@ -174,10 +174,10 @@ class Answer:
 
     @property
     def showed_thinking_first(self) -> bool | None:
-        """What the answer, once at its end, showed of the model; None: nothing new.
+        """What the finished answer revealed about the model; None: nothing new.
 
-        True: it ended a thinking that nothing began, so answers begin in thinking. False: they do not, as
-        this one ended by itself and was content from its beginning, or was wrongly taken for thinking.
+        True: it closed thinking that was never opened, so answers begin in thinking. False: they do not, as
+        this one ended normally and was content from the start, or was wrongly taken for thinking.
         """
         if self._splitter.stray_closer and not self._thinking_apart:
             return True
@@ -185,13 +185,13 @@ class Answer:
         return False if plain or self._guessed_wrong else None
 
     async def events(self, deltas: AsyncGenerator[LLMDelta, None]) -> AsyncGenerator[TextEvents, None]:
-        """What is to be sent on, for each delta that says something; never an empty list.
+        """Yield the events to send for each delta that produces any; never an empty list.
 
-        The model's connection is closed when this generator is, and when `max_chars` have been sent.
+        The model's connection is closed with this generator, or once `max_chars` have been sent.
         """
         async with aclosing(deltas):
             async for delta in deltas:
-                events = self._hear(delta)
+                events = self._feed(delta)
                 if events:
                     yield events
                 if self._full or (self._reader and self._reader.ended):
@@ -200,24 +200,24 @@ class Answer:
             yield rest
 
     def whole(self, text: str) -> TextEvents:
-        """The event of a text of our own: all of it is content, and no filter is asked."""
+        """Return the event of a text of our own: it is all content, and bypasses the filter."""
         text = self._content.add(text)
         return [ContentEvent(text)] if text else []
 
-    def _hear(self, delta: LLMDelta) -> TextEvents:
-        """Runs for every token: nothing is made here that is not sent, unless the delta is a special one."""
+    def _feed(self, delta: LLMDelta) -> TextEvents:
+        """Runs for every token: allocates only what is sent, unless the delta is a special one."""
         text = self._text_scrubber.feed(delta.text)
         self._unread -= len(text)
         is_special = delta.finish_reason or delta.completion_tokens or delta.prompt_tokens or delta.tool_calls
         if is_special or delta.thinking or self._unread < 0:
-            return self._hear_special(delta, text)
+            return self._feed_special(delta, text)
         splitter = self._splitter
         if not splitter.passes(text):
-            return self._keep(splitter.feed(text))
+            return self._events_for(splitter.feed(text))
         event = self._event(text, splitter.unclosed)
         return [event] if event else []
 
-    def _hear_special(self, delta: LLMDelta, text: str) -> TextEvents:
+    def _feed_special(self, delta: LLMDelta, text: str) -> TextEvents:
         self.finish_reason = delta.finish_reason or self.finish_reason
         self.calls += delta.tool_calls
         if delta.prompt_tokens is not None:
@@ -226,21 +226,21 @@ class Answer:
             self._reported_completion = delta.completion_tokens
         self._unread -= len(delta.thinking)
         if self._unread < 0:
-            self._fill()
-        apart = self._hear_thinking(delta.thinking) if delta.thinking else []
-        return apart + self._keep(self._splitter.feed(text))
+            self._mark_full()
+        apart = self._feed_thinking(delta.thinking) if delta.thinking else []
+        return apart + self._events_for(self._splitter.feed(text))
 
-    def _hear_thinking(self, thinking: str) -> TextEvents:
-        """From the provider's own field; the text beside it is then no thinking, whatever was assumed."""
+    def _feed_thinking(self, thinking: str) -> TextEvents:
+        """Thinking from the provider's own field; then the text is not thinking, whatever was assumed."""
         self._thinking_apart = True
         before = self._splitter.answer_now()
-        return self._keep([*before, Piece(self._thinking_scrubber.feed(thinking), thinking=True)])
+        return self._events_for([*before, Piece(self._thinking_scrubber.feed(thinking), thinking=True)])
 
-    def _keep(self, pieces: Iterable[Piece]) -> TextEvents:
+    def _events_for(self, pieces: Iterable[Piece]) -> TextEvents:
         return [event for piece in pieces if (event := self._event(piece.text, piece.thinking))]
 
     def _event(self, text: str, thinking: bool) -> ContentEvent | ThinkEvent | None:
-        """What is to be sent of a piece; white space at its end waits for more."""
+        """Return the event for a piece, if any; trailing white space waits for more."""
         if self._reader is not None and not thinking:
             text = self._reader.feed(text)
         if self._filter is not None and not thinking:
@@ -261,19 +261,19 @@ class Answer:
         return ThinkEvent(added)
 
     def _cut(self, texts: TrimmedText) -> str:
-        """What fits of the text that was added last; there is room for no more."""
+        """Return the part of the last added text that fits; the answer is then full."""
         cut = texts.take_back(-self._room)
         self._room = 0
-        self._fill()
+        self._mark_full()
         return cut
 
-    def _fill(self) -> None:
+    def _mark_full(self) -> None:
         self._full = True
         self.finish_reason = LENGTH
 
     def _rest(self) -> TextEvents:
-        """What the splitter and the filters held back, at the end of the stream."""
-        events = self._keep(
+        """Return what the splitter and filters held back, at the end of the stream."""
+        events = self._events_for(
             [
                 Piece(self._thinking_scrubber.flush(), thinking=True),
                 *self._splitter.feed(self._text_scrubber.flush()),
@@ -285,37 +285,37 @@ class Answer:
         return events + self._flushed()
 
     def _flushed(self) -> TextEvents:
-        """What the reader of calls and the filter held back; the filter's is unfiltered by itself."""
+        """Flush the call reader and the filter; the filter's remainder is not filtered again."""
         events: TextEvents = []
         reader, self._reader = self._reader, None
         if reader is not None:
-            events += self._keep([Piece(reader.flush(), thinking=False)])
+            events += self._events_for([Piece(reader.flush(), thinking=False)])
             self.calls += tuple(reader.calls)
         last, self._filter = self._filter, None
-        return events + (self._keep([Piece(last.flush(), thinking=False)]) if last is not None else [])
+        return events + (self._events_for([Piece(last.flush(), thinking=False)]) if last is not None else [])
 
     def _answer_after_all(self) -> TextEvents:
-        """The thinking as content, once."""
+        """Turn the thinking into content, once."""
         text = str(self._thinking)
         if not text:
             return []
         self._guessed_wrong = True
         self._thinking = TrimmedText()
         self._room = self._max_chars
-        return self._keep([Piece(text, thinking=False)])
+        return self._events_for([Piece(text, thinking=False)])
 
 
 log = structlog.get_logger()
 T = TypeVar("T")
 
-LARGE_CHARS = 8_000  # a text that takes more than about a millisecond goes to a thread
+LARGE_CHARS = 8_000  # longer texts take over a millisecond and go to a thread
 
 
 class AnswerSaver:
-    """Has an answer that is still coming written once a second, when there is more of it than the last time.
+    """Writes a growing answer once a second, if it has grown since the last write.
 
-    `write` takes the content and the thinking so far. What it cannot store is logged: the whole turn is
-    stored at its end, and reports it.
+    `write` takes the content and thinking so far. Its failures are only logged: the whole turn is stored at
+    the end, which reports any failure.
     """
 
     def __init__(self, answer: Answer, write: Callable[[str, str], Awaitable[None]]) -> None:
@@ -328,7 +328,7 @@ class AnswerSaver:
         self._task = asyncio.create_task(self._run())
 
     async def end(self) -> None:
-        """No write is under way when this returns: a late one would undo the last."""
+        """Return once no write is under way: a late one would undo the final one."""
         self._ended.set()
         if self._task is not None:
             await self._task
@@ -341,7 +341,7 @@ class AnswerSaver:
                 continue
             try:
                 await self._write(*so_far)
-            except Exception:  # whatever it is, the turn goes on
+            except Exception:  # whatever happens, the turn continues
                 log.exception("answer_not_saved_meanwhile")
             written = so_far
 
@@ -354,7 +354,7 @@ class AnswerSaver:
 
 
 class Citing:
-    """`expect` what will be cited, `begin` when the first token has been sent, `finish` with the answer."""
+    """`expect` what will be cited, `begin` after the first token is sent, `finish` with the answer."""
 
     def __init__(self) -> None:
         self._query: Query | None = None
@@ -364,7 +364,7 @@ class Citing:
         self._reading: asyncio.Task[None] | None = None
 
     def expect(self, query: Query | None, candidates: tuple[Candidate, ...], rewritten: str = "") -> None:
-        """`rewritten` is the question as a model put it, "" when none did."""
+        """`rewritten` is the question as rewritten by a model, or ""."""
         if query is not None and rewritten:
             form = QueryForm(rewritten, [], SparseTerms([], []))
             query = replace(query, forms=(*query.forms, form))
@@ -372,8 +372,8 @@ class Citing:
         self._candidates = candidates
 
     def add(self, query: Query, candidates: Sequence[Candidate]) -> list[int]:
-        """Sources beside those that are expected, of a search with another query; gives the numbers of all of
-        these. What is a source already keeps its number."""
+        """Add sources found by another query; return the numbers of all `candidates`. Existing sources keep
+        their numbers."""
         numbers = {each.chunk.chunk_id: at for at, each in enumerate(self._candidates, start=1)}
         fresh = [each for each in candidates if each.chunk.chunk_id not in numbers]
         for each in fresh:
@@ -391,14 +391,14 @@ class Citing:
         self._spans = []
 
     def begin(self) -> None:
-        """Costs nothing to be called again."""
+        """Repeated calls cost nothing."""
         if self._reading is None and self._candidates:
             self._reading = asyncio.create_task(self._read(), name="key passages")
 
     async def finish(self, answer: str) -> tuple[Citation, ...]:
-        """Numbered as in the prompt, those marked that the answer used.
+        """Return citations numbered as in the prompt, those used by the answer marked.
 
-        Whatever goes wrong with a key passage, there is a citation for each candidate.
+        If choosing key passages fails, there is still a citation for each candidate.
         """
         if not self._candidates:
             return ()
@@ -414,7 +414,7 @@ class Citing:
         return list(find_marks(answer, len(self._candidates)))
 
     async def _read(self) -> None:
-        """By the question's words alone; between two steps whoever waits for the loop gets it."""
+        """Choose spans by the question's words alone; between steps the event loop gets a turn."""
         if self._query is None:
             return
         passages = KeyPassages(self._query)
@@ -425,7 +425,7 @@ class Citing:
         self._passages, self._spans = passages, list(spans)
 
     async def _refine(self, claimed: dict[int, str]) -> None:
-        """By what the answer says, too, for the sources that it names."""
+        """For sources that the answer cites, choose spans by the answer's claims as well."""
         if self._reading is not None:
             await self._reading
         if self._passages is None:
@@ -437,7 +437,7 @@ class Citing:
 
 
 async def _step(size: int, work: Callable[..., T], *arguments: object) -> T:
-    """One step of the work, then the others' turn; in a thread when `size` characters take long."""
+    """Do one step of work, then yield to the event loop; use a thread when `size` characters take long."""
     if size > LARGE_CHARS:
         return await asyncio.to_thread(work, *arguments)
     done = work(*arguments)

@@ -1,5 +1,5 @@
-"""What the server answers itself, without a model: slash commands, and talk that asks the documents nothing
-(thanks, what day it is, "say that again"). What is asked of memory may be said in plain words, too."""
+"""Answers the server gives without a model: slash commands, and small talk that needs no documents (thanks,
+what day it is, "say that again"). Memory commands may also be plain sentences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from core.relevance.talk import Talk, talk_of
 from core.text import Language
 from services.conversation.sessions import SessionStore
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 _TEXTS: dict[str, tuple[str, str]] = {
     "help": (
         "可用的命令：\n"
@@ -95,7 +95,7 @@ _BETWEEN = "\n\n"
 
 
 def _say(key: str, language: CommandLanguage, value: str = "", between: str = _BETWEEN) -> str:
-    """In both languages where the reader's is not known."""
+    """In both languages if the reader's is unknown."""
     chinese, english = (text.format(value) for text in _TEXTS[key])
     match language:
         case "zh":
@@ -121,7 +121,7 @@ class MemoryCommands:
                 return await self._list(turn.owner, language)
 
     async def _remember(self, content: str, turn: Turn, language: CommandLanguage) -> str:
-        """It holds in this session, too: no prompt repeats the turn of a command."""
+        """Applies to this session too: no prompt repeats a command's turn."""
         if not content:
             return _say("what", language)
         if not (await self._memories.records.switch_of(turn.owner)).on:
@@ -146,7 +146,7 @@ class MemoryCommands:
         return f"{_say('forgotten', language, str(len(forgotten)))}\n{_memory_lines(forgotten)}"
 
     async def _list(self, owner: str, language: CommandLanguage) -> str:
-        memories, following = await self._memories.page(owner, MOST_SHOWN, current=True)
+        memories, following = await self._memories.page(owner, MAX_SHOWN, current=True)
         if not memories:
             return _say("none", language)
         more = f"\n\n{_say('more', language)}" if following is not None else ""
@@ -154,7 +154,7 @@ class MemoryCommands:
 
 
 def _memory_lines(memories: list[Memory]) -> str:
-    return "\n".join(f"- {memory.content}" for memory in memories[:MOST_SHOWN])
+    return "\n".join(f"- {memory.content}" for memory in memories[:MAX_SHOWN])
 
 
 class CommandRunner:
@@ -164,14 +164,14 @@ class CommandRunner:
         self._personas = personas
 
     def check(self, command: Command) -> None:
-        """What can be refused before the turn begins. Raises BadRequestError, which names `question`."""
+        """Check what can be refused before the turn begins. Raises BadRequestError naming `question`."""
         if command.persona_text is not None:
             self._personas.checked(command.persona_text, "question")
 
     async def run(self, command: Command, session: Session, turn: Turn, language: CommandLanguage) -> str:
-        """Carry the command out and give the answer's text; the session must be stored already.
+        """Execute the command and return the answer's text; the session must be stored already.
 
-        The parent of the next turn after `/clear` is the branch's matter. Raises BadRequestError and
+        The branch takes care of the next turn's parent after `/clear`. Raises BadRequestError and
         UnknownSessionError.
         """
         match command.name:
@@ -205,13 +205,13 @@ def _shown(persona: Persona, language: CommandLanguage) -> str:
 
 
 _QUOTE = re.compile(r"^> .*(?:\n> ?.*)*", re.M)
-MOST_SOURCES = 10
-MOST_PASSAGES = 3
+MAX_SOURCES = 10
+MAX_PASSAGES = 3
 
 
 def talk_reply(gathered: Gathered, say: Callable[[str], str], language: Language, now: datetime) -> str:
-    """One or two honest sentences; the day it is; and what can be done with the last answer without a model:
-    saying it again, its first quote alone, its sources with what they say, also where it is doubted."""
+    """Reply in one or two honest sentences, give the date, or do what needs no model with the last answer:
+    repeat it, give its first quote alone, or list its sources with their quotes, also when it is doubted."""
     last = _last_answer(gathered.recent)
     match gathered.talk:
         case None:
@@ -233,7 +233,7 @@ def talk_reply(gathered: Gathered, say: Callable[[str], str], language: Language
 
 
 def _last_answer(recent: Sequence[Turn]) -> Turn | None:
-    """The last one that is no talk itself: what is asked after "shorter" is still about that one."""
+    """Return the last turn that is not small talk: a request after "shorter" still refers to that one."""
     return next((turn for turn in reversed(recent) if talk_of(turn.question) is None), None)
 
 
@@ -256,9 +256,9 @@ def _shorter(last: Turn, say: Callable[[str], str]) -> str:
 
 
 def _sources(last: Turn) -> Iterator[str]:
-    """Each with the passage that was quoted; of those behind the first few the names alone."""
+    """List sources with their quoted passages; beyond the first few, names only."""
     cited = [source for source in last.sources if source.cited] or list(last.sources)
-    for at, source in enumerate(cited[:MOST_SOURCES]):
+    for at, source in enumerate(cited[:MAX_SOURCES]):
         named = f"- {source.file_name}" + (f" · {source.heading}" if source.heading else "")
-        passage = source.key_passage if at < MOST_PASSAGES else ""
+        passage = source.key_passage if at < MAX_PASSAGES else ""
         yield "\n".join([named, *(f"  > {line}".rstrip() for line in passage.splitlines())])

@@ -1,5 +1,5 @@
-"""The parts that turns go through, and what a turn is answered from: the history of its branch, and passages
-from the knowledge base."""
+"""The parts that turns go through, and the gathering of what a turn is answered from: the branch's history,
+and passages from the knowledge base."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from services.retrieval.reranking import RerankService
 from services.retrieval.retriever import Retriever
 from services.retrieval.surroundings import Widener
 
-LIKELY = 0.2  # of right passages that come first one in sixteen has less, of wrong ones four in nine
-HALF = 0.5  # of a part's words in one passage: with fewer the part is searched for itself
-OF_A_PART = 2  # passages that it adds
+LIKELY = 0.2  # one in sixteen right top passages scores less, and four in nine wrong ones
+HALF = 0.5  # of a part's words in one passage: with fewer, the part gets a search of its own
+PASSAGES_PER_PART = 2  # added by its search
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """Shared by all turns. `question_filter` and `answer_filters` are the deployment's own; `qa_log` and
-    `widener` are None when they are off. `knowledge` is what `auto` in a request stands for. A judge is shown
+    `widener` are None when off. `knowledge` is what a request's `auto` stands for. A judge sees the top
     `judged_top_n` candidates."""
 
     conversations: ConversationManager
@@ -84,11 +84,11 @@ class Pipeline:
     widener: Widener | None = None
 
     def owners(self, owner: str) -> tuple[str, ...]:
-        """Whose documents this owner may search: the own ones and the shared ones."""
+        """Return the owners whose documents this owner may search: itself and the shared one."""
         return (owner, self.shared_owner)
 
     def use_of(self, asked: Turn | TurnRequest) -> KnowledgeUse:
-        """Whether the documents are searched for it: as its request says, else as configured."""
+        """Whether to search the documents for it: as its request says, else as configured."""
         how = asked.how if isinstance(asked, TurnRequest) else asked.request
         if asked.images and asked.question in ONLY_IMAGE.values():
             return "never"  # there are no words to search with
@@ -97,12 +97,12 @@ class Pipeline:
         return "never" if SEARCH_TOOL in how.tools else self.knowledge  # the model decides
 
     async def widened(self, candidates: Sequence[Candidate], owners: Sequence[str]) -> tuple[Candidate, ...]:
-        """With the text that goes into the prompt. Raises StoreUnavailableError."""
+        """Return the candidates with the text for the prompt. Raises StoreUnavailableError."""
         return await self.widener.widen(candidates, owners) if self.widener else tuple(candidates)
 
     def after_turn(self, turn: Turn, branch: Branch, failure: WenmaiError | None = None) -> None:
-        """What is done once the answer has been sent; it returns at once. `failure` was sent to its
-        reader."""
+        """Start what follows once the answer has been sent; returns immediately. `failure` is the one its
+        reader was sent."""
         self.metrics.turn_ended(turn, failure)
         self.conversations.after_turn(branch, turn)
         self.learning.after_turn(turn, (node for node in reversed(branch.nodes) if node.recallable))
@@ -120,14 +120,14 @@ class TurnModels:
     judge: ModelEntry | None
 
 
-Report = Callable[..., None]  # TurnStage, message=None, and the numbers and words that go with it
+Report = Callable[..., None]  # TurnStage, message=None, and the event's fields
 Lap = Callable[[str], None]
 
 
 class Gathering:
-    """Runs once per turn. `query` is there as soon as the question is embedded, whatever fails after it; talk
-    that a phrase knows is embedded when its turn has been stored. `recent` is the recent history, once it has
-    been read, `rewritten_from` are the turns that a rewritten question was made of."""
+    """Runs once per turn. `query` is set as soon as the question is embedded, whatever fails later; small
+    talk known by its phrase is embedded after its turn is stored. `recent` is the recent history once it has
+    been read; `rewritten_from` are the turns that a rewritten question draws on."""
 
     def __init__(
         self, pipeline: Pipeline, branch: Branch, turn: Turn, recent: list[Turn] | None, report: Report
@@ -158,7 +158,7 @@ class Gathering:
         remembers = await self._remembers()
         self._episode = await self._episode_asked()
         if use == "never" or talk:
-            if self._episode or (remembers and talk in (None, Talk.ASSISTANT)):  # do you know my name?
+            if self._episode or (remembers and talk in (None, Talk.ASSISTANT)):  # "do you know my name?"
                 self.query = await self._query(recent)
             return await self._without_search(talk, recent, lap, remembers=remembers)
         self.query = query = await self._query(recent)
@@ -172,17 +172,17 @@ class Gathering:
             self._pipeline.summaries.applicable(self._branch.nodes),
             self._recall(remembers),
         )
-        async with ending(meanwhile):  # the search is no task: to begin and to end one costs three rounds
+        async with cancel_on_error(meanwhile):  # a task for the search would cost three loop rounds
             candidates = await self._search(query) if found is None else found
             relevant, summary, memories = await meanwhile
         lap("retrieve")
         ranked = await self._by_parts(query, await self._rank(query, candidates))
-        rewritten, ranked = await self._second_try(ranked, recent, models, lap)
+        rewritten, ranked = await self._retry_rewritten(ranked, recent, models, lap)
         judgement, ranked = await self._judge(
-            Asked(rewritten or self._turn.question, _asked(recent)), ranked, models
+            Asked(rewritten or self._turn.question, _questions_of(recent)), ranked, models
         )
         lap("rerank")
-        chosen = self._keep(ranked, judgement, top_n)
+        chosen = self._choose(ranked, judgement, top_n)
         expanded = await self._pipeline.widened(chosen, self._owners)
         gathered = Gathered(
             tuple(recent), tuple(relevant), summary, ranked, chosen, expanded, judgement, rewritten,
@@ -191,28 +191,28 @@ class Gathering:
         return self._remembering(gathered, memories)
 
     async def look_up(self, text: str, top_n: int) -> LookedUp:
-        """What a search with these words alone may show. Raises StoreUnavailableError,
+        """Search with these words alone; return what may be shown. Raises StoreUnavailableError,
         EmbeddingUnavailableError."""
         query = await self._pipeline.queries.build(text, [], date=self._date)
         reranked = await self._pipeline.reranking.rerank(query, await self._search(query))
         return query, apply_threshold(reranked.candidates, self._pipeline.threshold, top_n, text)
 
     def _talk_by_phrase(self, recent: Sequence[Turn]) -> Talk | None:
-        """Without a model. A request to do something with an answer that does not exist is searched for."""
+        """Detect talk without a model. A request about an answer that does not exist is searched for."""
         talk = talk_of(self._turn.question)
         if talk is Talk.TRANSLATED and self._is_about_languages(recent):
             return None
         return None if talk and talk.needs_answer and not recent else talk
 
     def _talk_by_vector(self, query: Query, recent: Sequence[Turn]) -> Talk | None:
-        """By the vector that is searched with if this is a question."""
+        """Detect talk by the vector that is searched with if this is a question."""
         model = self._pipeline.talk_model
         if model is None or self._is_about_languages(recent):
             return None
         return model.talk_of(self._turn.question, query.forms[0].dense, has_answer=bool(recent))
 
     async def _is_answered(self, query: Query, candidates: Sequence[Candidate]) -> bool:
-        """Whether a passage answers what sounds like talk: "can I take first class?" is a question then."""
+        """Whether a passage answers what sounds like talk: "can I take first class?" is then a question."""
         reranked = await self._pipeline.reranking.rerank(query, candidates)
         return any(one.probability > ANSWERS_TALK for one in reranked.candidates)
 
@@ -222,7 +222,7 @@ class Gathering:
     async def _without_search(
         self, talk: Talk | None, recent: list[Turn], lap: Lap, *, remembers: bool
     ) -> Gathered:
-        """The conversation alone; its first question, too, where it is asked what was asked."""
+        """Gather the conversation alone; with its first question if the user asks what was asked."""
         self._report(TurnStage.FILTERING, message="not_searched", candidates=0, used=0)
         conversations, summaries = self._pipeline.conversations, self._pipeline.summaries
         asked = [node.turn_id for node in self._branch.nodes if not node.command]
@@ -250,8 +250,8 @@ class Gathering:
         return self._turn.request is None or self._turn.request.memory
 
     async def _episode_asked(self) -> EpisodeAsked | None:
-        """The earlier conversation that the question is about, where it may be told of it. In a session with
-        history one must surely be meant."""
+        """Return the earlier conversation that the question is about, if memory applies here. In a session
+        with history the question must clearly mean one."""
         memories, is_new = self._pipeline.memories, not self._branch.nodes
         asked = episode_asked(self._turn.question, day_asked(self._date, self._pipeline.prompts.now().date()))
         if asked is None or not self._wants_memory:
@@ -260,7 +260,7 @@ class Gathering:
         return asked if is_meant and await memories.is_wanted_by(self._turn.owner) else None
 
     async def _recall(self, remembers: bool) -> list[RecalledMemory]:
-        """Episodes first: the question asks for them."""
+        """Episodes come first: the question asks for them."""
         episodes = self._episodes()
         if not remembers:
             return await episodes
@@ -277,7 +277,7 @@ class Gathering:
         return [RecalledMemory(memory, chance) for memory, chance in found]
 
     def _remembering(self, gathered: Gathered, candidates: Sequence[RecalledMemory]) -> Gathered:
-        """With the memories that the history does not say itself."""
+        """Add the memories that the history does not contain itself."""
         if not candidates:
             return gathered
         shown = frozenset(turn.turn_id for turn in (*gathered.recent, *gathered.relevant))
@@ -286,7 +286,7 @@ class Gathering:
         return replace(gathered, memories=memories, in_history=recalled.in_history)
 
     def _warn_of_lost(self, number: int) -> None:
-        """Turns whose place on the branch can be read, but not their text; TurnRun reports the others."""
+        """Warn of turns whose place can be read, but not their text; TurnRun reports the others."""
         if number > 0:
             code = WarnCode.TURNS_UNREADABLE
             self._report(TurnStage.WARNING, message=code, code=code, turns=number)
@@ -300,7 +300,7 @@ class Gathering:
         )
 
     async def _rank(self, query: Query, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-        """Best first. That another reranker took over is reported once a turn."""
+        """Return candidates best first. A reranker's fallback is reported once per turn."""
         self._report(TurnStage.RERANKING, candidates=len(candidates))
         reranked = await self._pipeline.reranking.rerank(query, candidates)
         if reranked.fell_back and not self._fallback_reported:
@@ -312,8 +312,8 @@ class Gathering:
         return await self._pipeline.retriever.in_own_language(query, reranked.candidates, scope, limits)
 
     async def _by_parts(self, query: Query, ranked: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-        """Of a question that asks several things, a part of which no passage that would be shown has half of
-        the words is searched for itself, and its likely passages stand beside the others."""
+        """Search separately for each part of a compound question if no passage to be shown has half of its
+        words, and merge in its likely passages."""
         parts = [] if query.meant else parts_of(query.question)
         shown = [each.chunk.indexed_text for each in self._above(ranked)]
         for at, part in enumerate(parts if len(parts) > 1 else []):
@@ -321,16 +321,16 @@ class Gathering:
                 own = await self._pipeline.queries.build(part, parts[:at], date=self._date)
                 judged = await self._pipeline.reranking.rerank(own, await self._search(own))
                 likely = [each for each in judged.candidates if each.probability >= LIKELY]
-                ranked = _better(ranked, likely[:OF_A_PART])
+                ranked = _merged(ranked, likely[:PASSAGES_PER_PART])
         return ranked
 
-    async def _second_try(
+    async def _retry_rewritten(
         self, ranked: tuple[Candidate, ...], recent: Sequence[Turn], models: TurnModels, lap: Lap
     ) -> tuple[str, tuple[Candidate, ...]]:
-        """The rewritten question and the candidates with those it found; "" and the same where there is none.
+        """Return the rewritten question and the merged candidates, or "" and the same candidates.
 
-        Only a follow-up for which nothing was good enough is worth the wait for a model, and only where there
-        is something to find at all.
+        Only a follow-up without a good enough candidate is worth waiting for a model, and only if there is
+        anything to find at all.
         """
         rewriter = self._pipeline.rewriter
         if not ranked or self._above(ranked) or not rewriter.can_help(recent, models.answer):
@@ -342,15 +342,15 @@ class Gathering:
             self._report(TurnStage.REWRITING, message="rewritten", question=rewritten)
             query = await self._pipeline.queries.build(rewritten, [], date=self._date)
             candidates = await self._search(query)
-            ranked = _better(ranked, await self._rank(query, candidates))
+            ranked = _merged(ranked, await self._rank(query, candidates))
         lap("rewrite")
         return rewritten, ranked
 
     async def _judge(
         self, asked: Asked, ranked: tuple[Candidate, ...], models: TurnModels
     ) -> tuple[Judgement, tuple[Candidate, ...]]:
-        """What the judge said, and all candidates, with its passages and reasons where it took them. It is
-        shown those below the threshold, too: what the reranker missed is what a judge is asked for."""
+        """Return the judgement and all candidates, with the judge's passages and reasons where it accepted
+        one. It also sees those below the threshold: a judge is there to catch what the reranker missed."""
         shown = ranked[: self._pipeline.judged_top_n]
         if models.judge is None or not shown:
             return Judgement(), ranked
@@ -360,11 +360,11 @@ class Gathering:
         candidates = tuple(taken.get(each.chunk.chunk_id, each) for each in ranked)
         return Judgement(judged.confirmed, refused), candidates
 
-    def _keep(self, ranked: Sequence[Candidate], judgement: Judgement, top_n: int) -> tuple[Candidate, ...]:
-        """Those that the judge confirmed, however improbable they were, before those it said nothing of."""
+    def _choose(self, ranked: Sequence[Candidate], judgement: Judgement, top_n: int) -> tuple[Candidate, ...]:
+        """Return confirmed candidates, however improbable, before those that were not judged."""
         confirmed = [each for each in ranked if each.chunk.chunk_id in judgement.confirmed]
         others = [each for each in ranked if each.chunk.chunk_id not in judgement.judged]
-        probable = apply_threshold(others, self._least, top_n, self._turn.question)
+        probable = apply_threshold(others, self._min_probability, top_n, self._turn.question)
         chosen = (*confirmed, *probable)[:top_n]
         message = "filtering" if chosen else self._why_nothing()
         numbers = {"refused": len(judgement.refused)} if judgement.refused else {}
@@ -374,19 +374,19 @@ class Gathering:
         return chosen
 
     def _above(self, ranked: Sequence[Candidate]) -> list[Candidate]:
-        return apply_threshold(ranked, self._least, len(ranked), self._turn.question)
+        return apply_threshold(ranked, self._min_probability, len(ranked), self._turn.question)
 
     @property
-    def _least(self) -> float:
-        """While the guide comes in, at the very first, the nearest of the little that is there has mostly
-        nothing to do with the question, and what answers it is seconds away."""
+    def _min_probability(self) -> float:
+        """Raised while the guide is first read in: the nearest of the few passages mostly have nothing to do
+        with the question, and the right one is seconds away."""
         pipeline = self._pipeline
         is_early = pipeline.jobs.sample_pending and not self._without_sample
         return max(pipeline.threshold, LIKELY) if is_early else pipeline.threshold
 
     @property
     def _still_reading(self) -> bool:
-        """The guide, too, unless it is left out of the search."""
+        """Counts the guide too, unless the search leaves it out."""
         return self._pipeline.jobs.is_active(self._owners, without_sample=self._without_sample)
 
     def _why_nothing(self) -> str:
@@ -396,8 +396,8 @@ class Gathering:
 
 
 @asynccontextmanager
-async def ending(work: asyncio.Future[Any]) -> AsyncGenerator[None, None]:
-    """Where the block fails or is cancelled, so is the work, and what it raises is heard."""
+async def cancel_on_error(work: asyncio.Future[Any]) -> AsyncGenerator[None, None]:
+    """If the block fails or is cancelled, cancel `work` and retrieve its exceptions."""
     try:
         yield
     except BaseException:
@@ -407,17 +407,17 @@ async def ending(work: asyncio.Future[Any]) -> AsyncGenerator[None, None]:
 
 
 def asked_before(recent: Sequence[Turn]) -> tuple[tuple[str, ...], str]:
-    """The last questions of a branch, oldest first, and what was answered to the last of them."""
+    """Return the last questions of a branch, oldest first, and the answer to the last of them."""
     questions = tuple(turn.question for turn in recent[-MAX_PREVIOUS:])
     return questions, recent[-1].answer if recent else ""
 
 
-def _asked(turns: Iterable[Turn]) -> tuple[str, ...]:
+def _questions_of(turns: Iterable[Turn]) -> tuple[str, ...]:
     return tuple(turn.question for turn in turns)
 
 
-def _better(first: Iterable[Candidate], second: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    """Each chunk once, as it was judged the more probable, with that judgement's key passage; best first."""
+def _merged(first: Iterable[Candidate], second: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Keep each chunk once, as judged more probable, with that judgement's key passage; best first."""
     best: dict[str, Candidate] = {}
     for candidate in (*first, *second):
         known = best.get(candidate.chunk.chunk_id)

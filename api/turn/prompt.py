@@ -1,4 +1,4 @@
-"""From what was gathered to what the model receives: prompt texts, budget, order, layout, manifest."""
+"""Turn gathered material into the model's prompt: texts, budget, order, layout, manifest."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ _WHY = {
     Part.ATTACHED: "attached",
     Part.QUESTION: "always",
 }
-_CODE = "{code}"  # stands in the introductions
+_CODE = "{code}"  # placeholder in the introductions
 _STORED_NOWHERE_ELSE = (Part.PERSONA, Part.SYSTEM, Part.ATTACHED)
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Chunk ids of the candidates that InsertBlock said can answer, and of those that cannot."""
+    """Chunk ids of the candidates that InsertBlock confirmed as answering, and of those it rejected."""
 
     confirmed: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
@@ -93,14 +93,14 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """History oldest first; `ranked` is every candidate, best first, `candidates` what may be shown.
+    """History is oldest first; `ranked` is every candidate, best first, `candidates` what may be shown.
 
-    `expanded` are these with the text that goes into the prompt, which may be longer (none: their own).
-    `memories` are told, best first; `in_history` are memories whose turns stand in the history.
-    `rewritten` is the wording that the question was searched with once more, or "". `searched` is False where
-    nothing was looked for; `talk` is then what kind of talk it is, None for a question. `still_reading`:
-    documents are being read in that could not be searched yet. `asked_before` is how many questions the
-    branch has, where the history is all that was gathered.
+    `expanded` are these candidates with their text for the prompt, which may be longer (empty: their own).
+    `memories` go into the prompt, best first; `in_history` are memories whose turns are in the history.
+    `rewritten` is the wording of the second search, or "". `searched` is False if no search was made; `talk`
+    is then the kind of small talk, None for a question. `still_reading`: some documents are still being
+    ingested and could not be searched. `asked_before` counts the branch's questions when only history was
+    gathered.
     """
 
     recent: tuple[Turn, ...] = ()
@@ -127,8 +127,8 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """`messages` are in the logical order; `candidates` are those that fit, `blocks` the same with the text
-    as widened; `parts` is the manifest's list."""
+    """`messages` are in logical order; `candidates` are those that fit, `blocks` the same with widened text;
+    `parts` is the manifest's list."""
 
     messages: tuple[Message, ...]
     texts: PromptTexts
@@ -142,12 +142,12 @@ class Prompt:
     def lay(
         self, layout: Layout, steps: Sequence[Message] = (), offer: ToolOffer | None = None
     ) -> list[Message]:
-        """The messages as they go over the wire, with what was said of tools since."""
+        """Return the messages as sent over the wire, including tool messages since."""
         texts = self._laid_with(offer)
         return lay_steps(lay_out(self.messages, layout, texts), steps, layout, texts)
 
     def _laid_with(self, offer: ToolOffer | None) -> PromptTexts:
-        """A word that no more tools may be called belongs to the request that says it."""
+        """The notice that no more tools may be called belongs only in the request that closes them."""
         return self.texts if offer and offer.closed else replace(self.texts, tools_closed="")
 
     @property
@@ -155,7 +155,7 @@ class Prompt:
         return dict(Counter(one.part.value for one in self.dropped))
 
     def manifest(self, model_id: str, exchange: Exchange) -> PromptManifest:
-        """The record of what was sent and what came back."""
+        """Return the record of what was sent and received."""
         texts = self._laid_with(exchange.offer)
         return PromptManifest(
             model=model_id,
@@ -184,14 +184,14 @@ class PromptBuilder:
     def language(
         request: TurnRequest, recent: Iterable[Turn] = (), candidates: Sequence[Candidate] = ()
     ) -> Language:
-        """That of the conversation; where that has none the reader's, or that of the best passage."""
+        """Return the conversation's language; if it has none, the reader's or that of the best passage."""
         best = candidates[0].chunk if candidates else None
         otherwise: Language = "zh" if best and holds_chinese(f"{best.heading} {best.text}") else "en"
         before = [turn.question for turn in recent]
         return language_in(request.question, before, request.language or otherwise)
 
     def check_fits(self, request: TurnRequest, model: ModelEntry, session: Session) -> None:
-        """Raises QuestionTooLongError when what never goes exceeds the model's window by itself."""
+        """Raises QuestionTooLongError when the parts that are never dropped exceed the model's window."""
         budget = self._budget(model, request)
         language = self.language(request)
         each = [self._texts(request, session, role, ANY_CODE, language) for role in get_args(PromptRole)]
@@ -221,7 +221,7 @@ class PromptBuilder:
         gathered: Gathered,
         offer: ToolOffer | None = None,
     ) -> Prompt:
-        """Fit what was gathered into the model's window and put it in order, in fences with a new code."""
+        """Fit the gathered material into the model's window and order it, in fences with a new code."""
         budget, code = self._budget(model, request), new_code()
         budget = replace(budget, tools=tool_tokens(budget, offer))
         searches = offer is not None and any(tool.name == SEARCH_TOOL for tool in offer.tools)
@@ -234,7 +234,7 @@ class PromptBuilder:
         history, memories = _history(gathered), gathered.memories
         texts = self._with_memories(replace(texts, **attached), language, memories)
         fitted = _fitted(budget, texts, history, gathered, request.question)
-        while memories and not fitted.has_memory:  # fewer may have room
+        while memories and not fitted.has_memory:  # fewer may fit
             memories = memories[:-1]
             texts = self._with_memories(texts, language, memories)
             fitted = _fitted(budget, texts, history, gathered, request.question)
@@ -259,7 +259,7 @@ class PromptBuilder:
             ),
             *(_dropped(one) for one in dropped),
             *_passed_over(gathered),
-            *_untold(gathered, memories),
+            *_unused_memories(gathered, memories),
         )
         messages = tuple(assembled.messages)
         return Prompt(messages, texts, candidates, fitted.candidates, parts, dropped, budget, memories)
@@ -274,7 +274,7 @@ class PromptBuilder:
 
     @staticmethod
     def _with_nearest(texts: PromptTexts, language: Language, gathered: Gathered) -> PromptTexts:
-        """Whether more documents are on their way; the nearest headings, where nothing may be shown."""
+        """Say if documents are still being read in; name the nearest headings if no passage may be shown."""
         reading = STILL_READING[language] if gathered.still_reading else ""
         near = nearest_text(gathered.ranked, language) if gathered.role == "general" else ""
         return replace(texts, system="\n\n".join(filter(None, (texts.system, reading, near))))
@@ -295,7 +295,7 @@ class PromptBuilder:
         texts: PromptTexts,
         language: Language,
     ) -> dict[str, str]:
-        """What the client attached to the question, cut to its room; none for a model that only quotes."""
+        """Return the client's attachment, cut to its room; nothing for a model that only quotes."""
         if not request.attached or not model.generative:
             return {}
         room = attached_room(budget, texts, request.question)
@@ -335,13 +335,13 @@ class PromptBuilder:
         )
 
     def _tools(self, offer: ToolOffer | None, language: Language) -> str:
-        """For a model that reads of them in its prompt."""
+        """Describe tools to a model that reads of them in its prompt."""
         if offer is None or not offer.in_prompt or not offer.tools:
             return ""
         return self._library.text("tools", language).replace("{tools}", tool_lines(offer.tools))
 
     def _context(self, session: Session | None, language: Language) -> str:
-        """The day it is, and when the session began (None: now)."""
+        """State the current time and when the session began (None: now)."""
         if not self._context_lines:
             return ""
         now = self.now()
@@ -352,7 +352,7 @@ class PromptBuilder:
 def _fitted(
     budget: Budget, texts: PromptTexts, history: History, gathered: Gathered, question: str
 ) -> Fitted:
-    """With as many of the best candidates widened as nothing has to go for."""
+    """Fit with as many of the best candidates widened as possible without dropping more."""
     plain = fit(budget, texts, history, gathered.candidates, question)
     number = len(gathered.expanded)
     while number:
@@ -381,7 +381,7 @@ def _history(gathered: Gathered) -> History:
 def _included(
     messages: Sequence[Message], budget: Budget, memories: Sequence[Memory], *, cited: bool
 ) -> Iterator[ManifestPart]:
-    """`cited`: the passages in the prompt are those of the turn's citations."""
+    """`cited`: the prompt's passages are those of the turn's citations."""
     recalled = tuple(memory.memory_id for memory in memories)
     stored_here = _STORED_NOWHERE_ELSE if cited else (*_STORED_NOWHERE_ELSE, Part.KNOWLEDGE)
     for message in messages:
@@ -412,16 +412,16 @@ def _dropped(one: Dropped) -> ManifestPart:
 
 
 def _cut_off(request: TurnRequest, attached: dict[str, str]) -> Iterator[Dropped]:
-    """The end of what a client attached, where it was too long; its tokens were never counted."""
+    """The end of an attachment that was too long; its tokens were not counted."""
     if attached and request.attached[len(attached["attached"]) :].strip():
         yield Dropped(Part.ATTACHED, "", 0)
 
 
 def _passed_over(gathered: Gathered) -> Iterator[ManifestPart]:
-    """Candidates that were ranked and not chosen, and the wording that was only searched with; their tokens
-    were never counted."""
+    """Candidates ranked but not chosen, and the wording used only for search; their tokens were not
+    counted."""
     chosen = {candidate.chunk.chunk_id for candidate in gathered.candidates}
-    if gathered.rewritten:  # kept with the turn, and taken from there when a turn that it has words of goes
+    if gathered.rewritten:  # stored in the turn; removed there when a turn it draws on is erased
         yield ManifestPart(Part.QUESTION.value, Role.USER.value, 0, False, "rewritten_for_search")
     by_threshold = [
         each for each in gathered.candidates if each.chunk.chunk_id not in gathered.judgement.confirmed
@@ -437,8 +437,8 @@ def _passed_over(gathered: Gathered) -> Iterator[ManifestPart]:
             )
 
 
-def _untold(gathered: Gathered, memories: Sequence[Memory]) -> Iterator[ManifestPart]:
-    """Memories that were recalled and are not in the prompt."""
+def _unused_memories(gathered: Gathered, memories: Sequence[Memory]) -> Iterator[ManifestPart]:
+    """Memories that were recalled but are not in the prompt."""
     no_room = gathered.memories[len(memories) :]
     for reason, left_out in ((OVER_BUDGET, no_room), ("in_history", gathered.in_history)):
         if left_out:

@@ -1,4 +1,4 @@
-"""One turn from question to DONE, its steps one after the other and never back."""
+"""One turn from question to DONE: each step follows the last and never goes back."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ from services.store.dialect import StoreRequestError
 
 log = structlog.get_logger()
 
-TOOL_CALLS = ("tool_calls", "function_call")  # why an answer ended
+TOOL_CALLS = ("tool_calls", "function_call")  # finish reasons
 
 
 @dataclass(frozen=True, slots=True)
 class TurnPlan:
-    """What is decided before the first byte: the turn as stored so far, and what it will be made with.
+    """Everything decided before the first byte: the turn as stored so far, and what it will be made with.
     `recent` are the turns that its prompt repeats, oldest first; None: yet to be read."""
 
     request: TurnRequest
@@ -73,7 +73,7 @@ class TurnPlan:
 
 
 class TurnRun:
-    """Runs once. Everything a reader sees goes through `stream`; everything kept goes into `turn`."""
+    """Runs once. Everything a reader sees goes through `stream`; everything stored goes into `turn`."""
 
     def __init__(self, pipeline: Pipeline, plan: TurnPlan, grace_s: float) -> None:
         grace_s = 0 if plan.request.cancelled_when_left else grace_s
@@ -115,17 +115,17 @@ class TurnRun:
 
     @property
     def _language(self) -> Language:
-        """More is known of it when the history has been read, and when passages were found."""
+        """More evidence is available once the history has been read and passages found."""
         candidates = self._prompt.candidates if self._prompt else ()
         return self._pipeline.prompts.language(self._plan.request, self._gathering.recent, candidates)
 
     @property
     def being_cut(self) -> bool:
-        """True from `cut` on: what is still to come is its storing and its last events."""
+        """True once `cut` was called: only storing and the last events remain."""
         return self._scope.cancel_called
 
     def cut(self, status: TurnStatus) -> None:
-        """End the turn now: the model's connection is closed, what was said is stored with `status`."""
+        """End the turn now: close the model's connection and store the text so far with `status`."""
         self._cut_status = status
         self._scope.cancel()
 
@@ -140,20 +140,20 @@ class TurnRun:
         with self._scope:
             try:
                 self.stream.publish(SessionEvent(self.session_id))
-                await (self._obey(self._plan.command) if self._plan.command else self._respond())
+                await (self._run_command(self._plan.command) if self._plan.command else self._respond())
             except WenmaiError as error:
                 failure, status = error, TurnStatus.FAILED
-            except Exception:  # the stream's edge: a fault of ours must still end in ERROR and DONE
+            except Exception:  # the stream's edge: a bug must still end in ERROR and DONE
                 log.exception("turn_crashed", turn_id=self.turn_id)
                 failure, status = WenmaiError(say("internal", self._language)), TurnStatus.FAILED
         if self._scope.cancelled_caught:
             status = self._cut_status
-            if status is TurnStatus.INTERRUPTED:  # half an answer must not look like a whole one
+            if status is TurnStatus.INTERRUPTED:  # half an answer must not look complete
                 failure = TurnInterruptedError(say("was_interrupted", self._language))
         await self._finish(status, failure)
 
-    async def _obey(self, command: Command) -> None:
-        """A slash command is answered without a model."""
+    async def _run_command(self, command: Command) -> None:
+        """Answer a slash command without a model."""
         session = self._plan.session
         language = command_language(command, session.title, self._plan.request.language)
         text = await self._pipeline.commands.run(command, session, self.turn, language)
@@ -170,7 +170,7 @@ class TurnRun:
             await self._generate(model, prompt)
             answer, tools = self._answer, self.tools
             if not answer.calls or answer.is_full or tools.closed or not tools.offer.tools:
-                break  # a model may call what it was not offered: nothing answers it
+                break  # a model may call tools it was not offered: nothing answers those calls
             await tools.call(answer.content, answer.calls)
             answer.next_step()
         self._lap("generate")
@@ -183,7 +183,7 @@ class TurnRun:
             raise LLMUnavailableError(say(why, self._language), silent)
 
     async def _generate(self, model: ModelEntry, prompt: Prompt) -> None:
-        """One request to the model, and what it says, to its end or to its calls of tools."""
+        """Make one request to the model and publish its text, up to its end or its tool calls."""
         if self.tools.steps or self.tools.offer.tools:
             self._exchange.offer = self.tools.offer
         lay = partial(prompt.lay, steps=self.tools.messages, offer=self._exchange.offer)
@@ -192,18 +192,18 @@ class TurnRun:
                 self._lap("first_token")
             self.stream.publish(*sent)
             self._citing.begin()
-            # a flooding model never lets the loop deliver a cancellation by itself
+            # a model that floods the loop never lets it deliver a cancellation
             if self._scope.cancel_called:
                 await anyio.lowlevel.checkpoint()
 
     def _why_silent(self) -> str:
-        """A model that ended with calls of tools has not returned nothing."""
+        """A model that ended with tool calls did return something."""
         if self._answer.calls:
             return "too_many_tool_steps" if self.tools.offer.tools else "no_tools_offered"
         return "tool_calls_unreadable" if self._answer.finish_reason in TOOL_CALLS else "no_answer"
 
     async def _prepared(self) -> Prompt | None:
-        """None: it is answered without a model. What was gathered and is not shown to one is let go of."""
+        """Build the prompt; None if the turn was answered without a model. Unused material is released."""
         request, model = self._plan.request, self._plan.models.answer
         gathered = await self._gathering.run(request.how.rerank_top_n, self._plan.models, self._lap)
         if not gathered.searched and not model.generative:
@@ -221,12 +221,12 @@ class TurnRun:
         self._exchange.language = self._language
         self.tools.give_room(int(model.context_window * RESULTS_SHARE), model.count_tokens)
         self._citing.expect(self._gathering.query, self._prompt.candidates, gathered.rewritten)
-        self._remember(self._prompt, gathered)
-        self._tell_summarized(self._prompt, gathered.summary)
+        self._report_memories(self._prompt, gathered)
+        self._report_summary(self._prompt, gathered.summary)
         return self._prompt
 
-    def _remember(self, prompt: Prompt, gathered: Gathered) -> None:
-        """Say what is told of other conversations, and count it."""
+    def _report_memories(self, prompt: Prompt, gathered: Gathered) -> None:
+        """Report and count the memories in the prompt."""
         saved = estimate_tokens(memory_lines(gathered.in_history))
         self._pipeline.metrics.recalled(len(prompt.memories), saved)
         if not prompt.memories:
@@ -235,8 +235,8 @@ class TurnRun:
         memories = [remembered_fields(memory) for memory in prompt.memories]
         self._status(TurnStage.REMEMBERING, memories=memories)
 
-    def _tell_summarized(self, prompt: Prompt, summary: AppliedSummary | None) -> None:
-        """In the first turn of the branch that has it: it was made after the turn before had begun."""
+    def _report_summary(self, prompt: Prompt, summary: AppliedSummary | None) -> None:
+        """Report the summary in the first turn that uses it: one made after the previous turn had begun."""
         if summary is None or summary.created_us <= self._plan.branch.nodes[-1].created_us:
             return
         if any(part.kept and part.part == Part.SUMMARY for part in prompt.parts):
@@ -248,7 +248,7 @@ class TurnRun:
             model.learn_beginning(in_thinking=showed)
 
     def _warn(self) -> None:
-        """Say what the model will not see of this conversation."""
+        """Warn of what the model will not see of this conversation."""
         if self._prompt is not None and self._prompt.dropped:
             self._warning(WarnCode.CONTEXT_DROPPED, **self._prompt.dropped_by_part)
         if self._plan.branch.unreadable:
@@ -261,7 +261,7 @@ class TurnRun:
             self._timings["thinking"] = thinking_ms
         if "first_token" in self._timings and "generate" not in self._timings:
             self._lap("generate")  # the answer was cut
-        self._lap("total")  # without the storing, which is yet to come; live readers get it
+        self._lap("total")  # excludes storing, which comes next; live readers get it included
         self.turn = replace(
             self.turn,
             status=status,
@@ -295,7 +295,7 @@ class TurnRun:
         vectors = TurnVectors(question=list(query.forms[0].dense) if query else None)
         try:
             await self._pipeline.conversations.add_conversation_turn(self.turn, vectors)
-        except (StoreUnavailableError, StoreRequestError) as error:  # the stream ends all the same
+        except (StoreUnavailableError, StoreRequestError) as error:  # the stream must still end
             log.exception("turn_not_stored", turn_id=self.turn_id, reason=str(error))
             if isinstance(error, DiskFullError):
                 return DiskFullError(say("disk_full", self._language))
@@ -326,7 +326,7 @@ class TurnRun:
         manifest = self._prompt.manifest(self.turn.model_id, self._exchange)
         if "raw" not in manifest.response:
             return manifest
-        # a proxy may repeat what it was sent
+        # a proxy may echo what it was sent
         raw = self._pipeline.failure_text.mask(manifest.response["raw"])
         return replace(manifest, response={**manifest.response, "raw": raw})
 
@@ -346,20 +346,20 @@ class TurnRun:
     def _status(self, stage: TurnStage, *, message: str | None = None, **fields: Any) -> None:
         event = StatusEvent(stage, self._say(message or stage), dict(fields))
         self.stream.publish(event)
-        self._notes.hear(event, self.stream.length)
+        self._notes.record(event, self.stream.length)
 
     def _say(self, key: str) -> str:
         before = [turn.question for turn in self._gathering.recent]
         return in_script_of(say(key, self._language), self._plan.request.question, before)
 
     def _retrying(self, retry: int, wait_s: float) -> None:
-        """The model's server failed before its first token: it is asked again."""
+        """The model's server failed before its first token: report the retry."""
         self._status(TurnStage.RETRYING, retry=retry, wait_s=round(wait_s, 1))
 
     def _warning(self, code: WarnCode, **counts: int) -> None:
         self._status(TurnStage.WARNING, message=code, code=code, **counts)
 
     def _lap(self, stage: str) -> None:
-        """Milliseconds from the start of the turn to the end of this stage; `thinking` alone is how long it
-        took."""
+        """Record the milliseconds from the turn's start to the end of this stage (`thinking` is a
+        duration)."""
         self._timings[stage] = round((time.perf_counter() - self._started) * 1000, 1)

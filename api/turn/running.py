@@ -1,4 +1,4 @@
-"""The turns that run in this process: how many may, which session is busy, what a stop reaches."""
+"""The turns running in this process: how many may run, which sessions are busy, how to stop them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from core.errors import SessionBusyError, ShuttingDownError, TooManyStreamsError
 from core.owners import VISITOR_PREFIX
 from services.store.clock import Activity
 
-STORING_S = 3.0  # for what was cut to be stored
+STORING_S = 3.0  # for storing turns that were cut
 
 
-class StreamSeats:
-    """`per_owner` None: only the number in all is bounded (without keys every caller is the same owner).
-    Visitors of sites, who can be as many as one client makes up, have half of all seats together."""
+class StreamSlots:
+    """`per_owner` None: only the total is bounded (without keys, every caller is the same owner). Visitors of
+    sites, of whom one client can invent any number, share half of all slots."""
 
     def __init__(self, limit: int, per_owner: int | None = None) -> None:
         self._limit = limit
@@ -28,7 +28,7 @@ class StreamSeats:
         self._taken = self._visitors = 0
 
     def check(self, owner: str) -> None:
-        """Raises TooManyStreamsError when no seat is free."""
+        """Raises TooManyStreamsError when no slot is free."""
         if self._taken >= self._limit or (_is_visitor(owner) and self._visitors >= max(1, self._limit // 2)):
             raise TooManyStreamsError("Too many answers are being written just now. Try again shortly.")
         if self._per_owner is not None and self._owners[owner] >= self._per_owner:
@@ -37,7 +37,7 @@ class StreamSeats:
             )
 
     def take(self, owner: str) -> None:
-        """The seat is the caller's until `give_back`, whether one was free or not: `check` before."""
+        """Take a slot until `give_back`, even if none is free: call `check` first."""
         self._taken += 1
         self._visitors += _is_visitor(owner)
         self._owners[owner] += 1
@@ -50,8 +50,8 @@ class StreamSeats:
             del self._owners[owner]
 
     @contextmanager
-    def seat(self, owner: str) -> Iterator[None]:
-        """Taken when entered."""
+    def slot(self, owner: str) -> Iterator[None]:
+        """Taken on entry."""
         self.take(owner)
         try:
             yield
@@ -70,8 +70,8 @@ class RunningTurn:
 
 
 class RunningTurns:
-    def __init__(self, seats: StreamSeats, activity: Activity) -> None:
-        self._seats = seats
+    def __init__(self, slots: StreamSlots, activity: Activity) -> None:
+        self._slots = slots
         self._activity = activity
         self._draining = False
         self._hurried = asyncio.Event()
@@ -99,9 +99,9 @@ class RunningTurns:
 
     @contextmanager
     def claim(self, session_id: str, owner: str, *, exclusive: bool) -> Iterator[None]:
-        """Reserve a place in the session while a turn starts; `start` keeps it, an error gives it back.
+        """Reserve a place in the session while a turn starts; `start` keeps it, an error releases it.
 
-        Nobody's place is another owner's: whoever knows a session's id could keep its owner out of it.
+        Places are counted per owner, so that knowing a session's id does not let others block its owner.
         Raises SessionBusyError when another turn runs there and this one has no explicit parent,
         TooManyStreamsError when the server, or this owner's share of it, is full, and ShuttingDownError.
         """
@@ -111,8 +111,8 @@ class RunningTurns:
             raise SessionBusyError(
                 "session_id: another turn is running in this session. Wait, or give parent_turn_id."
             )
-        self._seats.check(owner)
-        self._seats.take(owner)
+        self._slots.check(owner)
+        self._slots.take(owner)
         self._sessions[owner, session_id] += 1
         try:
             yield
@@ -121,11 +121,11 @@ class RunningTurns:
             raise
 
     def is_pending(self, session_id: str, owner: str) -> bool:
-        """Whether a turn of it runs here, so that `claim` refuses an exclusive one."""
+        """Whether a turn of the session runs here, so that `claim` refuses an exclusive one."""
         return self._sessions[owner, session_id] > 0
 
     def start(self, run: TurnRun) -> None:
-        """Run the turn as a task of its own; its claimed place is given back when it ends."""
+        """Run the turn as a task of its own; its claimed place is released when it ends."""
         task = asyncio.create_task(self._run(run), name=f"turn {run.turn_id}")
         self._running[run.turn_id] = RunningTurn(run, task)
         task.add_done_callback(lambda _: self._ended(run))
@@ -135,7 +135,7 @@ class RunningTurns:
             await run.run()
 
     async def ended(self, turn_id: str) -> None:
-        """Return once the turn runs no more and its last write is done."""
+        """Return once the turn has stopped running and its last write is done."""
         running = self._running.get(turn_id)
         if running is not None:
             await asyncio.wait([running.task])
@@ -145,9 +145,9 @@ class RunningTurns:
         return self._draining
 
     async def close(self, grace_s: float) -> None:
-        """Take no new turn, let open ones finish for `grace_s` seconds, then interrupt and store them.
+        """Accept no new turns, let open ones finish for `grace_s` seconds, then interrupt and store them.
 
-        `hurry` ends the waiting.
+        `hurry` ends the wait.
         """
         self._draining = True
         hurried = asyncio.create_task(self._hurried.wait())
@@ -158,11 +158,11 @@ class RunningTurns:
         await self._none_left(STORING_S)
 
     def hurry(self) -> None:
-        """Whoever closes waits no longer for open turns to finish."""
+        """Stop waiting for open turns to finish."""
         self._hurried.set()
 
     async def _none_left(self, limit_s: float, *enough: asyncio.Task[bool]) -> None:
-        """Until no turn runs, those included that were just beginning; or until one of `enough` is done."""
+        """Wait until no turn runs, including those just starting, or until one of `enough` is done."""
         loop = asyncio.get_running_loop()
         end = loop.time() + limit_s
         while (tasks := [running.task for running in self._running.values()]) and loop.time() < end:
@@ -170,14 +170,14 @@ class RunningTurns:
             await asyncio.wait(waiting, timeout=end - loop.time(), return_when=asyncio.FIRST_COMPLETED)
             if any(task.done() for task in enough):
                 return
-            await asyncio.sleep(0)  # what has ended is taken off the list
+            await asyncio.sleep(0)  # lets ended turns leave the list
 
     def _ended(self, run: TurnRun) -> None:
         self._running.pop(run.turn_id, None)
         self._release(run.session_id, run.turn.owner)
 
     def _release(self, session_id: str, owner: str) -> None:
-        self._seats.give_back(owner)
+        self._slots.give_back(owner)
         self._sessions[owner, session_id] -= 1
         if self._sessions[owner, session_id] <= 0:
             del self._sessions[owner, session_id]

@@ -1,6 +1,6 @@
-"""A turn's stream: its events, a closed union that docs/guide/en/api.md shows on the wire, numbered, that any
-number of readers follow, what of them the turn keeps, and a stored turn as the stream it once was, so that a
-retry or a late reader gets the same answer."""
+"""A turn's stream: numbered events (a closed union; docs/guide/en/api.md shows them on the wire) that any
+number of readers follow, what of them the turn stores, and the replay of a stored turn as the stream it once
+was, so that a retry or a late reader gets the same answer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ContentEvent:
 
 @dataclass(frozen=True, slots=True)
 class SourceEvent:
-    """`documents` says, when a stored turn is replayed, which of the citations' documents are left."""
+    """In a replay, `documents` says which of the citations' documents still exist."""
 
     citations: tuple[Citation, ...]
     documents: KnownDocuments | None = None
@@ -80,10 +80,10 @@ _PIECE = re.compile(r"[^\n]*\n+|[^\n]+")
 
 
 def line_safe(event: Event) -> Iterator[Event]:
-    """The same event, or several whose texts have newlines only at their end: in the prefix format each line
-    of an event is a line of its own. Nothing for an empty text.
+    """Yield the event, or several whose texts have newlines only at their end: in the prefix format each line
+    of an event is a separate line. Nothing for an empty text.
 
-    Text that nobody scrubbed is, so that no other line break is left.
+    Unscrubbed text is scrubbed, so that no other kind of line break is left.
     """
     if not isinstance(event, ContentEvent | ThinkEvent):
         yield event
@@ -96,7 +96,7 @@ def line_safe(event: Event) -> Iterator[Event]:
 
 
 def layout_of(events: Iterable[Event | None]) -> tuple[int, ...]:
-    """One number per event: the length of its answer text, minus that of its thinking, 0 for all others."""
+    """Return a number per event: the length of its answer text, minus that of its thinking, 0 for others."""
     return tuple(_signed_length(event) for event in events)
 
 
@@ -111,9 +111,9 @@ def _signed_length(event: Event | None) -> int:
 
 
 def laid_out(layout: Iterable[int], content: str, thinking: str) -> Iterator[Event | None]:
-    """The texts cut again as `layout` records; None where another kind of event had its number.
+    """Cut the texts as `layout` records; None where another kind of event had the number.
 
-    None also where the text is not kept: thinking that turned out to be the answer was sent as both.
+    Also None where the text is not stored: thinking that turned out to be the answer was sent as both.
     """
     answered = thought = 0
     for length in layout:
@@ -127,20 +127,20 @@ def laid_out(layout: Iterable[int], content: str, thinking: str) -> Iterator[Eve
             yield ThinkEvent(text) if text else None
 
 
-FIRST_READER_S = 0.5  # even with no grace, a reader gets this long to open the stream it asked for
+FIRST_READER_S = 0.5  # even without grace, a reader has this long to open its stream
 
 
 class TurnStream:
-    """Events count from 1. The last event is always DONE; after it nothing is published.
+    """Events count from 1. The last event is always DONE; nothing is published after it.
 
-    `on_abandoned` is called, once at most, when nobody has read for `grace_s` seconds while the turn runs.
-    Every event is kept until the turn's end, about 110 bytes for a token: MAX_ANSWER_CHARS bounds the text,
-    and so the number of events. Publishing never waits for a reader.
+    `on_abandoned` is called, at most once, when nobody has read for `grace_s` seconds while the turn runs.
+    Every event is kept until the turn's end, about 110 bytes per token: MAX_ANSWER_CHARS bounds the text, and
+    so the number of events. Publishing never waits for a reader.
     """
 
     def __init__(self, turn_id: str, grace_s: float, on_abandoned: Callable[[], None]) -> None:
         self.turn_id = turn_id
-        self._events: list[Event | None] = []  # None: a number whose event is not kept
+        self._events: list[Event | None] = []  # None: a number whose event is not stored
         self._ended = False
         self._repeats_after: int | None = None
         self._waiting: list[asyncio.Future[None]] = []  # one for each reader that has seen everything
@@ -152,17 +152,17 @@ class TurnStream:
 
     @classmethod
     def ended_stream(cls, turn_id: str) -> TurnStream:
-        """For a turn that runs no more: nothing happens when its readers leave."""
+        """A stream of a turn that no longer runs: nothing happens when its readers leave."""
         return cls(turn_id, 0, lambda: None)
 
     def expect_reader(self) -> None:
-        """Start waiting for the first reader: a client that left before it read must not run a model."""
+        """Start waiting for the first reader: a client that leaves before reading must not run a model."""
         if not self._readers:
             self._arm(max(self._grace_s, FIRST_READER_S))
 
     @property
     def length(self) -> int:
-        """How many numbers are given so far."""
+        """The number of events numbered so far."""
         return len(self._events)
 
     @property
@@ -171,19 +171,19 @@ class TurnStream:
 
     @property
     def layout(self) -> tuple[int, ...]:
-        """How the events so far followed each other: what a later replay needs to keep their numbers."""
+        """How the events so far follow each other, which a later replay needs to keep their numbers."""
         return layout_of(self._events)
 
     def lay(self, events: Iterable[Event | None]) -> None:
-        """Take over the events of a stored turn under their old numbers; None skips one."""
+        """Add the events of a stored turn under their old numbers; None skips a number."""
         self._events.extend(events)
 
     def repeat_from_here(self) -> None:
-        """What follows is for every reader, under numbers behind the last that it has read."""
+        """Send what follows to every reader, numbered after the last event that reader has read."""
         self._repeats_after = self.length
 
     def is_read(self, after: int) -> bool:
-        """Nothing is left for a reader that has read event `after`."""
+        """Whether a reader that has read event `after` has read everything."""
         return self._ended and after - self._shift(after) >= self.length
 
     def publish(self, *events: Event) -> None:
@@ -199,10 +199,10 @@ class TurnStream:
             self._wake()
 
     async def follow(self, after: int = 0) -> AsyncGenerator[list[tuple[int, Event]], None]:
-        """Yield what is new as (n, event) in lists, from n = after + 1 to DONE.
+        """Yield new events as lists of (n, event), from n = after + 1 to DONE.
 
-        A list holds all that waits, so that a fast model costs one write per wake-up, not one per
-        token; between lists the loop gets a turn, whoever else waits for it.
+        A list holds everything waiting, so that a fast model costs one write per wake-up, not one per token;
+        between lists the event loop gets a turn.
         """
         shift = self._shift(after)
         after -= shift
@@ -261,7 +261,7 @@ class TurnStream:
 
 
 class TurnNotes:
-    """Hears every STATUS event of one turn, with its number in the stream."""
+    """Records every STATUS event of one turn with its number in the stream."""
 
     def __init__(self) -> None:
         self._warnings: list[TurnWarning] = []
@@ -269,17 +269,17 @@ class TurnNotes:
 
     @property
     def warnings(self) -> tuple[TurnWarning, ...]:
-        """The first ones, in the order sent."""
+        """The first MAX_WARNINGS, in the order sent."""
         return tuple(self._warnings)
 
     def rewritten(self, turn_ids: tuple[str, ...]) -> RewrittenQuestion | None:
-        """The rewritten question, made of these turns; None when none was sent."""
+        """Return the rewritten question, drawn from these turns; None if none was sent."""
         if self._rewritten is None:
             return None
         text, at = self._rewritten
         return RewrittenQuestion(text, turn_ids, at)
 
-    def hear(self, event: StatusEvent, at: int) -> None:
+    def record(self, event: StatusEvent, at: int) -> None:
         if event.stage == TurnStage.WARNING and len(self._warnings) < MAX_WARNINGS:
             self._warnings.append(_warning(event, at))
         elif event.stage == TurnStage.REWRITING and (question := event.fields.get("question")):
@@ -287,7 +287,7 @@ class TurnNotes:
 
 
 def remembered_fields(memory: Memory) -> dict[str, Any]:
-    """A memory as the STATUS event names it: what is told, and from which turn."""
+    """Return a memory's fields for the STATUS event: its content and the turn it is from."""
     return {
         "memory_id": memory.memory_id,
         "content": memory.content,
@@ -299,7 +299,7 @@ def remembered_fields(memory: Memory) -> dict[str, Any]:
 
 
 def replayed_warning(warning: TurnWarning) -> StatusEvent:
-    """The event that it was."""
+    """Return the original event."""
     return StatusEvent(TurnStage.WARNING, warning.message, {**warning.counts, "code": warning.code})
 
 
@@ -310,11 +310,11 @@ def _warning(event: StatusEvent, at: int) -> TurnWarning:
 
 
 def replay(turn: Turn, language: Language, documents: KnownDocuments) -> TurnStream:
-    """An ended stream with the turn's texts, notes, sources and last status, under the numbers they had live.
+    """Return an ended stream of the turn's texts, notes, sources and last status, numbered as they were live.
 
-    `documents` are those of its sources that are there. Other progress is not kept, so its numbers are
-    skipped; a reader that saw event n goes on with n + 1. Of a turn whose numbers are not known, as one that
-    was brought in, the notes come first; if it failed, every reader gets its ERROR.
+    `documents` are those of its sources that still exist. Other progress is not stored, so its numbers are
+    skipped; a reader that saw event n continues with n + 1. If the numbers are not known, as in an imported
+    turn, the notes come first; if the turn failed, every reader gets its ERROR.
     """
     stream = TurnStream.ended_stream(turn.turn_id)
     failed = turn.status in (TurnStatus.FAILED, TurnStatus.INTERRUPTED, TurnStatus.RUNNING)
@@ -329,7 +329,7 @@ def replay(turn: Turn, language: Language, documents: KnownDocuments) -> TurnStr
         stream.publish(ContentEvent(turn.answer))
     if turn.answer or not failed:
         stream.publish(SourceEvent(turn.sources, documents))
-    if failed and not turn.layout:  # a crash: its readers may have read more events than are left
+    if failed and not turn.layout:  # a crash: its readers may have read more events than were stored
         stream.repeat_from_here()
     if failed:
         stream.publish(ErrorEvent(say(f"was_{turn.status.value}", language)))
@@ -339,7 +339,7 @@ def replay(turn: Turn, language: Language, documents: KnownDocuments) -> TurnStr
 
 
 def _notes(turn: Turn, language: Language) -> Iterator[tuple[int, StatusEvent]]:
-    """What was sent beside the answer, each with the number it had."""
+    """Yield the events sent beside the answer, each with its number."""
     if turn.rewritten is not None:
         fields = {"question": turn.rewritten.text}
         yield turn.rewritten.at, StatusEvent(TurnStage.REWRITING, say("rewritten", language), fields)
@@ -348,26 +348,26 @@ def _notes(turn: Turn, language: Language) -> Iterator[tuple[int, StatusEvent]]:
 
 
 def _with_notes(texts: Iterable[Event | None], notes: dict[int, StatusEvent]) -> Iterator[Event | None]:
-    """`texts` begin with event 2. A number that is a text's stays the text's."""
+    """`texts` begin with event 2. A text keeps its number even if a note has the same one."""
     for n, text in enumerate(texts, start=2):
         yield notes.get(n) if text is None else text
 
 
-LONGEST_WAIT_S = 86_400  # that a client is asked for, whatever the model's server says
+MAX_WAIT_S = 86_400  # asked of a client, whatever the model's server says
 
 
 def error_fields(failure: WenmaiError) -> dict[str, object]:
-    """The fields of the STATUS that names why an answer failed."""
+    """Return the fields of the STATUS that names why an answer failed."""
     wait = {}
     if failure.retryable and failure.retry_after_s:
-        wait = {"retry_after_s": math.ceil(min(failure.retry_after_s, LONGEST_WAIT_S))}
+        wait = {"retry_after_s": math.ceil(min(failure.retry_after_s, MAX_WAIT_S))}
     model = failure.failure if isinstance(failure, UnavailableError) else None
     cause = {"cause": "rate_limited" if model.status == 429 else model.cause.value} if model else {}
     return {"code": failure.code, "retryable": failure.retryable, **cause, **wait}
 
 
 def finished_fields(turn: Turn) -> dict[str, object]:
-    """The fields of the last STATUS of a turn."""
+    """Return the fields of a turn's last STATUS."""
     finish = {"finish_reason": turn.finish_reason} if turn.finish_reason else {}
     return {
         "turn_id": turn.turn_id,

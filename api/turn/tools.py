@@ -1,5 +1,5 @@
-"""The calls of tools of one turn: offered, checked, approved where they must be, made beside each other, and
-kept in pairs with their results."""
+"""The tool calls of one turn: offered, checked, approved where required, run in parallel, and stored with
+their results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from core.tools import (
 
 log = structlog.get_logger()
 
-MOST_OFFERED = 64  # tools of one request: with more, models choose badly
+MAX_OFFERED = 64  # tools per request: with more, models choose badly
 SHOWN_CHARS = 2_000  # of arguments and of a result in a STATUS event
 
 Report = Callable[..., None]
@@ -49,21 +49,21 @@ CountTokens = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True)
 class ToolBox:
-    """All that is configured. `save` stores the calls of a running turn."""
+    """All configured tool servers. `save` stores the calls of a running turn."""
 
     sources: Sequence[ToolSource]
     settings: ToolsSettings
     save: Save
 
     def check(self, names: Sequence[str]) -> None:
-        """Raises UnknownToolError for what is no table, nor a tool of one."""
+        """Raises UnknownToolError for a name that is neither a table nor a tool of one."""
         for name in names:
             if not self.has(name):
                 known = ", ".join(sorted(self._tables)) or "none"
                 raise UnknownToolError(f"tools: {name[:64]!r} is unknown. Configured: {known}.")
 
     def has(self, name: str) -> bool:
-        """Whether it is a table, or may be a tool of one."""
+        """Whether `name` is a table, or may be a tool of one."""
         return any(name == table or name.startswith(f"{table}__") for table in self._tables)
 
     @property
@@ -72,8 +72,8 @@ class ToolBox:
 
 
 class TurnTools:
-    """`gather` first; then `call` for each step of the model's. `messages` is what was said of tools so far,
-    in the order of the wire; `steps` how often there were calls."""
+    """Call `gather` first, then `call` for each step of the model. `messages` are the tool messages so far,
+    in wire order; `steps` counts the steps with calls."""
 
     def __init__(
         self,
@@ -91,10 +91,10 @@ class TurnTools:
         self._names = turn.request.tools if turn.request else ()
         self._report = report
         self._tools: dict[str, tuple[ToolSource, Tool]] = {}
-        self._before = turn.tool_calls  # of a run that was cut
+        self._before = turn.tool_calls  # from a run that was cut
         self._uses: list[ToolUse] = []
         self.steps = 0
-        self._unapproved = 0  # in this step, for want of a word
+        self._unapproved = 0  # calls of this step that nobody decided in time
         self._room = 0
         self._count: CountTokens = len
         self._decisions: dict[str, asyncio.Future[bool]] = {}
@@ -106,7 +106,7 @@ class TurnTools:
 
     @property
     def closed(self) -> bool:
-        """The model has called as often as it may."""
+        """Whether the model has called as often as it may."""
         return self.steps >= self._box.settings.max_tool_steps
 
     @property
@@ -114,14 +114,14 @@ class TurnTools:
         return ToolOffer(tuple(tool for _, tool in self._tools.values()), self.closed, self._in_prompt)
 
     async def gather(self) -> None:
-        """What the request named and is up. None is waited for longer than its deadline."""
+        """Collect the tools that the request names and whose servers are up, each within its deadline."""
         named = [source for source in self._sources if self._wants(source.name)]
         lists = await asyncio.gather(*(source.listed() for source in named))
         for source, tools in zip(named, lists, strict=True):
             for tool in tools:
                 if source.name in self._names or tool.name in self._names:
                     self._tools.setdefault(tool.name, (source, tool))
-        self._tools = dict(list(self._tools.items())[:MOST_OFFERED])
+        self._tools = dict(list(self._tools.items())[:MAX_OFFERED])
         down = sum(not tools for tools in lists)
         if down:
             code = WarnCode.TOOLS_UNAVAILABLE
@@ -131,7 +131,7 @@ class TurnTools:
         return any(name == table or name.startswith(f"{table}__") for name in self._names)
 
     def give_room(self, tokens: int, count: CountTokens) -> None:
-        """How many tokens all results together may take, and how they are counted."""
+        """Set how many tokens all results together may take, and how they are counted."""
         self._room, self._count = tokens, count
 
     def has_room(self, text: str) -> bool:
@@ -139,9 +139,9 @@ class TurnTools:
         return len(text) <= MAX_RESULT_CHARS and self._count(text) <= self._room // 2
 
     async def call(self, answer: str, calls: Sequence[ToolCall]) -> None:
-        """One step: all calls beside each other. `answer` is what the model has said so far.
+        """Run one step, its calls in parallel. `answer` is the model's text so far.
 
-        Cancelled, it keeps what has a result, and what began as interrupted.
+        If cancelled, finished calls keep their results and started ones become interrupted.
         """
         first = len(self._uses)
         for call in self._with_own_ids(calls[: MAX_CALLS + 1]):
@@ -165,7 +165,7 @@ class TurnTools:
         self.messages = list(step_messages(answer, self._uses))
 
     def decide(self, call_id: str, *, approve: bool) -> bool:
-        """A person's word on a call that waits for it. False when none does."""
+        """Apply a person's decision to a waiting call. False if no such call is waiting."""
         waiting = self._decisions.get(call_id)
         if waiting is None or waiting.done():
             return False
@@ -173,19 +173,19 @@ class TurnTools:
         return True
 
     def _with_own_ids(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
-        """Some models number the calls of every step from 0: each id is given once in a turn."""
+        """Make ids unique within the turn: some models number the calls of every step from 0."""
         taken = {use.id for use in self.uses}
         return [replace(call, call_id=plain_id(call.call_id, taken)) for call in calls]
 
     async def _run(self, at: int, before: int) -> None:
-        """Whatever comes of it is a result that the model reads. `before`: so many calls of its step."""
+        """Make one call; whatever happens becomes a result for the model. `before`: its index in the step."""
         began = time.perf_counter()
         use = self._uses[at]
         try:
             source, tool, arguments = self._checked(use, before)
-            if self._asks(tool):
+            if self._needs_approval(tool):
                 await self._await_approval(at)
-            await self._note(at, state=ToolState.RUNNING)
+            await self._save_state(at, state=ToolState.RUNNING)
             reply = await source.call(tool.name, arguments)
             state = ToolState.FAILED if reply.failed else ToolState.DONE
         except (ToolFailedError, BadArgumentsError) as error:
@@ -205,15 +205,15 @@ class TurnTools:
             raise ToolFailedError(f"There is no such tool. There are: {known}.")
         return (*offered, read_arguments(offered[1], use.function.arguments))
 
-    def _asks(self, tool: Tool) -> bool:
-        """Also where an earlier run of this turn may have done it already."""
+    def _needs_approval(self, tool: Tool) -> bool:
+        """Also true if an earlier run of this turn may have made the call already."""
         before = {use.function.name for use in self._before}
         return tool.asks or (not tool.read_only and tool.name in before)
 
     async def _await_approval(self, at: int) -> None:
         call_id = self._uses[at].id
         decision = self._decisions[call_id] = asyncio.get_running_loop().create_future()
-        await self._note(at, state=ToolState.WAITING)
+        await self._save_state(at, state=ToolState.WAITING)
         try:
             async with asyncio.timeout(self._box.settings.tool_confirm_timeout_s):
                 approved = await decision
@@ -225,8 +225,8 @@ class TurnTools:
         if not approved:
             raise _RefusedError("The person refused this call: it was not made.")
 
-    async def _note(self, at: int, *, state: ToolState) -> None:
-        """Stored before it is shown, and before it is done."""
+    async def _save_state(self, at: int, *, state: ToolState) -> None:
+        """Store the state before showing it and before acting on it."""
         self._uses[at] = replace(self._uses[at], state=state)
         await self._box.save(self._turn_id, self.uses)
         self._show(at)
@@ -235,7 +235,7 @@ class TurnTools:
         self._report(TurnStage.TOOL, **tool_fields(self._uses[at]))
 
     def _fitted(self, text: str) -> str:
-        """Half of the room that is left, at most, so that a later result has some, too."""
+        """Cut to at most half of the remaining room, so that a later result has some too."""
         text = cut_result(text)
         most = self._room // 2
         tokens = self._count(text)
@@ -265,8 +265,8 @@ _SEARCH = Tool(
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeTool:
-    """Our own search, as a tool of one turn. `cite` makes passages sources of the turn and gives their
-    numbers; what `has_room` refuses is none."""
+    """Our own search as a tool of one turn. `cite` makes passages sources of the turn and returns their
+    numbers; passages that `has_room` refuses are left out."""
 
     look_up: Callable[[str], Awaitable[LookedUp]]
     cite: Callable[[Query, Sequence[Candidate]], list[int]]
@@ -288,7 +288,7 @@ class KnowledgeTool:
 
 
 def _passages(candidates: Sequence[Candidate], numbers: Sequence[int]) -> str:
-    """As JSON: no passage can look like another one's number."""
+    """As JSON, so that no passage can imitate another's number."""
     passages = [
         {
             "number": number,
@@ -303,11 +303,11 @@ def _passages(candidates: Sequence[Candidate], numbers: Sequence[int]) -> str:
 
 
 class _RefusedError(ToolFailedError):
-    """By a person, or by nobody."""
+    """Refused by a person, or approved by nobody in time."""
 
 
 def unfinished(stored: Turn | None) -> tuple[ToolUse, ...]:
-    """What an earlier run of a turn may have done, to be asked about before it is done again."""
+    """Return calls that an earlier run may have made; a person is asked before they are repeated."""
     if stored is None:
         return ()
     done = (ToolState.RUNNING, ToolState.DONE, ToolState.FAILED, ToolState.INTERRUPTED)
@@ -319,7 +319,7 @@ def unfinished(stored: Turn | None) -> tuple[ToolUse, ...]:
 
 
 def tool_fields(use: ToolUse) -> dict[str, Any]:
-    """A call as a STATUS event shows it."""
+    """Return a call's fields for a STATUS event."""
     return {
         "message": f"tool_{use.state.value}",
         "call_id": use.id,

@@ -1,4 +1,4 @@
-"""The parts opened in the order of need, put together, and closed in reverse."""
+"""Open the parts in the order of need, assemble them, and close them in reverse."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from api.sessions.shares import SharesHandler
 from api.turn.commands import CommandRunner, MemoryCommands
 from api.turn.gathering import Pipeline
 from api.turn.prompt import PromptBuilder
-from api.turn.running import RunningTurns, StreamSeats
+from api.turn.running import RunningTurns, StreamSlots
 from api.turn.tools import ToolBox
 from api.wiring import parts
 from config.secrets import mask_of
@@ -91,7 +91,7 @@ log = structlog.get_logger()
 async def open_container(
     settings: Settings, wrap: parts.WrapEmbedding | None = None
 ) -> AsyncIterator[Container]:
-    """`wrap` stands between the configured embedding model and all that use it, such as a cache.
+    """`wrap` wraps the configured embedding model for everything that uses it, for example in a cache.
 
     Raises StartRefusedError (one plain line) when the configuration or the data does not allow a start.
     """
@@ -110,7 +110,7 @@ async def open_container(
         snapshots = await stack.enter_async_context(parts.open_snapshots(settings.store))
         cpu = CpuHours(parts.PARSING_S_PER_HOUR if settings.server.api_keys else None)
         knowledge = KnowledgeBase(store, embedding, parts.make_parser(settings, cpu), settings.store, cpu=cpu)
-        running = RunningTurns(_seats(settings.server), activity := Activity())
+        running = RunningTurns(_slots(settings.server), activity := Activity())
         history = make_history(settings, store, embedding, llms, activity, snapshots, prompts)
         stack.push_async_callback(history.close)
         await stack.enter_async_context(knowledge)
@@ -125,12 +125,12 @@ async def open_container(
             store, settings.store.operations_collection, llms, settings.models, tables, opener.entry,
             opener.listed,
         )  # fmt: skip
-        container = _put_together(history, knowledge, running, schedule, reembedding, reranker, tools, models)
+        container = _assembled(history, knowledge, running, schedule, reembedding, reranker, tools, models)
         container.metrics.registry.register(Gauges(container))
         await container.readiness.prepare(*container.recoveries)
         if kind := await asyncio.to_thread(container.forgetful_file_system):
             log.warning("flush_promises_little", file_system=kind, data_dir=str(settings.store.data_dir))
-        for work in container.begun_at_start():
+        for work in container.background_work():
             await stack.enter_async_context(opened_task(work))
         stack.push_async_callback(container.close_background)
         if settings.knowledge.sources:
@@ -142,9 +142,9 @@ async def open_container(
 
 @asynccontextmanager
 async def open_maintenance(settings: Settings, *, existing: bool = False) -> AsyncIterator[History]:
-    """For the commands of operators, which touch no vector: on an earlier version's collection too.
+    """For operators' commands, which touch no vectors: also opens an earlier version's collections.
 
-    Raises StoreLockedError when a server has it; with `existing` none is made, but StartRefusedError raised.
+    Raises StoreLockedError when a server has it open; with `existing`, StartRefusedError if it is missing.
     """
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(parts.open_store(settings.store))
@@ -174,7 +174,7 @@ def make_history(
     prompts: PromptLibrary | None = None,
 ) -> History:
     conversation, names = settings.conversation, settings.store
-    cache_s = 0.0 if names.qdrant_url else HISTORY_CACHE_S  # other workers write there, too
+    cache_s = 0.0 if names.qdrant_url else HISTORY_CACHE_S  # other workers write there too
     turns = TurnStore(store, names.conversation_collection, cache_s)
     qa_log = QALog(conversation.qa_log) if conversation.qa_log else None
     if qa_log is not None:
@@ -215,7 +215,7 @@ def make_history(
     )  # fmt: skip
 
 
-def _put_together(
+def _assembled(
     history: History,
     knowledge: KnowledgeBase,
     running: RunningTurns,
@@ -274,7 +274,7 @@ def _chat(
     history: History, pipeline: Pipeline, running: RunningTurns, images: QuestionImages
 ) -> KnowledgeHandler:
     server = history.settings.server
-    readers = _seats(server, 2)  # who asked and who came back: a lost connection may not have been missed yet
+    readers = _slots(server, 2)  # a reader may come back before its lost connection is noticed
     return KnowledgeHandler(
         pipeline, history.sessions, history.llms, running, server, history.settings.conversation, readers,
         images,
@@ -319,10 +319,10 @@ async def _check_origin(
     return replace(draft, chunk_id=chunk_id)
 
 
-def _seats(server: ServerSettings, each: int = 1) -> StreamSeats:
-    """`each` for every stream that may run. Without keys all are one owner."""
+def _slots(server: ServerSettings, each: int = 1) -> StreamSlots:
+    """`each` slots per stream that may run. Without keys, all callers are one owner."""
     per_owner = each * server.max_streams_per_key if server.api_keys else None
-    return StreamSeats(each * server.max_streams, per_owner)
+    return StreamSlots(each * server.max_streams, per_owner)
 
 
 def _folder_sync(history: History, knowledge: KnowledgeBase) -> FolderSync:
@@ -352,7 +352,7 @@ def _memories(history: History, metrics: Metrics) -> MemoriesHandler:
 
 
 def _memory_reading(history: History) -> Reading | None:
-    """None: MEMORY_MIN_MESSAGES is 0, or the model only quotes."""
+    """None if MEMORY_MIN_MESSAGES is 0 or the model only quotes."""
     settings = history.settings
     conversation, names = settings.conversation, settings.store
     model = history.llms.get(conversation.summary_model_id)
@@ -424,11 +424,11 @@ def _pipeline(
     )
 
 
-# Before and beside the first questions.
+# Checks and steps before the store is opened.
 
 
 def _refuse_unusable(settings: Settings) -> None:
-    """What can be known before anything is opened. Raises StartRefusedError."""
+    """Check what can be known before anything is opened. Raises StartRefusedError."""
     conversation = settings.conversation
     parts.check_schedule(conversation, settings.knowledge.sync_cron)
     load_question_filters(conversation.question_filters, conversation.blocked_words)
@@ -445,8 +445,8 @@ def _check_named_model(settings: Settings, llms: LLMService) -> None:
 
 
 async def _settle_folders(settings: Settings, embedding: EmbeddingService, open_folder: OpenFolder) -> None:
-    """Before the embedded store is opened: where a copy with this embedding's vectors was prepared beside it,
-    that one takes its place. Raises StartRefusedError also when a restore into it was interrupted."""
+    """Before the embedded store is opened, switch to a copy prepared with this embedding's vectors, if any.
+    Raises StartRefusedError, also when a restore into it was interrupted."""
     names = settings.store
     if not names.qdrant_url:
         parts.folders_of(names).refuse_interrupted()

@@ -1,4 +1,4 @@
-"""Each part opened as the settings ask for it: the one place that knows the adapters."""
+"""Open each part as the settings require: the only module that knows the adapters."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ if TYPE_CHECKING:
 
     from services.adapters.llms.catalogue import Catalogue
 
-REASON_CHARS = 200  # of what a class says of its options
+REASON_CHARS = 200  # of a class's message about its options
 T = TypeVar("T")
 WrapEmbedding = Callable[[BaseEmbedding, str], BaseEmbedding]
-"""The model and its name as the store records it → the model to use in its place."""
+"""Takes a model and its name as stored; returns the model to use in its place."""
 
 
 # The store.
@@ -75,9 +75,9 @@ WrapEmbedding = Callable[[BaseEmbedding, str], BaseEmbedding]
 
 @asynccontextmanager
 async def open_store(settings: StoreSettings, folder: str = EMBEDDED_FOLDER) -> AsyncIterator[VectorStore]:
-    """The configured Qdrant server, or the embedded store in this folder of DATA_DIR. Nothing is checked.
+    """Open the configured Qdrant server, or the embedded store in this folder of DATA_DIR, unchecked.
 
-    Raises StoreLockedError when another process has the embedded store, StartRefusedError.
+    Raises StoreLockedError when another process has the embedded store open, StartRefusedError.
     """
     if settings.qdrant_url:
         from services.adapters.qdrant import open_qdrant_server
@@ -109,7 +109,7 @@ def folders_of(settings: StoreSettings) -> RestoreFolders:
 
 
 async def refuse_foreign(store: VectorStore, names: StoreSettings) -> None:
-    """Where a store is only looked into, none is made. Raises StartRefusedError."""
+    """Refuse a store without our collections where none may be created. Raises StartRefusedError."""
     if not await store.collection_exists(names.conversation_collection):
         place = names.qdrant_url or names.embedded
         raise StartRefusedError(
@@ -124,7 +124,7 @@ async def refuse_foreign(store: VectorStore, names: StoreSettings) -> None:
 async def open_embedding(
     models: ModelSettings, wrap: WrapEmbedding | None = None
 ) -> AsyncIterator[EmbeddingService]:
-    """Loading a model may take seconds and is done in a thread. Raises StartRefusedError."""
+    """Load the model in a thread, which may take seconds. Raises StartRefusedError."""
     async with AsyncExitStack() as stack:
         model, name, dimension = await asyncio.to_thread(_embedding_model, models, stack)
         service = EmbeddingService(wrap(model, name) if wrap else model, name, dimension)
@@ -135,7 +135,7 @@ async def open_embedding(
 
 
 def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[BaseEmbedding, str, int]:
-    """The model, its name as the store records it, and its dimension (0: ask the model)."""
+    """Return the model, its name as the store records it, and its dimension (0: ask the model)."""
     kind, _, target = models.embedding.partition(":")
     if kind == "bundled":
         from services.adapters.e5.embedding import DIMENSION, NAME, BundledEmbedding
@@ -148,7 +148,7 @@ def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[Base
     if kind == "openai":
         from services.adapters.models.endpoints import OpenAIEmbedding
 
-        # a key goes to no host but the one it was set for
+        # a key is sent only to the host it was set for
         same_host = models.embedding_base_url in (None, models.openai_base_url)
         key = models.embedding_api_key or (models.openai_api_key if same_host else None)
         base_url = models.embedding_base_url or models.openai_base_url
@@ -160,7 +160,7 @@ def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[Base
 
 
 def open_reranker(settings: Settings, stack: AsyncExitStack) -> AnyReranker | None:
-    """None: the built-in one judges, or none does."""
+    """Return None when the built-in reranker judges, or none does."""
     models, timeout_s = settings.models, settings.retrieval.rerank_timeout_s
     kind, _, target = models.reranker.partition(":")
     if kind in ("calibrated", "none"):
@@ -183,7 +183,7 @@ def open_reranker(settings: Settings, stack: AsyncExitStack) -> AnyReranker | No
 
 
 def load_class(spec: str, base: type[T], options: Mapping[str, Any]) -> T:
-    """Any LlamaIndex class by its path `llama_index:package.module:Class`, constructed.
+    """Import and construct any LlamaIndex class named as `llama_index:package.module:Class`.
 
     Raises StartRefusedError naming what is missing or of the wrong kind.
     """
@@ -200,8 +200,8 @@ def load_class(spec: str, base: type[T], options: Mapping[str, Any]) -> T:
 
 
 def _unknown_option(kind: type, options: Mapping[str, Any]) -> str:
-    """LlamaIndex's classes drop without a word what they do not know; where one passes on whatever it is
-    given, only what looks like a slip is taken for one."""
+    """Name an option that LlamaIndex would silently drop. For a class that passes on any keyword, only what
+    looks like a typo counts."""
     makes, init = inspect.signature(kind).parameters, inspect.signature(kind.__init__).parameters  # type: ignore[misc]
     own = init if kind.__init__ is not BaseModel.__init__ else {}  # type: ignore[misc]
     passes_on = any(each.kind is each.VAR_KEYWORD for each in (*makes.values(), *own.values()))
@@ -214,16 +214,16 @@ def _unknown_option(kind: type, options: Mapping[str, Any]) -> str:
 
 
 def construct(name: str, make: Callable[..., T], options: Mapping[str, Any]) -> T:
-    """Raises StartRefusedError, one line without a value of the options."""
+    """Raises StartRefusedError, one line that contains no option's value."""
     try:
         return make(**options)
-    except Exception as error:  # noqa: BLE001 - other people's classes, which repeat what they were given
+    except Exception as error:  # noqa: BLE001 - foreign classes, which repeat what they were passed
         refusal = _refused_options(name, options, error)
     raise StartRefusedError(refusal)  # not chained, for the same reason
 
 
 def _refused_options(name: str, options: Mapping[str, Any], error: Exception) -> str:
-    """What a class says of its options, by their names alone where it is pydantic that refuses them."""
+    """Word a class's complaint about its options; pydantic's complaints name only the options."""
     if isinstance(error, ValidationError):
         each = error.errors(include_url=False, include_input=False, include_context=False)
         reason = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in each)
@@ -241,9 +241,9 @@ def _refused_options(name: str, options: Mapping[str, Any], error: Exception) ->
 
 
 def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str:
-    """An own server often needs no key; the public API always does.
+    """Return a model's key: a self-hosted server often needs none, a public API always does.
 
-    A key that belongs to a provider goes to no host but the one it was set for.
+    A provider's key is sent only to the host it was set for.
     """
     secret, variable = entry.api_key, entry.api_key_env
     if entry.provider == "anthropic":
@@ -269,8 +269,7 @@ async def _open_counter(entry: LLMSettings) -> Callable[[str], int]:
 
 
 class LLMOpener:
-    """Opens models one after the other; those on HTTP share one pool of connections. Its methods raise
-    StartRefusedError."""
+    """Opens models one by one; those on HTTP share a connection pool. Its methods raise StartRefusedError."""
 
     def __init__(self, settings: Settings, stack: AsyncExitStack) -> None:
         self._models, self._chat = settings.models, settings.conversation
@@ -329,7 +328,7 @@ class LLMOpener:
         if self._client is None:
             from services.adapters.http import open_model_client
 
-            # our own time-outs end an answer; the connection's is only a net below them
+            # our own time-outs end an answer; the connection's is only a safety net
             patience_s = self._models.token_timeout_s + 5
             self._client = await self._stack.enter_async_context(open_model_client(patience_s))
         return self._client
@@ -337,7 +336,7 @@ class LLMOpener:
     async def _asks_window(
         self, model_id: str, entry: LLMSettings
     ) -> Callable[[], Awaitable[WindowReply]] | None:
-        """OpenAI's own server does not tell."""
+        """OpenAI's own server does not report it."""
         host = urlsplit(entry.base_url or "").hostname or ""
         tells = entry.provider == "anthropic" or (entry.base_url and not host.endswith("api.openai.com"))
         if entry.provider not in HTTP_PROVIDERS or entry.context_window or not tells:
@@ -346,7 +345,7 @@ class LLMOpener:
         return partial(catalogue.window, entry.model)
 
     async def listed(self, model_id: str, entry: LLMSettings) -> list[ListedModel]:
-        """What its server offers. Raises LLMUnavailableError, too."""
+        """List what the model's server offers. Also raises LLMUnavailableError."""
         return await (await self._catalogue(model_id, entry)).models()
 
     async def _catalogue(self, model_id: str, entry: LLMSettings) -> Catalogue:
@@ -357,7 +356,7 @@ class LLMOpener:
 
 
 def open_tools(settings: ToolsSettings) -> AbstractAsyncContextManager[Sequence[ToolSource]]:
-    """They are listed in the background. Raises StartRefusedError."""
+    """Tools are listed in the background. Raises StartRefusedError."""
     if not settings.tools:
         return nullcontext(())
     from services.adapters.mcp.server import open_servers
@@ -365,10 +364,10 @@ def open_tools(settings: ToolsSettings) -> AbstractAsyncContextManager[Sequence[
     return open_servers(settings.tools)
 
 
-# Parsing, and the times of what recurs.
+# Parsing, files, and schedules.
 
 
-PARSING_S_PER_HOUR = 3_600  # one core's, of each key's files: embedding what they hold takes longer
+PARSING_S_PER_HOUR = 3_600  # per key, one core's worth: embedding the content takes longer
 
 
 def make_parser(settings: Settings, cpu: CpuHours | None = None) -> ParserProcess:
@@ -385,13 +384,13 @@ def make_question_images(settings: Settings, turns: TurnStore) -> QuestionImages
 
 
 def open_library(settings: StoreSettings) -> LibraryFolder:
-    """Raises StartRefusedError when LIBRARY_DIR names no folder."""
+    """Raises StartRefusedError when LIBRARY_DIR is not a folder."""
     _check_folder("LIBRARY_DIR", settings.library_dir)
     return LibraryFolder(settings.library, decode, named=settings.library_dir is not None)
 
 
 def open_prompts(settings: ConversationSettings) -> PromptLibrary:
-    """Raises StartRefusedError, which names the file of PROMPTS_DIR that is broken."""
+    """Raises StartRefusedError naming the broken file of PROMPTS_DIR."""
     _check_folder("PROMPTS_DIR", settings.prompts_dir)
     try:
         return PromptLibrary(settings.prompts_dir)
@@ -411,12 +410,12 @@ def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:
 
 
 def today_in(settings: ConversationSettings) -> Callable[[], date]:
-    """The day it is in TIMEZONE."""
+    """Return a function that gives today's date in TIMEZONE."""
     return partial(today, zone_named(settings.timezone))
 
 
 def now_in(settings: ConversationSettings) -> Callable[[], datetime]:
-    """The time it is in TIMEZONE."""
+    """Return a function that gives the current time in TIMEZONE."""
     return partial(datetime.now, zone_named(settings.timezone))
 
 

@@ -1,5 +1,5 @@
-"""The clean-up of old turns, its schedule, the receipts of what was done to everybody's data; and erasure by
-operators, with its proof, and whom there is something of."""
+"""Clean-up of old turns and its schedule, receipts of operations on everybody's data, and erasure by
+operators: the owners with stored data, and the proof."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 from core.errors import BadRequestError
 from core.operations.erasure import ErasedKind
 from core.operations.reports import ReceiptKind
-from routes.dependencies import Admin, Backups, ContainerDep, Thorough, WithAnswers, asked, proof_of
+from routes.dependencies import Admin, Backups, ContainerDep, Thorough, WithAnswers, erasure_options, proof_of
 from routes.openapi import WireRoute, errors
 from routes.wire import operations as wire
 from routes.wire.erasure import ErasedOwner, Erasure, OwnerPage
@@ -28,12 +28,12 @@ async def cleanup(
     container: ContainerDep,
     admin: Admin,
     dry_run: DryRun = True,
-    days: Annotated[int | None, Query(ge=1, le=36_500, description="the age limit")] = None,
+    days: Annotated[int | None, Query(ge=1, le=36_500, description="The age limit.")] = None,
     reason: Annotated[
-        Literal["request", "command"], Query(description="who asks, for the receipt")
+        Literal["request", "command"], Query(description="Who asks, for the receipt.")
     ] = "request",
 ) -> wire.Cleanup:
-    """Remove turns older than `days` (CONVERSATION_EXPIRE_DAYS when absent); a session's own limit counts for
+    """Remove turns older than `days` (CONVERSATION_EXPIRE_DAYS when absent); a session's own limit applies to
     its turns. `refusal` says why the nightly run would not do it."""
     days = days or container.settings.conversation.conversation_expire_days
     report = await container.conversations.delete_old_conversations(days, dry_run=dry_run, reason=reason)
@@ -44,11 +44,11 @@ async def cleanup(
 async def receipts(
     container: ContainerDep,
     admin: Admin,
-    limit: Annotated[int, Query(ge=1, le=1_000, description="how many at most")] = 50,
-    kind: Annotated[ReceiptKind | None, Query(description="those of this kind")] = None,
+    limit: Annotated[int, Query(ge=1, le=1_000, description="How many at most.")] = 50,
+    kind: Annotated[ReceiptKind | None, Query(description="Only receipts of this kind.")] = None,
     before: Annotated[int | None, Query(ge=0, le=2**62, description="`next` of the page before")] = None,
 ) -> wire.ReceiptPage:
-    """What was done to everybody's data, newest first: when, why, how much. Never a text or an id."""
+    """List operations on everybody's data, newest first: when, why, how much. Never contains texts or ids."""
     newest = await container.receipts.newest(limit, kind, before_us=before)
     last = newest[-1].began_us if len(newest) == limit else None
     return wire.ReceiptPage(receipts=newest, next=last)
@@ -56,24 +56,23 @@ async def receipts(
 
 @router.get("/schedule")
 async def schedule(container: ContainerDep, admin: Admin) -> wire.CleanupSchedule:
-    """When the clean-up runs next, and how it went last."""
+    """When the clean-up runs next, and how the last run went."""
     return wire.CleanupSchedule.model_validate(await container.schedule.current())
 
 
 Name = Annotated[str, Query(min_length=1, max_length=200, description="The id; the owner's name.")]
-Confirm = Annotated[str, Query(max_length=200, description="The owner's name once more.")]
+Confirm = Annotated[str, Query(max_length=200, description="The owner's name again, to confirm.")]
 
 
 @router.get("/owners")
 async def owners(
     container: ContainerDep,
     admin: Admin,
-    limit: Annotated[int, Query(ge=1, le=1_000, description="how many at most")] = 100,
+    limit: Annotated[int, Query(ge=1, le=1_000, description="How many at most.")] = 100,
     cursor: Annotated[str | None, Query(max_length=300, description="`next` of the page before")] = None,
 ) -> OwnerPage:
-    """Everybody of whom something is stored, with its numbers, who asked last first; visitors of sites, too,
-    but not the documents that are everybody's. Takes four requests to the store and one for each owner,
-    however much is stored."""
+    """List every owner with stored data and how much, most recent question first. Includes visitors of sites,
+    but not shared documents. Takes four requests to the store and one per owner, however much is stored."""
     page = await container.sessions.erasure.owners(limit, cursor)
     return OwnerPage.model_validate(page)
 
@@ -87,9 +86,9 @@ async def erase_owner(
     proof: Thorough = None,
     backups: Backups = "keep",
 ) -> ErasedOwner:
-    """Erase all sessions, turns, documents, memories and log lines of one owner. 404 when nothing is stored
-    of this name and nothing was erased before."""
-    options = asked(ErasedKind.OWNER, proof, backups=backups)
+    """Erase all sessions, turns, documents, memories and log lines of one owner. 404 if nothing is stored
+    under this name and nothing was erased before."""
+    options = erasure_options(ErasedKind.OWNER, proof, backups=backups)
     erased = await container.sessions.erasure.anything(ErasedKind.OWNER, owner, confirm, options)
     return ErasedOwner(
         owner=owner, erased=erased.counts, proof=proof_of(erased), receipt_id=erased.receipt_id
@@ -100,7 +99,7 @@ async def erase_owner(
 async def erase(
     container: ContainerDep,
     admin: Admin,
-    kind: Annotated[ErasedKind, Query(description="What it is.")],
+    kind: Annotated[ErasedKind, Query(description="The kind of thing to erase.")],
     name: Name,
     dry_run: Annotated[bool, Query(description="true: only count, change nothing")] = True,
     confirm: Confirm = "",
@@ -108,9 +107,9 @@ async def erase(
     with_answers: WithAnswers = False,
     backups: Backups = "keep",
 ) -> Erasure:
-    """Erase a turn, a session, a document, a memory or an owner, or what is left of one that is gone. 404 of
-    an owner of whom nothing is stored, and of whom nothing was erased before."""
-    options = asked(kind, proof, with_answers=with_answers, backups=backups, dry_run=dry_run)
+    """Erase a turn, a session, a document, a memory or an owner, or the leftovers of one already deleted. 404
+    for an owner with nothing stored and nothing erased before."""
+    options = erasure_options(kind, proof, with_answers=with_answers, backups=backups, dry_run=dry_run)
     name = name if kind is ErasedKind.OWNER else _id(name)
     return Erasure.model_validate(await container.sessions.erasure.anything(kind, name, confirm, options))
 

@@ -1,5 +1,5 @@
-"""Is it up, can a question be asked, what may the page offer; and figures: what Prometheus collects, how much
-is stored."""
+"""Is the server up, can a question be asked, what can the page offer; metrics for Prometheus, and how much is
+stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ router = APIRouter(route_class=WireRoute)
 
 @router.get("/health/live", tags=["health"])
 async def live() -> wire.Liveness:
-    """200 while the process answers."""
+    """200 while the process responds."""
     return wire.Liveness(status="live")
 
 
@@ -40,7 +40,7 @@ async def live() -> wire.Liveness:
     "/health/ready", tags=["health"], responses={503: {"model": wire.Readiness, "description": "Not ready."}}
 )
 async def ready(response: Response, container: ContainerDep) -> wire.Readiness:
-    """200 when a question can be asked, `degraded` when that may end soon; 503 names the part that is not
+    """200 when a question can be asked, `degraded` if that may end soon; 503 names the part that is not
     ready."""
     problems = await container.health()
     if problems:
@@ -56,13 +56,13 @@ async def ready(response: Response, container: ContainerDep) -> wire.Readiness:
 
 @router.get("/openapi.json", include_in_schema=False)
 async def openapi(request: Request, owner: Owner) -> JSONResponse:
-    """Every route, its bodies and its errors, as OpenAPI."""
+    """Every route with its bodies and errors, as OpenAPI."""
     return JSONResponse(await asyncio.to_thread(describe, request.app))
 
 
 @router.get("/models", tags=["settings"], responses=errors(401))
 async def list_models(container: ContainerDep, owner: Owner) -> wire.ModelList:
-    """The models a question may be sent to; `default` answers when none is named."""
+    """The models that can answer questions; `default` answers if none is named."""
     models = [
         wire.Model(
             id=entry.model_id,
@@ -78,7 +78,7 @@ async def list_models(container: ContainerDep, owner: Owner) -> wire.ModelList:
 
 @router.get("/admin/models", tags=["admin"], responses=errors(401, 403))
 async def list_stored_models(container: ContainerDep, admin: Admin) -> wire.StoredModels:
-    """The models that were added here, by their ids; those of wenmai.toml are not among them."""
+    """The models added while the server runs, by id, without those of wenmai.toml."""
     return wire.StoredModels(models=container.models.tables())
 
 
@@ -86,19 +86,18 @@ async def list_stored_models(container: ContainerDep, admin: Admin) -> wire.Stor
 async def list_available_models(
     container: ContainerDep,
     admin: Admin,
-    model_id: Annotated[str, Query(max_length=200, description="whose server is asked")] = "",
+    model_id: Annotated[str, Query(max_length=200, description="The model whose server is asked.")] = "",
     provider: Annotated[
-        Literal["openai", "anthropic"], Query(description="of a server to be named")
+        Literal["openai", "anthropic"], Query(description="The provider, for a server not configured yet.")
     ] = "openai",
-    base_url: Annotated[str | None, Query(max_length=500, description="its address")] = None,
-    api_key_env: Annotated[str | None, Query(max_length=100, description="the variable of its key")] = None,
+    base_url: Annotated[str | None, Query(max_length=500, description="Its base URL.")] = None,
+    api_key_env: Annotated[str | None, Query(max_length=100, description="The variable of its key.")] = None,
 ) -> wire.AvailableModels:
-    """What a model's server offers: that of a model of wenmai.toml, of one that was added, or one that is
-    named."""
+    """List what a model's server offers: the server of a configured or added model, or one given here."""
     table = {"provider": provider, "base_url": base_url, "api_key_env": api_key_env}
     try:
         listed = await container.models.available(model_id, table)
-    except LLMUnavailableError as error:  # an answer to the question, as for one that is checked
+    except LLMUnavailableError as error:  # an answer to the request, as in the check of models
         return wire.AvailableModels(models=[], message=str(error))
     return wire.AvailableModels(
         models=[wire.AvailableModel.model_validate(each) for each in listed], message=""
@@ -106,7 +105,7 @@ async def list_available_models(
 
 
 ModelId = Annotated[
-    str, Path(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="What `model_id` takes.")
+    str, Path(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="The id, as used in `model_id`.")
 ]
 CHANGES = errors(400, 401, 403, 404, 409, 413, 415, 422, 503)
 
@@ -118,15 +117,15 @@ async def put_model(
     admin: Admin,
     body: Annotated[wire.ModelTable, Depends(json_body(wire.ModelTable))],
 ) -> wire.StoredModels:
-    """Add a model, or change one that was added, from the next question on; it stays over restarts. One of
-    wenmai.toml is never replaced: 409. The key is named by its variable, and not sent."""
+    """Add a model or change an added one, effective from the next question and kept across restarts. A model
+    of wenmai.toml is never replaced: 409. The key is named by its environment variable, never sent."""
     await container.models.put(model_id, body.model_dump(exclude_unset=True))
     return wire.StoredModels(models=container.models.tables())
 
 
 @router.delete("/admin/models/{model_id}", tags=["admin"], responses=CHANGES)
 async def remove_model(model_id: ModelId, container: ContainerDep, admin: Admin) -> wire.StoredModels:
-    """Take away a model that was added. Sessions that chose it are answered by the default one."""
+    """Remove an added model. Sessions that chose it use the default one."""
     await container.models.remove(model_id)
     return wire.StoredModels(models=container.models.tables())
 
@@ -135,11 +134,11 @@ async def remove_model(model_id: ModelId, container: ContainerDep, admin: Admin)
 async def check_models(
     container: ContainerDep,
     admin: Admin,
-    language: Annotated[Literal["zh", "en"], Query(description="of the messages")] = "en",
-    model_id: Annotated[str, Query(max_length=200, description="this one alone")] = "",
+    language: Annotated[Literal["zh", "en"], Query(description="The language of the messages.")] = "en",
+    model_id: Annotated[str, Query(max_length=200, description="Only this model.")] = "",
 ) -> wire.ModelCheck:
-    """Every language model, the embedding and the reranker are asked one short question, all at once and each
-    for ten seconds at most. What only computes on this machine is left out. With `model_id`: one alone."""
+    """Ask every language model, the embedding and the reranker a short question, in parallel and for at most
+    ten seconds each. What only computes on this machine is left out. `model_id` checks one alone."""
     answers = []
     for each in await container.model_check.run(model_id):
         failure = each.error.failure if each.error else None
@@ -160,7 +159,7 @@ async def reload_prompts(container: ContainerDep, admin: Admin) -> wire.Prompts:
 
 @router.get("/settings/public", tags=["settings"], responses=errors(401))
 async def public_settings(container: ContainerDep, owner: Owner) -> wire.PublicSettings:
-    """What a front end needs to know before it asks; `insert_block`: whether some model can judge."""
+    """What a front end needs to know before asking; `insert_block`: whether some model can judge passages."""
     settings = container.settings
     return wire.PublicSettings(
         max_question_chars=settings.conversation.max_question_chars,
@@ -178,8 +177,8 @@ async def public_settings(container: ContainerDep, owner: Owner) -> wire.PublicS
 
 @router.get("/settings/widget", tags=["settings"], responses=errors(401))
 async def widget(request: Request, container: ContainerDep, owner: Owner) -> wire.Widget:
-    """The tag that puts a small chat onto a page. With keys, it has one made from the key of who asks, which
-    may stand in a public page."""
+    """The tag that adds a small chat to a page. With keys configured, it contains a key derived from the
+    caller's, which may appear in a public page."""
     key = None if owner == LOCAL_OWNER else site_key(sent_key(request))
     shown = f' data-key="{key}"' if key else ""
     html = f'<script src="{request.base_url}widget.js"{shown}></script>'
@@ -188,15 +187,15 @@ async def widget(request: Request, container: ContainerDep, owner: Owner) -> wir
 
 @router.get("/metrics", tags=["health"], response_class=PlainTextResponse, responses=errors(401, 403))
 async def metrics(container: ContainerDep, admin: Admin) -> PlainTextResponse:
-    """Counters and gauges of this process, in Prometheus' text format. It waits for no other part: what only
-    the store knows is as old as the scrape before. They are of all callers: with keys it takes an admin's."""
+    """Counters and gauges of this process in Prometheus' text format, for an admin's key if there are keys.
+    Waits for no other part: what only the store knows is as old as the previous scrape."""
     container.look.begin()
     return PlainTextResponse(container.metrics.exposition(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 @router.get("/admin/stats", tags=["admin"], responses=errors(401, 403, 503))
 async def stats(container: ContainerDep, admin: Admin) -> wire.Statistics:
-    """How much is stored, and what runs just now. `bytes_on_disk` is null where the engine does not say."""
+    """How much is stored, and what is running. `bytes_on_disk` is null if the engine does not report it."""
     store = container.settings.store
     names = {
         "turns": store.conversation_collection,

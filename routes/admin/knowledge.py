@@ -1,5 +1,4 @@
-"""What is known and how surely, for operators: the followed folders; and probabilities fitted to the store's
-own documents."""
+"""For operators: the followed folders, and the calibration of probabilities to the store's own documents."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ from routes.wire.search import Calibration, CalibrationBody, CalibrationReport
 
 router = APIRouter(prefix="/admin", tags=["admin"], responses=errors(401, 403, 503), route_class=WireRoute)
 
-SourceName = Annotated[str, Path(pattern="^[\\w-]{1,64}$", description="a name of the configuration")]
+SourceName = Annotated[str, Path(pattern="^[\\w-]{1,64}$", description="Its name in the configuration.")]
 
 
 @router.get("/sync")
 async def sync_state(container: ContainerDep, admin: Admin) -> SyncState:
-    """Every source with its last report, how far a running sync is, and what earlier sources left."""
+    """Every source with its last report, a running sync's progress, and what removed sources left behind."""
     return SyncState.model_validate(await container.sync.state())
 
 
@@ -28,7 +27,7 @@ async def sync_state(container: ContainerDep, admin: Admin) -> SyncState:
 async def start_sync(
     container: ContainerDep, admin: Admin, body: Annotated[SyncBody, Depends(json_body(SyncBody))]
 ) -> SyncState:
-    """Follow the folders now, in the background; GET shows how far it is. One at a time."""
+    """Sync the folders now, in the background; GET shows the progress. One sync at a time."""
     return SyncState.model_validate(await container.sync.start(body.source, body.allow_removals))
 
 
@@ -49,11 +48,11 @@ async def calibrate(
     container: ContainerDep,
     admin: Admin,
     body: Annotated[CalibrationBody, Depends(json_body(CalibrationBody))],
-    dry_run: Annotated[bool, Query(description="true: only count, change nothing")] = True,
+    dry_run: Annotated[bool, Query(description="true: only count, change nothing.")] = True,
 ) -> CalibrationReport:
-    """Fit probabilities to questions whose answer is known, or to rated answers: at least 20, five of them
-    with a best passage that does not answer. Each question is searched for among the caller's documents and
-    those of all."""
+    """Fit probabilities to questions with known answers, or to rated answers: at least 20, five of them with
+    a best passage that does not answer. Searches the caller's documents and the shared ones for each
+    question."""
     if body.ratings:
         made = await container.calibration.from_ratings(dry_run=dry_run)
     else:
@@ -64,5 +63,5 @@ async def calibrate(
 
 @router.delete("/calibration", responses=errors(409))
 async def undo_calibration(container: ContainerDep, admin: Admin) -> Calibration:
-    """Take the calibration in force back: the one before is in force again."""
+    """Undo the calibration in force: the previous one applies again."""
     return Calibration.model_validate(await container.calibration.undo())

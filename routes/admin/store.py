@@ -1,7 +1,6 @@
-"""The store as a whole, for operators. Backups are made while the server serves, below BACKUP_DIR, and
-listed. Another embedding's copy of the embedded store is made while the server answers, and used from the
-next start. A repair is planned first, dry by default, with a backup before anything is written.
-"""
+"""The store as a whole, for operators. Backups are made while the server runs, below BACKUP_DIR, and listed.
+A copy of the embedded store for another embedding is made while the server answers, and used from the next
+start. A repair is planned first, dry by default, and backs the store up before writing."""
 
 from __future__ import annotations
 
@@ -31,16 +30,16 @@ async def create_backup(
     container: ContainerDep,
     admin: Admin,
     keep: Annotated[
-        int | None, Query(ge=1, le=1_000, description="afterwards delete all but this many archives")
+        int | None, Query(ge=1, le=1_000, description="Afterwards, delete all but this many archives.")
     ] = None,
 ) -> Backup:
-    """Write the whole store, as it is at one moment, into one archive. Answered when it is done."""
+    """Write the whole store, as of one moment, into one archive. Answers when it is done."""
     return Backup.model_validate(await container.backups.create(keep))
 
 
 @router.get("/backups", responses=errors(401, 403, 503))
 async def list_backups(container: ContainerDep, admin: Admin) -> ArchiveList:
-    """The archives, newest first. `problem` is empty when list of contents and manifest are sound."""
+    """The archives, newest first. `problem` is empty if the table of contents and the manifest are sound."""
     return ArchiveList(backups=await container.backups.list_all())
 
 
@@ -49,10 +48,10 @@ async def start_reembedding(
     container: ContainerDep,
     admin: Admin,
     body: Annotated[ReembedBody, Depends(json_body(ReembedBody))],
-    dry_run: Annotated[bool, Query(description="true: only count and estimate, change nothing")] = True,
+    dry_run: Annotated[bool, Query(description="true: only count and estimate, change nothing.")] = True,
 ) -> ReembedPlan | ReembedState:
-    """Build a copy with this embedding beside the store, or bring it up to date; the next start that is
-    configured with the embedding uses it. With `dry_run` what there is to do, else how far it is."""
+    """Build a copy with this embedding beside the store, or bring it up to date; the next start configured
+    with this embedding uses it. Returns the plan with `dry_run`, otherwise the progress."""
     if not dry_run:
         return ReembedState.model_validate(container.reembedding.start(body.embedding))
     plan = await container.reembedding.plan(body.embedding)
@@ -61,33 +60,33 @@ async def start_reembedding(
 
 @router.get("/reembed", responses=errors(401, 403, 503))
 async def reembedding_state(container: ContainerDep, admin: Admin) -> ReembedState:
-    """How far it is: `status` is idle, running, prepared, failed or cancelled."""
+    """The progress: `status` is idle, running, prepared, failed or cancelled."""
     return ReembedState.model_validate(container.reembedding.state())
 
 
 @router.delete("/reembed", responses=errors(401, 403, 503))
 async def cancel_reembedding(container: ContainerDep, admin: Admin) -> ReembedState:
-    """Stop it; what is made is kept, and gone on with by the next POST."""
+    """Stop it; its work is kept, and the next POST resumes it."""
     return ReembedState.model_validate(await container.reembedding.cancel())
 
 
 REPAIR_ERRORS = errors(400, 401, 403, 409, 422, 503, 507)
 
-DryRun = Annotated[bool, Query(description="true: only count, change nothing")]
-Reason = Annotated[Literal["request", "command"], Query(description="who asks, for the receipt")]
-BackUp = Annotated[bool, Query(description="back the store up before anything is written")]
-Embed = Annotated[bool, Query(description="make the vectors that are missing")]
+DryRun = Annotated[bool, Query(description="true: only count, change nothing.")]
+Reason = Annotated[Literal["request", "command"], Query(description="Who asks, for the receipt.")]
+BackUp = Annotated[bool, Query(description="Back the store up before anything is written.")]
+Embed = Annotated[bool, Query(description="Compute missing vectors.")]
 
 
 async def _options(
     assume_timezone: Annotated[
-        str, Query(max_length=64, description="of stored times that name none")
+        str, Query(max_length=64, description="Assumed for stored times without one.")
     ] = "UTC",
-    owner: Annotated[str, Query(min_length=1, max_length=200, description="of turns without")] = "local",
-    session_id: Annotated[str | None, Query(max_length=200, description="only this session")] = None,
-    drop_duplicates: Annotated[
-        bool, Query(description="of turns that were stored twice delete all but one")
-    ] = False,
+    owner: Annotated[
+        str, Query(min_length=1, max_length=200, description="For turns without one.")
+    ] = "local",
+    session_id: Annotated[str | None, Query(max_length=200, description="Only this session.")] = None,
+    drop_duplicates: Annotated[bool, Query(description="Delete all but one of turns stored twice.")] = False,
 ) -> BackfillOptions:
     return BackfillOptions(assume_timezone, owner, session_id, drop_duplicates)
 
@@ -103,12 +102,12 @@ async def backfill(
     dry_run: DryRun = True,
     embed: Embed = True,
     backup: BackUp = True,
-    details: Annotated[bool, Query(description="answer with every finding and change, too")] = False,
+    details: Annotated[bool, Query(description="Also return every finding and change.")] = False,
     reason: Reason = "request",
 ) -> Repair:
     """Repair what earlier versions left: ids, parents, times, duplicates, vectors, session records.
 
-    `backup` in the answer names the archive that was written first, with the store as it was.
+    `backup` in the answer names the archive of the store as it was, written first.
     """
     plan = await container.backfill.plan(options)
     if dry_run:
@@ -122,14 +121,14 @@ async def backfill(
 async def import_collection(
     container: ContainerDep,
     admin: Admin,
-    collection: Annotated[str, Query(pattern="^[A-Za-z0-9_-]{1,64}$", description="it is only read")],
+    collection: Annotated[str, Query(pattern="^[A-Za-z0-9_-]{1,64}$", description="It is only read.")],
     options: Options,
     dry_run: DryRun = True,
     embed: Embed = True,
     backup: BackUp = True,
     reason: Reason = "request",
 ) -> CollectionImport:
-    """Copy the turns of an old collection of the same store into the conversations, repaired."""
+    """Copy the turns of an old collection in the same store into the conversations, repaired."""
     plan = await container.backfill.plan_import(collection, options)
     if dry_run:
         return CollectionImport.model_validate(plan.report())

@@ -1,4 +1,4 @@
-"""The library: modules of batches of items, to become a persona, a question's text or a prompt template."""
+"""The library: modules with batches of items, each a persona, a question's text or a prompt template."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from routes.wire.fields import AtMost, PlainText
 
 router = APIRouter(tags=["library"], responses=errors(401, 422), route_class=WireRoute)
 
-MOST_TEMPLATES = 50
+MAX_TEMPLATES = 50
 FILE = {
     "requestBody": {
         "required": True,
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
-Words = Annotated[PlainText, AtMost(MAX_NAME_CHARS), Query(description="Words that its title has in it.")]
+Words = Annotated[PlainText, AtMost(MAX_NAME_CHARS), Query(description="Words that the title contains.")]
 
 
 @router.get("/library")
 async def list_modules(container: ContainerDep, owner: Owner) -> wire.LibraryModules:
-    """Its modules, and the files that could not be read. The files are looked at again at each request."""
+    """The library's modules, and the files that could not be read. Files are read again on each request."""
     library = await container.library.read()
     modules = [wire.LibraryModule(name=name, batches=len(each)) for name, each in library.modules.items()]
     return wire.LibraryModules(modules=modules, problems=list(library.problems))
@@ -50,7 +50,7 @@ async def read_batch(
     after: Annotated[int, Query(ge=0, le=MAX_ITEMS, description="`next` of the page before.")] = 0,
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
 ) -> wire.LibraryItems:
-    """The items of one batch, paged; `batch` is its name, with or without the ending of its file."""
+    """The items of one batch, paged; `batch` is its name, with or without the file extension."""
     read = await container.library.batch(module, batch)
     end = after + limit
     return wire.LibraryItems(
@@ -66,14 +66,14 @@ async def read_batch(
     status_code=201,
     openapi_extra=FILE,
     responses={
-        200: {"model": wire.LibraryBatchName, "description": "It takes the place of the one before."},
+        200: {"model": wire.LibraryBatchName, "description": "It replaced the previous file."},
         **errors(403, 413, 507),
     },
 )
 async def write_batch(
     module: str, batch: str, request: Request, response: Response, container: ContainerDep, admin: Admin
 ) -> wire.LibraryBatchName:
-    """Upload a file; `batch` is its name with the ending: .md, .csv or .json. It is for everybody."""
+    """Upload a file for all users; `batch` is its name with the extension: .md, .csv or .json."""
     written, is_new = await container.library.write(module, batch, await request.body())
     if not is_new:
         response.status_code = 200
@@ -84,7 +84,7 @@ async def write_batch(
 async def delete_batch(
     module: str, batch: str, container: ContainerDep, admin: Admin
 ) -> wire.LibraryBatchName:
-    """Delete the batch's file. Personas that were set from it stay."""
+    """Delete the batch's file. Personas set from it stay."""
     return _name_reply(await container.library.delete(module, batch))
 
 
@@ -93,9 +93,9 @@ async def list_templates(
     container: ContainerDep,
     owner: Owner,
     q: Words = "",
-    limit: Annotated[int, Query(ge=1, le=MOST_TEMPLATES, description="How many at most.")] = 8,
+    limit: Annotated[int, Query(ge=1, le=MAX_TEMPLATES, description="How many at most.")] = 8,
 ) -> wire.PromptTemplates:
-    """Prompt templates: items with `{variables}` in their text, by the words of their titles."""
+    """Prompt templates (items with `{variables}` in their text), matched by words of their titles."""
     matches = (await container.library.read()).templates(q, limit)
     templates = [
         wire.PromptTemplate(

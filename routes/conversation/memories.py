@@ -1,4 +1,4 @@
-"""Memories: list, read with their history, write, change, forget, copy, and the owner's switch."""
+"""Memories: list, read with their history, write, edit, forget, copy, and the owner's switch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.dates import parse_time
 from core.memory.record import Memory, MemoryDraft, MemoryType
 from core.memory.statements import type_of
 from core.operations.erasure import Erased, ErasedKind
-from routes.dependencies import ContainerDep, Owner, Thorough, asked, json_body, proof_of
+from routes.dependencies import ContainerDep, Owner, Thorough, erasure_options, json_body, proof_of
 from routes.openapi import WireRoute, errors
 from routes.wire import memories as wire
 from routes.wire.fields import AtMost, PlainText
@@ -22,7 +22,7 @@ from routes.wire.fields import AtMost, PlainText
 router = APIRouter(tags=["memories"], responses=errors(401, 422, 503), route_class=WireRoute)
 
 Words = Annotated[
-    PlainText, AtMost(200), Query(description="Words that it has in it; case and width make no difference.")
+    PlainText, AtMost(200), Query(description="Words that it contains; case and width are ignored.")
 ]
 
 
@@ -31,12 +31,12 @@ async def list_memories(
     container: ContainerDep,
     owner: Owner,
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
-    before: Annotated[int | None, Query(ge=0, le=2**62, description="`next` of the page before")] = None,
+    before: Annotated[int | None, Query(ge=0, le=2**62, description="`next` of the previous page.")] = None,
     q: Words = "",
-    type: Annotated[MemoryType | None, Query(description="Of this kind alone.")] = None,
-    current: Annotated[bool, Query(description="true: without what no longer holds.")] = False,
+    type: Annotated[MemoryType | None, Query(description="Only memories of this kind.")] = None,
+    current: Annotated[bool, Query(description="true: leave out what no longer holds.")] = False,
 ) -> wire.MemoryPage:
-    """Newest first, paged; what no longer holds is among them, with its end."""
+    """List memories, newest first, paged; those that no longer hold are included, with their end."""
     memories, following = await container.memories.page(
         owner, limit, before, type, q.strip(), current=current
     )
@@ -46,7 +46,7 @@ async def list_memories(
 
 @router.get("/memories/export")
 async def export_memories(container: ContainerDep, owner: Owner) -> wire.MemoryList:
-    """All of them, oldest first, as POST /memories/import takes them."""
+    """All memories, oldest first, in the form that POST /memories/import takes."""
     return wire.MemoryList(memories=list(map(memory_reply, await container.memories.records.of_owner(owner))))
 
 
@@ -56,7 +56,7 @@ async def switch_memory(
     owner: Owner,
     body: Annotated[wire.SwitchBody, Depends(json_body(wire.SwitchBody))],
 ) -> wire.Switch:
-    """Off: nothing is recalled and nothing learned, also not later of what was said meanwhile."""
+    """Off: nothing is recalled or learned, and what was said meanwhile is not learned later either."""
     return wire.Switch(on=(await container.memories.set_switch(owner, body.on)).on)
 
 
@@ -66,7 +66,7 @@ async def import_memories(
     owner: Owner,
     body: Annotated[wire.MemoryImportBody, Depends(json_body(wire.MemoryImportBody))],
 ) -> wire.ImportedMemories:
-    """The good ones are in when this answers; the others are counted."""
+    """Import memories. Valid ones are stored when this answers; the others are counted."""
     read = [_imported(item) for item in body.memories]
     good = [each for each in read if each is not None]
     counts = await container.memories.writer.bring_in(owner, good)
@@ -75,7 +75,7 @@ async def import_memories(
 
 @router.get("/memories/{memory_id}", responses=errors(404))
 async def get_memory(memory_id: UUID, container: ContainerDep, owner: Owner) -> wire.MemoryWithHistory:
-    """With what it took the place of, and what took its place."""
+    """One memory with those it superseded and the one that superseded it."""
     memory, before, after = await container.memories.history(str(memory_id), owner)
     return wire.MemoryWithHistory(
         **memory_reply(memory).model_dump(),
@@ -88,7 +88,7 @@ async def get_memory(memory_id: UUID, container: ContainerDep, owner: Owner) -> 
     "/memories",
     status_code=201,
     responses={
-        200: {"model": wire.WrittenMemory, "description": "It was remembered already."},
+        200: {"model": wire.WrittenMemory, "description": "It was already remembered."},
         **errors(400, 413, 415),
     },
 )
@@ -98,7 +98,7 @@ async def write_memory(
     response: Response,
     body: Annotated[wire.MemoryBody, Depends(json_body(wire.MemoryBody))],
 ) -> wire.WrittenMemory:
-    """What contradicts it ends; what says the same is answered with 200 and not written again."""
+    """Store a memory, ending any it contradicts. 200: the same is already stored, nothing was written."""
     draft = MemoryDraft(body.content, body.type or type_of(body.content))
     written = await container.memories.writer.write(owner, draft)
     if not written.is_new:
@@ -117,7 +117,7 @@ async def change_memory(
     owner: Owner,
     body: Annotated[wire.MemoryChanges, Depends(json_body(wire.MemoryChanges))],
 ) -> wire.Memory:
-    """Its words, its kind, or both."""
+    """Change a memory's words, its kind, or both."""
     return memory_reply(await container.memories.edit(str(memory_id), owner, body.content, body.type))
 
 
@@ -125,8 +125,8 @@ async def change_memory(
 async def delete_memory(
     memory_id: UUID, container: ContainerDep, owner: Owner, proof: Thorough = None
 ) -> wire.ErasedMemories:
-    """Erase one memory, and prove it; the records of prompts that it stood in name it no more."""
-    options = asked(ErasedKind.MEMORY, proof)
+    """Erase one memory, and prove it; records of prompts that contained it no longer name it."""
+    options = erasure_options(ErasedKind.MEMORY, proof)
     return _erased(await container.sessions.erasure.memory(str(memory_id), owner, options), 1)
 
 
@@ -134,11 +134,11 @@ async def delete_memory(
 async def delete_all_memories(
     container: ContainerDep,
     owner: Owner,
-    confirm: Annotated[str, Query(pattern="^all$", description="all: so that no slip deletes everything.")],
+    confirm: Annotated[str, Query(pattern="^all$", description="Must be all, as a safeguard.")],
     proof: Thorough = None,
 ) -> wire.ErasedMemories:
-    """Erase everything that is remembered of the caller, and prove it; the switch stays as it is."""
-    erased = await container.sessions.erasure.memories(owner, asked(ErasedKind.MEMORY, proof))
+    """Erase everything remembered about the caller, and prove it; the switch stays as it is."""
+    erased = await container.sessions.erasure.memories(owner, erasure_options(ErasedKind.MEMORY, proof))
     return _erased(erased, erased.counts.get("memories", 0))
 
 
@@ -150,8 +150,8 @@ def _erased(erased: Erased, number: int) -> wire.ErasedMemories:
 
 @router.get("/turns/{turn_id}/memories", responses=errors(404))
 async def memories_of_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> wire.MemoryList:
-    """What the turn's prompt was told, of that what still exists, turns of other conversations among it; as
-    long as the prompt is kept."""
+    """The memories, including turns of other conversations, that the turn's prompt contained and that still
+    exist; available as long as the prompt is stored."""
     return wire.MemoryList(
         memories=list(map(memory_reply, await container.sessions.recalled(str(turn_id), owner)))
     )
@@ -162,7 +162,7 @@ def memory_reply(memory: Memory) -> wire.Memory:
 
 
 def _imported(item: object) -> tuple[MemoryDraft, int | None] | None:
-    """With its end; None for what cannot be read."""
+    """Return the draft and its end; None if it cannot be read."""
     try:
         read = wire.ImportedMemory.model_validate(item)
     except ValidationError:

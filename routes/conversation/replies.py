@@ -1,4 +1,4 @@
-"""Sessions and turns as the replies that go over the wire."""
+"""Build wire replies from sessions and turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from routes.wire import sessions, turns
 
 
 def session_reply(session: Session, **known: Any) -> sessions.Session:
-    """`known`: its `turn_count`, `state` and `match`, absent where they are not."""
+    """`known`: its `turn_count`, `state` and `match`, absent if not known."""
     always = {each.name: getattr(session, each.name) for each in fields(session) if each.name not in CHOICES}
     return sessions.Session.model_validate(always | session.choices | known)
 
@@ -24,15 +24,15 @@ def session_reply(session: Session, **known: Any) -> sessions.Session:
 def whole_session(
     running: RunningTurns, session: Session, turn_count: int, match: TurnMatch | None = None
 ) -> sessions.Session:
-    """`match`: where it has what was searched for."""
+    """`match`: where it contains the search text."""
     pending = running.is_pending(session.session_id, session.owner)
     found = {"match": sessions.TurnMatch(turn_id=match.turn_id, text=match.text)} if match else {}
     return session_reply(session, turn_count=turn_count, state="pending" if pending else "idle", **found)
 
 
 def turn_reply(turn: Turn, documents: KnownDocuments) -> turns.Turn:
-    """`documents` are those of its sources that are stored. Fields that only some turns have are absent where
-    a turn has none of it."""
+    """`documents` are those of its sources that are stored. Fields that only some turns have are absent from
+    the others."""
     shaped: dict[str, Any] = {
         "sources": [citation_reply(citation, documents) for citation in turn.sources],
         "summary": _summary(turn.summary) if turn.summary else None,
@@ -65,12 +65,12 @@ def _part_reply(shown: ShownPart) -> turns.PromptPart:
 
 
 def limits_reply(filters: KnowledgeFilter) -> turns.Limits:
-    """Only what limits."""
+    """Include only filters that limit."""
     return turns.Limits(**{name: value for name, value in asdict(filters).items() if value})
 
 
 def prompt_reply(shown: ShownPrompt) -> turns.Prompt:
-    """`parts` is null when no record was kept (PROMPT_KEEP_DAYS), `request.body` when it cannot be shown."""
+    """`parts` is null if no record was kept (PROMPT_KEEP_DAYS), `request.body` if it cannot be shown."""
     manifest = shown.manifest
     if manifest is None:
         return turns.Prompt(turn_id=shown.turn.turn_id, model_id=shown.turn.model_id, parts=None)

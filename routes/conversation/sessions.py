@@ -18,7 +18,7 @@ from routes.dependencies import (
     ContainerDep,
     Owner,
     Thorough,
-    asked,
+    erasure_options,
     json_body,
     proof_of,
     readable,
@@ -37,7 +37,7 @@ from routes.wire.sessions import (
 )
 from routes.wire.turns import Branch, ErasedTurn, FeedbackBody, Prompt, RatedTurn, Tree, TreeNode, Turn
 
-# Nobody else's, also from a cache; where a browser opens it by itself, it runs nothing.
+# Not to be shared by caches; opened directly in a browser, it runs nothing.
 IMAGE_HEADERS = {
     "Cache-Control": "private, no-store",
     "Content-Security-Policy": "default-src 'none'; sandbox",
@@ -50,9 +50,7 @@ router = APIRouter(tags=["sessions"], responses=errors(401, 404, 422, 503), rout
 Title = Annotated[
     PlainText,
     AtMost(MAX_TITLE_CHARS),
-    Query(
-        description="What the title contains, or words all of which a turn has. Case and width do not count."
-    ),
+    Query(description="Text in the title, or words that all occur in one turn. Case and width are ignored."),
 ]
 
 
@@ -61,11 +59,11 @@ async def list_sessions(
     container: ContainerDep,
     owner: Owner,
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
-    before: Annotated[int | None, Query(ge=0, le=2**62, description="`next` of the page before")] = None,
+    before: Annotated[int | None, Query(ge=0, le=2**62, description="`next` of the previous page.")] = None,
     q: Title = "",
 ) -> SessionPage:
-    """Newest first, paged. With `q`, a page may have few sessions or none and still name a `next`: a request
-    looks at 10,000 titles at most, and at the 100 turns that have most of the words."""
+    """List sessions, newest first, paged. With `q`, a page may have few sessions or none and still have a
+    `next`: a request searches at most 10,000 titles, and the 100 turns with most of the words."""
     text = q.strip()
     handler = container.sessions
     page = await (handler.find(owner, text, limit, before) if text else handler.newest(owner, limit, before))
@@ -84,7 +82,7 @@ async def list_sessions(
 async def create_session(
     container: ContainerDep, owner: Owner, body: Annotated[SessionBody, Depends(json_body(SessionBody))]
 ) -> Session:
-    """An empty session; usually one is made by asking without a session_id."""
+    """Create an empty session; asking without a session_id creates one automatically."""
     return session_reply(await container.sessions.create(owner, body.title), turn_count=0, state="idle")
 
 
@@ -101,8 +99,8 @@ async def change_session(
     owner: Owner,
     body: Annotated[SessionChanges, Depends(json_body(SessionChanges))],
 ) -> Session:
-    """Rename, hold (kept from expiry), give it an age limit of its own, or say how its questions are answered
-    where they do not say it themselves. The page begins a new session with what its owner chose last."""
+    """Rename, hold (exempt from expiry), set an age limit, or choose how questions are answered that do not
+    say so themselves. The page starts a new session with its owner's last choices."""
     return session_reply(await container.sessions.change(str(session_id), owner, _change(body)))
 
 
@@ -111,7 +109,7 @@ async def erase_session(
     session_id: UUID, container: ContainerDep, owner: Owner, proof: Thorough = None
 ) -> ErasedSession:
     """Erase the session with all its turns, and prove it."""
-    options = asked(ErasedKind.SESSION, proof)
+    options = erasure_options(ErasedKind.SESSION, proof)
     erased = await container.sessions.erasure.session(str(session_id), owner, options)
     return ErasedSession(
         session_id=str(session_id),
@@ -128,7 +126,7 @@ async def list_turns(
     owner: Owner,
     leaf: Annotated[UUID | None, Query(description="The last turn of the branch.")] = None,
 ) -> Branch:
-    """The branch that ends in `leaf` (the newest turn when absent), from its root on."""
+    """The branch that ends in `leaf` (the newest turn when absent), starting at its root."""
     turns = await container.sessions.branch(str(session_id), owner, str(leaf) if leaf else None)
     documents = await known_documents(container.knowledge.documents.known, turns, readable(owner))
     return Branch(turns=[turn_reply(turn, documents) for turn in turns])
@@ -174,8 +172,8 @@ async def get_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> Turn
 
 @router.get("/turns/{turn_id}/prompt")
 async def get_prompt(turn_id: UUID, container: ContainerDep, owner: Owner) -> Prompt:
-    """The request sent for this turn, part by part and byte for byte, and what the provider said of its
-    answer. Parts that were erased since are named and empty."""
+    """The request sent for this turn, part by part and byte for byte, and what the provider reported about
+    its answer. Parts erased since are listed without text."""
     return prompt_reply(await container.sessions.prompt(str(turn_id), owner))
 
 
@@ -191,11 +189,11 @@ async def get_prompt(turn_id: UUID, container: ContainerDep, owner: Owner) -> Pr
 )
 async def get_image(
     turn_id: UUID,
-    number: Annotated[int, Path(ge=1, le=MAX_IMAGES, description="Which of the question's images, from 1.")],
+    number: Annotated[int, Path(ge=1, le=MAX_IMAGES, description="The number of the image, from 1.")],
     container: ContainerDep,
     owner: Owner,
 ) -> Response:
-    """An image that came with the question, as it was drawn anew."""
+    """An image sent with the question, as re-encoded when it was received."""
     image = await container.chat.image(str(turn_id), number, owner)
     return Response(image.content, headers=IMAGE_HEADERS, media_type=image.image.media_type)
 
@@ -207,7 +205,7 @@ async def rate_turn(
     owner: Owner,
     body: Annotated[FeedbackBody, Depends(json_body(FeedbackBody))],
 ) -> RatedTurn:
-    """Say what you think of an answer, in place of what was said before."""
+    """Rate an answer, replacing any earlier feedback."""
     return RatedTurn.model_validate(await container.sessions.rate(str(turn_id), owner, body.to_feedback()))
 
 
@@ -216,6 +214,6 @@ async def erase_turn(
     turn_id: UUID, container: ContainerDep, owner: Owner, proof: Thorough = None
 ) -> ErasedTurn:
     """Erase one turn, and prove it; its children become roots."""
-    options = asked(ErasedKind.TURN, proof)
+    options = erasure_options(ErasedKind.TURN, proof)
     erased = await container.sessions.erasure.turn(str(turn_id), owner, options)
     return ErasedTurn(turn_id=str(turn_id), erased=True, proof=proof_of(erased), receipt_id=erased.receipt_id)

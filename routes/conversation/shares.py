@@ -1,4 +1,4 @@
-"""Links to a branch, for its owner; and the page that they lead to, for whoever has one."""
+"""Links to a branch, for its owner, and the page they open, for anyone who has one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
 
 router = APIRouter(tags=["sessions"], route_class=WireRoute)
-beside = APIRouter(include_in_schema=False)
+page_router = APIRouter(include_in_schema=False)
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
@@ -47,12 +47,12 @@ STYLE = (
     "th,td{min-width:3em;padding:.2rem .6rem;border:1px solid #999;overflow-wrap:normal}"
     "section>ol{font-size:.9rem}h2,p,li,td{unicode-bidi:plaintext}"
 )
-QUESTION_LEVEL = 2  # of its heading
+QUESTION_LEVEL = 2  # heading level of a question
 EASTERN = re.compile(
     "[\u1100-\u11ff\u2e80-\u2fff\u3001-\ua4cf\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe10-\ufe1f\ufe30-\ufe6f"
     "\uff01-\uffee\U00020000-\U0003ffff]"
 )
-# As in routes/web/js/answer/formulas.js; here they are shown as they were written.
+# As in routes/web/js/answer/formulas.js, but here formulas are shown as written.
 _DISPLAY = r"\$\$[^$]{1,2000}\$\$|\\\[(?:(?!\\[\[\]])[\s\S]){1,2000}\\\]"
 _INLINE = (
     r"\$(?![\s$])(?:[^$\n\\]|\\[^\n]){0,400}?(?:[^$\s\\]|\\[^\s])\$(?![A-Za-z0-9_$])"
@@ -86,8 +86,8 @@ async def create_share(
     owner: Owner,
     body: Annotated[wire.ShareBody, Depends(json_body(wire.ShareBody))],
 ) -> wire.CreatedShare:
-    """Make a link by which anybody reads one branch, as it is now: what is asked later is not shared. Its
-    address is shown once."""
+    """Create a link that lets anyone read one branch as it is now: later questions are not shared. Its
+    address is shown only once."""
     share, token = await container.shares.create(
         str(session_id), owner, text_of(body.leaf), body.expire_days, passages=body.passages
     )
@@ -105,14 +105,14 @@ async def list_shares(session_id: UUID, container: ContainerDep, owner: Owner) -
 async def revoke_share(
     session_id: UUID, share_id: UUID, container: ContainerDep, owner: Owner
 ) -> wire.RevokedShare:
-    """Take a link back: it opens nothing any more."""
+    """Revoke a link: it no longer opens anything."""
     await container.shares.revoke(str(session_id), owner, str(share_id))
     return wire.RevokedShare(share_id=str(share_id), revoked=True)
 
 
-@beside.get("/shared/{token}", response_class=HTMLResponse)
+@page_router.get("/shared/{token}", response_class=HTMLResponse)
 async def shared_branch(token: str, request: Request, container: ContainerDep) -> Response:
-    """A shared branch, for whoever has its link; nothing else can be reached from there."""
+    """Show a shared branch to anyone with its link; nothing else can be reached from it."""
     try:
         branch = await container.shares.open(token)
     except NotFoundError as error:
@@ -122,7 +122,7 @@ async def shared_branch(token: str, request: Request, container: ContainerDep) -
 
 
 def _is_browser(request: Request) -> bool:
-    """Browsers ask for HTML before anything else."""
+    """Browsers list HTML first in Accept."""
     return request.headers.get("accept", "").partition(",")[0].partition(";")[0].strip() == "text/html"
 
 
@@ -162,7 +162,7 @@ def _section(turn: Turn, language: Language, *, passages: bool) -> str:
 
 
 def _source(source: Citation, language: Language) -> str:
-    """Of an erased document nothing is left but the number."""
+    """Of an erased document only the number is left."""
     if source.document_id == ERASED_ID:
         return f'<li value="{source.index}">{ERASED[language]}</li>'
     passage = escape(source.key_passage or source.text)
@@ -170,9 +170,9 @@ def _source(source: Citation, language: Language) -> str:
 
 
 def _rendered(answer: str) -> str:
-    """Without HTML of its own and without images: nothing is fetched from anywhere. As on the page, headings
-    stand below the question's, and maths is shown as it was written."""
-    from markdown_it import MarkdownIt  # only who opens a link waits for it
+    """Render without raw HTML or images, so that nothing is fetched. As on the page, headings are nested
+    below the question's, and maths is shown as written."""
+    from markdown_it import MarkdownIt  # imported only when a link is opened
     from markdown_it.rules_inline import emphasis, strikethrough
 
     markdown = MarkdownIt("commonmark", {"html": False, "breaks": True})
@@ -190,8 +190,8 @@ def _rendered(answer: str) -> str:
 
 
 def _beside_eastern(tokenize: RuleFuncInlineType) -> RuleFuncInlineType:
-    """A `**` or `~~` beside a Chinese, Japanese or Korean character can begin and end emphasis, whatever
-    stands on its other side: routes/web/js/answer/emphasis.js says why, with the page's same rule."""
+    """Let `**` or `~~` next to a Chinese, Japanese or Korean character open and close emphasis, whatever is
+    on its other side: routes/web/js/answer/emphasis.js, which has the same rule, says why."""
 
     def tokenized(state: StateInline, silent: bool) -> bool:
         start, earlier = state.pos, len(state.delimiters)
@@ -220,7 +220,7 @@ def _maths(state: StateInline, silent: bool) -> bool:
 
 
 def _maths_block(state: StateBlock, line: int, end_line: int, silent: bool) -> bool:
-    """A formula whose lines would be a list or a heading; in a list or a quotation they are."""
+    """Match a formula whose lines would be a list or a heading, except in a list or a quotation."""
     start = state.bMarks[line] + state.tShift[line]
     formula = MATHS_BLOCK.match(state.src, start, state.eMarks[end_line - 1])
     if formula is None or state.level or state.is_code_block(line):

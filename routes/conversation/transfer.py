@@ -1,4 +1,4 @@
-"""Conversations to keep: the whole session as Markdown to read, or as JSON that an import takes back."""
+"""Export a whole session as Markdown to read, or as JSON to import again; import conversations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ router = APIRouter(tags=["sessions"], route_class=WireRoute)
 
 NAME_CHARS = 80
 MEDIA_TYPES = {"md": "text/markdown", "json": "application/json"}
-# Separators, what Windows refuses, controls, and characters that turn the text around or cannot be seen.
+# Separators, what Windows refuses, control characters, and invisible or direction-changing characters.
 _NOT_IN_NAMES = re.compile(
     '[<>:"/\\\\|?*\\x00-\\x1f\\x7f-\\x9f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ud800-\\udfff]+'
 )
@@ -58,7 +58,7 @@ async def export_session(
     owner: Owner,
     form: Annotated[Literal["md", "json"], Query(alias="format", description="Markdown or JSON.")] = "md",
 ) -> StreamingResponse:
-    """The whole tree as a file: Markdown to read, or JSON that POST /sessions/import takes back."""
+    """The whole tree as a file: Markdown to read, or JSON that POST /sessions/import accepts."""
     copy = await container.sessions.copy(str(session_id), owner)
     pieces = _markdown(copy) if form == "md" else _json(copy)
     headers = {"Content-Disposition": attachment(copy.session.title, str(session_id), form)}
@@ -80,11 +80,11 @@ async def import_foreign(
     container: ContainerDep,
     owner: Owner,
     apply: Annotated[
-        bool, Query(description="true: bring it in; false: only say what it would bring in.")
+        bool, Query(description="true: import; false: only report what would be imported.")
     ] = False,
 ) -> ForeignImport:
-    """Conversations from an export of ChatGPT (also its zip), Claude, Open WebUI or LibreChat, or lists of
-    OpenAI's messages. What is here already is left alone: the same file again adds only what is new."""
+    """Import conversations from an export of ChatGPT (also its zip), Claude, Open WebUI or LibreChat, or
+    lists of OpenAI messages. Stored turns are left alone: sending a file again adds only what is new."""
     plan = await container.foreign.run(await request.body(), owner, apply=apply)
     listed = [
         PlannedConversation(
@@ -104,7 +104,7 @@ async def import_foreign(
 
 
 def attachment(title: str, session_id: str, extension: str) -> str:
-    """The Content-Disposition (RFC 6266): a plain name for old clients, the title for the others."""
+    """Return the Content-Disposition (RFC 6266): a plain name for old clients, the title for others."""
     name = " ".join(_NOT_IN_NAMES.sub(" ", title).split())[:NAME_CHARS].strip(" .") or "wenmai"
     plain = f"wenmai-{session_id[:8]}.{extension}"
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(f'{name}.{extension}', safe='')}"
@@ -136,9 +136,9 @@ async def _json(copy: SessionCopy) -> AsyncIterator[str]:
 
 
 def exported_session(session: Session) -> dict[str, Any]:
-    """What POST /sessions/import takes, but for the turns; a time that is not known is left out."""
+    """Return what POST /sessions/import takes, without the turns; unknown times are left out."""
     body = _dumped(session_reply(session))
-    for name in CHOICES:  # they name what there is on this server
+    for name in CHOICES:  # they name things that exist on this server only
         body.pop(name, None)
     if session.persona is not None and not is_moment(session.persona.updated_us):
         del body["persona"]["updated_at"]
@@ -149,9 +149,9 @@ def exported_session(session: Session) -> dict[str, Any]:
 def exported_turn(
     turn: Turn, exported: Callable[[str], bool], images: Sequence[ImageData] = ()
 ) -> dict[str, Any]:
-    """A turn as POST /sessions/import takes it; `exported` tells which turns are brought along.
+    """Return a turn as POST /sessions/import takes it; `exported` says which turns are in the export.
 
-    Its sources as they are stored: whether their documents are still there is no part of a copy.
+    Its sources are as stored: a copy does not say whether their documents still exist.
     """
     running = turn.status is TurnStatus.RUNNING
     return {
@@ -174,20 +174,20 @@ def exported_turn(
 
 
 def _exported_summary(summary: Summary | None, exported: Callable[[str], bool]) -> dict[str, Any] | None:
-    """None, too, when a turn that it names is gone: it could not be brought in again."""
+    """Also None if a turn it names has been erased: it could not be imported again."""
     if summary is None:
         return None
     body = asdict(summary)
     del body["created_us"]
     named = (summary.start, *summary.covers, summary.previous or summary.start)
-    created_at = rfc3339(max(summary.created_us, 1))  # never "not known", which an import refuses
+    created_at = rfc3339(max(summary.created_us, 1))  # never "unknown", which an import refuses
     return {**body, "created_at": created_at} if all(map(exported, named)) else None
 
 
 def _exported_rewritten(
     rewritten: RewrittenQuestion | None, exported: Callable[[str], bool]
 ) -> dict[str, Any] | None:
-    """None, too, when a turn that it was made of is gone."""
+    """Also None if a turn it draws on has been erased."""
     if rewritten is None or not all(map(exported, rewritten.turn_ids)):
         return None
     return {"text": rewritten.text, "turn_ids": list(rewritten.turn_ids)}
@@ -198,7 +198,7 @@ def _dumped(reply: Reply) -> dict[str, Any]:
 
 
 async def _read(request: Request, owner: Owner) -> ImportedSession:
-    """Read in a thread: a body may have 20,000 turns."""
+    """Parse in a thread: a body may have 20,000 turns."""
     check_headers(request)
     body = await request.body()
     return await asyncio.to_thread(lambda: read_model(ImportBody, body).to_import(owner))
@@ -213,7 +213,7 @@ async def _read(request: Request, owner: Owner) -> ImportedSession:
 async def import_session(
     container: ContainerDep, session: Annotated[ImportedSession, Depends(_read)]
 ) -> ImportedConversation:
-    """Bring in a conversation: all of it, or nothing. Its turns are embedded in the background."""
+    """Import a conversation, completely or not at all. Its turns are embedded in the background."""
     imported = await container.sessions.importer.run(session)
     return ImportedConversation(
         session_id=imported.session_id, turns=list(imported.turn_ids), indexing=imported.indexing

@@ -1,5 +1,5 @@
-"""Documents and their chunks: add, list, read, change, erase; the jobs that read them in; and the folders
-that are followed, as everybody sees them."""
+"""Documents and their chunks: add, list, read, change, erase; ingestion jobs; and the followed folders, as
+every caller sees them."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ from routes.dependencies import (
     RefusedFieldError,
     Thorough,
     WithAnswers,
-    asked,
     erasable,
+    erasure_options,
     proof_of,
     readable,
 )
@@ -56,12 +56,14 @@ from routes.stream import EventStreamResponse, unless_left
 from routes.wire import documents as wire
 
 router = APIRouter(tags=["documents"], responses=errors(401, 404, 422, 503), route_class=WireRoute)
-beside = APIRouter(tags=["documents"], route_class=WireRoute)  # jobs and sources, which answer other errors
+job_router = APIRouter(
+    tags=["documents"], route_class=WireRoute
+)  # jobs and sources, with other error responses
 
 FIELDS = frozenset(wire.DocumentUpload.model_fields)
 TAGS = TypeAdapter(list[wire.Tag])
-MAX_FIELDS = MAX_TAGS + len(FIELDS)  # a field for each tag
-PATIENCE_S = 3.0  # for room; whoever waits in vain is asked to come again
+MAX_FIELDS = MAX_TAGS + len(FIELDS)  # one field per tag
+PATIENCE_S = 3.0  # to wait for room; after that the client must retry
 TAGS_LISTED = 200
 UPLOAD_SCHEMA: dict[str, Any] = {
     "requestBody": {
@@ -71,8 +73,8 @@ UPLOAD_SCHEMA: dict[str, Any] = {
 }
 
 Limit = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
-Beside = Annotated[int, Query(ge=0, le=10, description="How many chunks beside it.")]
-Cursor = Annotated[str | None, Query(max_length=200, description="`next` of the page before")]
+NeighbourCount = Annotated[int, Query(ge=0, le=10, description="How many neighbouring chunks.")]
+Cursor = Annotated[str | None, Query(max_length=200, description="`next` of the previous page.")]
 
 
 @router.post(
@@ -80,17 +82,17 @@ Cursor = Annotated[str | None, Query(max_length=200, description="`next` of the 
     status_code=201,
     openapi_extra=UPLOAD_SCHEMA,
     responses={
-        200: {"description": "The same content is stored already.", "model": wire.AddedDocument},
+        200: {"description": "The same content is already stored.", "model": wire.AddedDocument},
         **errors(413, 415, 429, 507),
     },
 )
 async def add_document(
     request: Request, response: Response, container: ContainerDep, owner: Owner
 ) -> wire.AddedDocument:
-    """Add one document, or a new version of the one with this `external_id`.
+    """Add a document, or a new version of the one with this `external_id`.
 
-    It is checked and parsed at once; embedding goes on as a job, also after a restart. Five seconds after
-    it came it is accepted even if it is not read yet: its job says whether it could be read.
+    It is checked and parsed at once; embedding continues as a job, also after a restart. After five seconds
+    it is accepted even if not parsed yet: its job says whether it could be read.
     """
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise UnsupportedMediaError("Content-Type must be multipart/form-data with a field `file`.")
@@ -110,11 +112,13 @@ async def list_documents(
     owner: Owner,
     limit: Limit = 100,
     cursor: Cursor = None,
-    status: Annotated[DocumentStatus | None, Query(description="Those with this status.")] = None,
-    source: Annotated[str | None, Query(max_length=200, description="Those of this followed folder.")] = None,
-    tag: Annotated[str | None, Query(max_length=MAX_TAG_CHARS, description="Those with this tag.")] = None,
+    status: Annotated[DocumentStatus | None, Query(description="Only those with this status.")] = None,
+    source: Annotated[str | None, Query(max_length=200, description="Only this followed folder's.")] = None,
+    tag: Annotated[
+        str | None, Query(max_length=MAX_TAG_CHARS, description="Only those with this tag.")
+    ] = None,
 ) -> wire.DocumentPage:
-    """Newest first, paged; all of them, or those with this status, source and tag."""
+    """List documents, newest first, paged; optionally only those with this status, source and tag."""
     narrowed = DocumentFilter(status, source, tag)
     page = await container.knowledge.documents.page(readable(owner), limit, cursor, narrowed)
     listed = [_document(document) for document in page.documents]
@@ -123,7 +127,7 @@ async def list_documents(
 
 @router.get("/tags")
 async def list_tags(container: ContainerDep, owner: Owner) -> wire.TagList:
-    """How many documents carry each tag: the 200 that most do, the most first."""
+    """The 200 most frequent tags with their numbers of documents, most frequent first."""
     tags = await container.knowledge.documents.tags(readable(owner), TAGS_LISTED)
     return wire.TagList(tags=tags)
 
@@ -138,7 +142,7 @@ async def get_document(document_id: UUID, container: ContainerDep, owner: Owner)
 async def change_document(
     document_id: UUID, body: wire.DocumentPatch, container: ContainerDep, owner: Owner
 ) -> wire.Document:
-    """Change its tags or its date; nothing is read in again. Of a followed file only the date."""
+    """Change a document's tags or date without reading it in again. For a followed file, only the date."""
     await _erasable(container, document_id, owner)
     changed = await container.knowledge.change(str(document_id), erasable(owner), _changes(body))
     return _document(changed)
@@ -148,7 +152,7 @@ async def change_document(
 async def list_chunks(
     document_id: UUID, container: ContainerDep, owner: Owner, limit: Limit = 100, cursor: Cursor = None
 ) -> wire.ChunkPage:
-    """Its chunks, in document order."""
+    """The document's chunks, in document order."""
     page = await container.knowledge.chunks(str(document_id), readable(owner), limit, cursor)
     return wire.ChunkPage(chunks=page.chunks, next=page.next_cursor)
 
@@ -159,11 +163,11 @@ async def get_chunk(
     chunk_id: UUID,
     container: ContainerDep,
     owner: Owner,
-    before: Beside = 1,
-    after: Beside = 1,
-    section: Annotated[bool, Query(description="Whether to answer with its section.")] = True,
+    before: NeighbourCount = 1,
+    after: NeighbourCount = 1,
+    section: Annotated[bool, Query(description="Whether to return its section.")] = True,
 ) -> wire.ChunkInPlace:
-    """A chunk, its neighbours, and the section it is of: the chunks under the same heading, in order."""
+    """A chunk, its neighbours, and its section: the chunks under the same heading, in order."""
     around = await container.search.chunk_in_place(
         str(document_id), str(chunk_id), readable(owner), before=before, after=after, section=section
     )
@@ -176,9 +180,9 @@ async def get_chunk(
 
 @router.delete("/documents/sample", responses=errors(403))
 async def remove_sample(container: ContainerDep, admin: Admin) -> wire.RemovedSample:
-    """Erase the guide that came with Wenmai, with what earlier turns cite of it; no start reads it in again.
+    """Erase Wenmai's sample guide with what earlier turns cite of it; no later start loads it again.
 
-    With keys configured it takes one of ADMIN_API_KEYS. While the guide is being read in, that ends.
+    With keys configured, requires one of ADMIN_API_KEYS. Stops loading the guide if it is under way.
     """
     return wire.RemovedSample.model_validate(await container.sample.remove())
 
@@ -193,9 +197,9 @@ async def delete_document(
 ) -> wire.ErasedDocument:
     """Erase a document with its chunks and what earlier turns cite of it, and prove it.
 
-    `source` names the followed folder that brings it back while its file is there; null for an upload.
+    `source` names the followed folder that will restore it while its file exists; null for an upload.
     """
-    options = asked(ErasedKind.DOCUMENT, proof, with_answers=with_answers)
+    options = erasure_options(ErasedKind.DOCUMENT, proof, with_answers=with_answers)
     document = await _erasable(container, document_id, owner)
     erased = await container.sessions.erasure.document(str(document_id), erasable(owner), options)
     return wire.ErasedDocument(
@@ -208,7 +212,7 @@ async def delete_document(
 
 
 async def _erasable(container: Container, document_id: UUID, owner: str) -> Document:
-    """Raises UnknownDocumentError, also for somebody else's, and says of everybody's where it is changed."""
+    """Raises UnknownDocumentError, also for another owner's, and says where a shared one is changed."""
     document = await container.knowledge.get_document(str(document_id), readable(owner))
     if document.owner in erasable(owner):
         return document
@@ -222,7 +226,7 @@ async def _erasable(container: Container, document_id: UUID, owner: str) -> Docu
 
 @asynccontextmanager
 async def _room(request: Request, container: Container, owner: str) -> AsyncIterator[None]:
-    """For what is about to come. Raises TooManyUploadsError."""
+    """Reserve room for the incoming body. Raises TooManyUploadsError."""
     length = request.headers.get("content-length", "")
     coming_bytes = int(length) if length.isdigit() else 0
     hold = container.knowledge.uploads.coming.hold(owner, coming_bytes, coming_bytes, _patience_s(container))
@@ -237,13 +241,13 @@ async def _room(request: Request, container: Container, owner: str) -> AsyncIter
 
 
 def _patience_s(container: Container) -> float | None:
-    """Without keys there is nobody else to make room for: everything waits for its turn."""
+    """None without keys: there is nobody else to make room for, so every upload waits its turn."""
     return PATIENCE_S if container.settings.server.api_keys else None
 
 
 async def _added(container: Container, form: FormData, file: UploadFile, owner: str) -> Addition:
     patience_s = _patience_s(container)
-    size_bytes = file.size or 0  # until there is room for them, its bytes are on the disk
+    size_bytes = file.size or 0  # until there is room, its bytes stay on disk
     came_s = time.monotonic()
     async with container.knowledge.uploads.read.hold(owner, size_bytes, size_bytes, patience_s):
         upload = await _upload(form, file, owner)
@@ -263,7 +267,7 @@ async def _form(request: Request) -> AsyncIterator[FormData]:
 
 
 def _unreadable(error: HTTPException) -> BadRequestError:
-    """The parser refuses a file name of thousands of characters as if the whole form were broken."""
+    """The parser refuses a file name of thousands of characters as if the whole form were malformed."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, MultipartParseError) and "header size" in str(cause):
@@ -273,7 +277,7 @@ def _unreadable(error: HTTPException) -> BadRequestError:
 
 
 def _file(form: FormData) -> UploadFile:
-    """Raises RefusedFieldError also for a field that is unknown, or comes more often than it is read."""
+    """Raises RefusedFieldError also for unknown or repeated fields."""
     file = form.get("file")
     if not isinstance(file, UploadFile):
         raise RefusedFieldError(EdgeCode.MISSING_FIELD, "missing: file")
@@ -297,7 +301,7 @@ async def _upload(form: FormData, file: UploadFile, owner: str) -> Upload:
 
 
 def _tags(form: FormData) -> tuple[str, ...] | None:
-    """None: the form has no such field."""
+    """None if the form has no such field."""
     values = [value for value in form.getlist("tags") if isinstance(value, str)]
     return tuple(tag for value in values for tag in _tags_of(value)) if values else None
 
@@ -322,19 +326,19 @@ def _changes(body: wire.DocumentPatch) -> Changes:
     return Changes(tags, body.date, changes_date="date" in body.model_fields_set)
 
 
-@beside.get("/jobs", responses=errors(401, 404, 422))
+@job_router.get("/jobs", responses=errors(401, 404, 422))
 async def list_jobs(container: ContainerDep, owner: Owner) -> wire.JobList:
-    """The jobs that wait, run, or ended lately; the newest first."""
+    """The jobs that are waiting, running, or recently ended; newest first."""
     return wire.JobList(jobs=container.knowledge.jobs.list(readable(owner)))
 
 
-@beside.get("/jobs/{job_id}", responses=errors(401, 404, 422))
+@job_router.get("/jobs/{job_id}", responses=errors(401, 404, 422))
 async def get_job(job_id: UUID, container: ContainerDep, owner: Owner) -> wire.Job:
-    """How far a job is: stage, attempt, done, total, error."""
+    """The progress of a job: stage, attempt, done, total, error."""
     return wire.Job.model_validate(container.knowledge.jobs.get(str(job_id), readable(owner)).snapshot())
 
 
-@beside.get(
+@job_router.get(
     "/jobs/{job_id}/stream",
     status_code=200,
     response_class=EventStreamResponse,
@@ -353,9 +357,9 @@ async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> Eve
     return EventStreamResponse(events(), ping_interval_s)
 
 
-@beside.get("/sources", responses=errors(401, 503))
+@job_router.get("/sources", responses=errors(401, 503))
 async def list_sources(container: ContainerDep, owner: Owner) -> wire.SourceList:
-    """The folders that are followed, whose documents you may read. A question can be limited to them."""
+    """The followed folders whose documents you may read. A question can be limited to them."""
     return wire.SourceList(sources=await container.sync.summaries(readable(owner)))
 
 

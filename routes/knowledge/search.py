@@ -1,4 +1,4 @@
-"""POST /search: retrieval alone, for those who want to see why something was found or not."""
+"""POST /search: retrieval without an answer, to see why something was or was not found."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ async def search(
 ) -> wire.SearchResult:
     """Every candidate with its rank and score at each stage, best first, and the stage that dropped it.
 
-    With `document_id` also how far that document came, and which stage dropped it.
+    With `document_id`, also how far that document got, and which stage dropped it.
     """
     return _result(await container.search.search(_request(body, owner)))
 
 
 def _request(body: wire.SearchBody, owner: str) -> SearchRequest:
-    """Raises BadRequestError for fields that exclude each other."""
+    """Raises BadRequestError for mutually exclusive fields."""
     if body.session_id is not None and (body.previous_questions or body.last_answer):
         raise BadRequestError("previous_questions, last_answer: not together with session_id.")
     names_parent = "parent_turn_id" in body.model_fields_set
@@ -57,7 +57,7 @@ def _request(body: wire.SearchBody, owner: str) -> SearchRequest:
 
 
 def _result(report: SearchReport) -> wire.SearchResult:
-    """With `document` only where one was asked about."""
+    """`document` is included only if one was asked about."""
     body: dict[str, Any] = {
         "candidates": [_candidate(judged) for judged in report.candidates],
         "reranker": report.reranker,
@@ -70,7 +70,7 @@ def _result(report: SearchReport) -> wire.SearchResult:
 
 
 def _candidate(judged: Judged) -> wire.Candidate:
-    """A candidate with its rank and score at each stage, and the stage that dropped it."""
+    """Return a candidate with its rank and score at each stage, and the stage that dropped it."""
     candidate = judged.candidate
     return wire.Candidate(
         **asdict(candidate.chunk),
@@ -83,7 +83,7 @@ def _candidate(judged: Judged) -> wire.Candidate:
 
 
 def _stages(judged: Judged) -> dict[str, Any]:
-    """Null where it did not come that far; in a list, a null rank: that list did not bring it."""
+    """Null for stages it did not reach; a null rank in a list: that list did not contain it."""
     candidate = judged.candidate
     reranked = room = None
     if judged.reranked_rank is not None:
@@ -109,7 +109,7 @@ def _document_places(report: DocumentReport) -> wire.DocumentPlaces:
 
 
 def _chunk_places(one: ChunkPlaces) -> wire.ChunkPlaces:
-    """`rank` null: beyond the first thousand; `last_score` is what the last one had that got further."""
+    """`rank` null: beyond the first thousand; `last_score` is the score of the last one that got further."""
     lists = {
         place.kind: wire.PlaceAmongAll(
             rank=place.rank, score=place.score, last_score=place.last_score, kept=place.handed_on

@@ -1,1 +1,1 @@
-"""The door for agents: the tools of an MCP server, and the route it is reached by."""
+"""The MCP server for agents: its tools, and the route to reach it."""

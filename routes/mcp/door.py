@@ -1,4 +1,4 @@
-"""`/mcp`: Streamable HTTP. Who asks is found as on every other route, and so are Host and Origin checked."""
+"""`/mcp`: Streamable HTTP. The caller is identified, and Host and Origin checked, as on every other route."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ router = APIRouter()
 
 
 class AgentDoor:
-    """Begins with the first request; `close` ends what is open."""
+    """Starts with the first request; `close` ends what is open."""
 
     def __init__(self, container: Container, version: str) -> None:
         self._container = container
@@ -26,7 +26,7 @@ class AgentDoor:
         self._closing = asyncio.Event()
 
     async def sessions(self) -> Any:
-        """The SDK's session manager. Its task group is opened and closed by one task."""
+        """Return the SDK's session manager. One task both opens and closes its task group."""
         if self._begun is None:
             self._begun = asyncio.create_task(self._run(), name="mcp")
         return await asyncio.shield(self._sessions)
@@ -38,7 +38,7 @@ class AgentDoor:
 
     async def _run(self) -> None:
         try:
-            # in a thread: others are answered meanwhile
+            # in a thread, so that other requests are answered meanwhile
             server = await asyncio.to_thread(importlib.import_module, "routes.mcp.server")
             async with server.open_sessions(self._container, self._version) as sessions:
                 self._sessions.set_result(sessions)
@@ -56,13 +56,13 @@ def open_door(app: FastAPI, container: Container) -> AgentDoor:
 
 @router.api_route("/mcp", methods=["GET", "POST", "DELETE"], include_in_schema=False)
 async def mcp(request: Request, container: ContainerDep, owner: Owner) -> Response:
-    """One request of an agent."""
+    """Handle one request of an agent."""
     request.scope.setdefault("state", {})["mcp_owner"] = owner
     return _Handled(await request.app.state.agents.sessions())
 
 
 class _Handled(Response):
-    """Answered by the SDK, which reads the body and writes the response itself."""
+    """A response by the SDK, which reads the body and writes the response itself."""
 
     def __init__(self, sessions: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The protocol around the tools, by the official SDK. Imported with the first request: it takes a while."""
+"""The protocol around the tools, with the official SDK. Imported by the first request: it loads slowly."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from api.container import Container
 from core.errors import WenmaiError
 from routes.dependencies import readable
 from routes.errors import describe
-from routes.mcp.tools import MOST_CHUNKS, TOOLS, Tool
+from routes.mcp.tools import MAX_CHUNKS, TOOLS, Tool
 
 OWNER = "mcp_owner"
-"""The name in the scope's state of who asks."""
+"""The caller's key in the scope's state."""
 SCHEME = "wenmai://documents/"
-MOST_RESOURCES = 100
+MAX_RESOURCES = 100
 Context = ServerRequestContext[Any, Any]
 
 
 @asynccontextmanager
 async def open_sessions(container: Container, version: str) -> AsyncIterator[StreamableHTTPSessionManager]:
-    """Stateless: every request stands for itself, so that any worker can answer it. Host, Origin and key are
+    """Stateless: every request is independent, so that any worker can answer it. Host, Origin and key are
     checked before it gets here."""
     sessions = StreamableHTTPSessionManager(_server(container, version), stateless=True)
     async with sessions.run():
@@ -61,7 +61,7 @@ class _Door:
         return types.ListToolsResult(tools=[_described(tool) for tool in TOOLS])
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        """What a person could mend is a result that says so; the agent reads it."""
+        """Errors that a person could fix are returned as results, which the agent reads."""
         tool = self._tools.get(params.name)
         if tool is None:
             raise MCPError(code=types.INVALID_PARAMS, message=f"There is no tool {params.name!r}.")
@@ -83,11 +83,11 @@ class _Door:
     async def list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        """The documents that may be read, newest first."""
+        """The caller's readable documents, newest first."""
         cursor = params.cursor if params else None
         try:
             page = await self._container.knowledge.documents.page(
-                readable(_owner(context)), MOST_RESOURCES, cursor
+                readable(_owner(context)), MAX_RESOURCES, cursor
             )
         except WenmaiError as error:
             raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
@@ -100,7 +100,7 @@ class _Door:
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """The text of a document, as it was read in: its passages, in order."""
+        """The text of a document as ingested: its passages, in order."""
         uri, owner = str(params.uri), _owner(context)
         try:
             document_id = UUID(uri.removeprefix(SCHEME))
@@ -109,7 +109,7 @@ class _Door:
             cursor: str | None = None
             while True:
                 page = await self._container.knowledge.chunks(
-                    document.document_id, readable(owner), MOST_CHUNKS, cursor
+                    document.document_id, readable(owner), MAX_CHUNKS, cursor
                 )
                 texts += [chunk.text for chunk in page.chunks]
                 if (cursor := page.next_cursor) is None:

@@ -1,5 +1,5 @@
-"""What an agent may do: ask, search, read, recall. Each tool has a model of its input and of its output, and
-knows nothing of the protocol."""
+"""What an agent can do: ask, search, read, recall. Each tool has a model of its input and one of its output,
+and knows nothing of the protocol."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from routes.stream import WholeTurn, events_of
 from routes.wire.chat import Answer
 from routes.wire.fields import AskedDate, FiltersBody, PlainText, Uuid, filter_of, text_of
 
-MOST_CHUNKS = 200  # of an outline, in one go
+MAX_CHUNKS = 200  # per page of an outline
 Progress = Callable[[int, str], Awaitable[None]]
-"""Characters of the answer so far, and the last piece of it."""
+"""Called with the answer's length so far in characters, and its latest piece."""
 
 
 class ToolInput(BaseModel):
@@ -34,19 +34,19 @@ class ToolOutput(BaseModel):
 
 
 class AskInput(ToolInput):
-    question: PlainText = Field(description="What is asked, in any language.")
+    question: PlainText = Field(description="The question, in any language.")
     session_id: Uuid | None = Field(None, description="The session to continue; absent: a new one.")
     knowledge: Literal["auto", "always", "never"] = Field(
-        "auto", description="Whether the documents are searched."
+        "auto", description="Whether to search the documents."
     )
-    filters: FiltersBody | None = Field(None, description="Which documents may answer.")
+    filters: FiltersBody | None = Field(None, description="Which documents may be used.")
     date: AskedDate = ""
 
 
 class SearchInput(ToolInput):
-    query: PlainText = Field(description="What is searched for.")
-    top_n: int = Field(10, ge=1, le=50, description="Most passages.")
-    filters: FiltersBody | None = Field(None, description="Which documents are searched.")
+    query: PlainText = Field(description="What to search for.")
+    top_n: int = Field(10, ge=1, le=50, description="The maximum number of passages.")
+    filters: FiltersBody | None = Field(None, description="Which documents to search.")
 
 
 class Passage(ToolOutput):
@@ -56,7 +56,7 @@ class Passage(ToolOutput):
     heading: str
     page: int | None
     text: str
-    score: float | None = Field(None, description="Probability that it is relevant; null where not searched.")
+    score: float | None = Field(None, description="Probability that it is relevant; null if not searched.")
 
 
 class Passages(ToolOutput):
@@ -65,11 +65,11 @@ class Passages(ToolOutput):
 
 class ReadInput(ToolInput):
     document_id: Uuid = Field(description="The document.")
-    chunk_id: Uuid | None = Field(None, description="A passage of it; absent: the document's outline.")
+    chunk_id: Uuid | None = Field(None, description="One of its passages; absent: the document's outline.")
     before: int = Field(1, ge=0, le=10, description="Passages before it.")
     after: int = Field(1, ge=0, le=10, description="Passages after it.")
     cursor: str | None = Field(
-        None, max_length=100, description="Where an outline goes on: `next` of the last."
+        None, max_length=100, description="Continues an outline: `next` of the previous page."
     )
 
 
@@ -82,14 +82,14 @@ class OutlineEntry(ToolOutput):
 
 class ReadOutput(ToolOutput):
     file_name: str
-    passages: list[Passage] = Field(description="The passage with those around it, in order.")
+    passages: list[Passage] = Field(description="The passage and those around it, in order.")
     outline: list[OutlineEntry] = Field(description="Without a chunk_id: all passages of the document.")
     next: str | None = Field(None, description="The cursor of the next page of the outline.")
 
 
 class RecallInput(ToolInput):
     query: PlainText = Field(description="What the earlier turns were about.")
-    top_n: int = Field(5, ge=1, le=20, description="Most turns.")
+    top_n: int = Field(5, ge=1, le=20, description="The maximum number of turns.")
 
 
 class RecalledTurn(ToolOutput):
@@ -98,7 +98,7 @@ class RecalledTurn(ToolOutput):
     question: str
     answer: str
     timestamp: str
-    score: float = Field(description="Probability that it is about this.")
+    score: float = Field(description="Probability that it is relevant.")
 
 
 class RecallOutput(ToolOutput):
@@ -106,7 +106,7 @@ class RecallOutput(ToolOutput):
 
 
 async def ask(container: Container, owner: str, sent: AskInput, progress: Progress) -> Answer:
-    """Raises WenmaiError with the stream's sentence, too, when the turn ends in an error."""
+    """Also raises WenmaiError, with the stream's message, when the turn ends in an error."""
     request = TurnRequest(
         question=sent.question,
         owner=owner,
@@ -117,7 +117,7 @@ async def ask(container: Container, owner: str, sent: AskInput, progress: Progre
     )
     stream = await container.chat.begin_turn(request)
     whole = WholeTurn()
-    with container.chat.reader_seat(owner):
+    with container.chat.reader_slot(owner):
         async with aclosing(events_of(stream)) as batches:
             async for batch in batches:
                 for event in batch:
@@ -141,7 +141,7 @@ async def read(container: Container, owner: str, sent: ReadInput, progress: Prog
     document_id, owners = str(sent.document_id), readable(owner)
     document = await container.knowledge.get_document(document_id, owners)
     if sent.chunk_id is None:
-        page = await container.knowledge.chunks(document_id, owners, MOST_CHUNKS, sent.cursor)
+        page = await container.knowledge.chunks(document_id, owners, MAX_CHUNKS, sent.cursor)
         outline = [_entry(chunk) for chunk in page.chunks]
         return ReadOutput(file_name=document.file_name, passages=[], outline=outline, next=page.next_cursor)
     around = await container.search.chunk_in_place(
@@ -170,7 +170,7 @@ async def recall(container: Container, owner: str, sent: RecallInput, progress: 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`run` takes the container, the owner, what was sent, and whom to tell of progress."""
+    """`run` takes the container, the owner, the input, and a progress callback."""
 
     name: str
     title: str

@@ -1,1 +1,1 @@
-"""The doors for clients of OpenAI's API: chat completions, models, embeddings, and errors in that form."""
+"""The OpenAI-compatible API: chat completions, models, embeddings, and errors in its form."""

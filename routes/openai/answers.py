@@ -1,4 +1,4 @@
-"""An answer to a client of OpenAI's API, whatever makes it: as a stream of chunks, or as one object."""
+"""Answers for clients of OpenAI's API, from a turn or a plain model: a stream of chunks, or one object."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from core.prompt.fence import PassageLinks
 from core.text import Language, scrub
 from routes.errors import failed_turn_headers
 from routes.openai.wire import Completion, error_in_openai
-from routes.stream import EventStreamResponse, citation_objects, hear_whole, json_line
+from routes.stream import EventStreamResponse, citation_objects, json_line, read_whole
 
-FINISH_REASONS = ("length", "content_filter")  # any other end is "stop"
+FINISH_REASONS = ("length", "content_filter")  # any other reason becomes "stop"
 DONE = b"data: [DONE]\n\n"
 
 Events = AsyncGenerator[Sequence[Event], None]
 
 
 class Collected:
-    """The events of one turn, or of a plain answer, so far. `language` is of a footer of sources, None for
-    none; `page` is where links to passages lead."""
+    """The events of a turn, or of a plain answer, so far. `language` is that of the sources footer (None: no
+    footer); `page` is the base URL of links to passages."""
 
     def __init__(self, turn_id: str, model: str, page: str, language: Language | None) -> None:
         self.error: dict[str, Any] | None = None
@@ -48,8 +48,8 @@ class Collected:
         self._citations: list[dict[str, Any]] = []
         self._finished: dict[str, Any] = {}
 
-    def hear(self, event: Event) -> str:
-        """What there is of the answer now that was not before."""
+    def add(self, event: Event) -> str:
+        """Return the part of the answer that this event adds."""
         before = len(self._content)
         match event:
             case ContentEvent(text):
@@ -94,7 +94,7 @@ class Collected:
 
     @property
     def sources(self) -> dict[str, Any]:
-        """The fields of a message that name them; none for a plain answer."""
+        """The fields of a message that name its sources; none for a plain answer."""
         return {"annotations": self._annotations(), "citations": self._citations} if self._session_id else {}
 
     @property
@@ -131,7 +131,7 @@ class Collected:
 
 
 class Chunks:
-    """The bytes of a stream; a piece of text costs no more than its own JSON."""
+    """Writes a stream's bytes; a piece of text costs no more than its own JSON."""
 
     def __init__(self, collected: Collected, include_usage: bool) -> None:
         self._collected = collected
@@ -143,7 +143,7 @@ class Chunks:
         return self._frame({"role": "assistant", "content": ""}, None).encode()
 
     def write(self, event: Event) -> Iterator[bytes]:
-        if answer := self._collected.hear(event):
+        if answer := self._collected.add(event):
             yield self._text("content", answer)
         match event:
             case ThinkEvent(text):
@@ -180,8 +180,8 @@ class Chunks:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a request wants its answer. `page` is where links to passages lead, `footer` the language of a list
-    of sources below the answer (None: no list)."""
+    """The form in which a request wants its answer. `page` is the base URL of links to passages, `footer` the
+    language of a list of sources below the answer (None: no list)."""
 
     model: str
     page: str
@@ -193,26 +193,26 @@ class Form:
     receive: Receive
 
 
-def _forget(whole: bool) -> None:
-    """Whether it came to its end is nobody's business."""
+def _ignore(whole: bool) -> None:
+    """Ignore whether the answer was complete."""
 
 
 async def respond(
     events: Events,
     form: Form,
     answer_id: str,
-    seat: AbstractContextManager[None],
-    ended: Callable[[bool], None] = _forget,
+    slot: AbstractContextManager[None],
+    ended: Callable[[bool], None] = _ignore,
 ) -> Response:
-    """`seat` is held while it is read; `ended` hears whether it was read to its end, and was no failure."""
+    """`slot` is held while it is read; `ended` is told whether it was read to its end without a failure."""
     collected = Collected(answer_id, form.model, form.page, form.footer)
-    reading = _reading(collected, seat, ended)
+    reading = _reading(collected, slot, ended)
     if form.stream:
         frames = _frames(events, Chunks(collected, form.include_usage), reading)
         response: Response = EventStreamResponse(frames, form.ping_interval_s)
     else:
         with reading:
-            await hear_whole(events, form.receive, collected.hear)
+            await read_whole(events, form.receive, collected.add)
         response = _whole(collected)
     response.headers.update(form.headers)
     return response
@@ -220,11 +220,11 @@ async def respond(
 
 @contextmanager
 def _reading(
-    collected: Collected, seat: AbstractContextManager[None], ended: Callable[[bool], None]
+    collected: Collected, slot: AbstractContextManager[None], ended: Callable[[bool], None]
 ) -> Iterator[None]:
     whole = False
     try:
-        with seat:
+        with slot:
             yield
         whole = collected.ended and collected.error is None
     finally:

@@ -37,13 +37,13 @@ from routes.wire.fields import filter_of, text_of
 
 router = APIRouter(tags=["openai"], route_class=WireRoute)
 
-KNOWING, PLAIN = "wenmai", "plain"
+WENMAI, PLAIN = "wenmai", "plain"
 DEFAULT = "default"
 IGNORED = "X-Ignored-Parameters"
 _HOW = ("thinking", "rerank_top_n", "knowledge", "date")
 CHUNKS = event_stream(
     "CompletionChunk",
-    "With `stream: true`: Server-Sent Events, one chunk each, and `data: [DONE]` at the end.",
+    "With `stream: true`: Server-Sent Events with one chunk each, and `data: [DONE]` at the end.",
 )
 
 
@@ -57,23 +57,25 @@ async def create_chat_completion(
     container: ContainerDep,
     owner: Asker,
     body: Annotated[CompletionBody, Depends(json_body(CompletionBody))],
-    idempotency_key: Annotated[str, Header(max_length=255, description="The same key: the same turn.")] = "",
-    x_session_id: Annotated[UUID | None, Header(description="As the body's session_id.")] = None,
+    idempotency_key: Annotated[
+        str, Header(max_length=255, description="The same key gets the same turn.")
+    ] = "",
+    x_session_id: Annotated[UUID | None, Header(description="Same as the body's session_id.")] = None,
 ) -> Response:
-    """Answer the last message, from the documents and the stored conversation that the messages belong to; as
-    one object, or in chunks with `stream: true`. A client that leaves stops it."""
-    if owner.startswith(VISITOR_PREFIX) and body.model != KNOWING:
-        raise ForbiddenError(f"model: with a site's key, {KNOWING} is the one that may be asked.")
+    """Answer the last message from the documents and the stored conversation that the messages belong to; as
+    one object, or in chunks with `stream: true`. Disconnecting cancels the answer."""
+    if owner.startswith(VISITOR_PREFIX) and body.model != WENMAI:
+        raise ForbiddenError(f"model: with a site's key, {WENMAI} is the one that may be asked.")
     sent = _conversation(body)
     conversation = with_attached_apart(sent)
     model_id, with_knowledge = _model(body.model)
     form = _form(request, body, conversation, container)
     if not with_knowledge or is_housekeeping(conversation.persona, conversation.question):
         model = container.plain_door.model(model_id, owner, by_name=not with_knowledge)
-        seat = container.chat.checked_seat(owner)
+        slot = container.chat.checked_slot(owner)
         images = await _plain_images(container, conversation, owner, model_id) if not with_knowledge else ()
         events = container.plain_door.events(sent, model, images)
-        return await respond(events, form, uuid4().hex, seat)
+        return await respond(events, form, uuid4().hex, slot)
     asked = _turn_request(body, owner, request_id(request), model_id)
     asked = replace(asked, session_id=asked.session_id or text_of(x_session_id))
     keyed = turn_of_key(owner, idempotency_key) if idempotency_key else asked.turn_id
@@ -81,41 +83,41 @@ async def create_chat_completion(
     with container.conversation_door.attempts.trying(sha256(whole).hexdigest(), keyed) as attempt:
         asked = replace(asked, turn_id=attempt.turn_id)
         stream = await container.conversation_door.begin_turn(conversation, asked)
-    seat = container.chat.reader_seat(owner)
-    return await respond(events_of(stream), form, stream.turn_id, seat, attempt.ended)
+    slot = container.chat.reader_slot(owner)
+    return await respond(events_of(stream), form, stream.turn_id, slot, attempt.ended)
 
 
 @router.get("/v1/models", responses=errors(401))
 async def list_offered_models(container: ContainerDep, owner: Owner) -> OfferedModels:
-    """Every configured model, as `wenmai/…` with the documents and as `plain/…` without them."""
+    """Every configured model: `wenmai/…` answers with the documents, `plain/…` without them."""
     return OfferedModels(object="list", data=[_offered(each) for each in _ids(container)])
 
 
 @router.get("/v1/models/{model:path}", responses=errors(401, 404, 422))
 async def retrieve_offered_model(model: str, container: ContainerDep, owner: Owner) -> OfferedModel:
-    """One of them."""
+    """One model of the list."""
     if model not in _ids(container):
         raise UnknownModelError(f"model: unknown. Offered: {', '.join(_ids(container))}.")
     return _offered(model)
 
 
 def _ids(container: Container) -> list[str]:
-    """A model that only quotes documents has nothing to say without them."""
+    """A model that only quotes documents is not offered without them."""
     entries = container.llms.entries()
-    named = [f"{KNOWING}/{entry.model_id}" for entry in entries if entry.model_id != DEFAULT]
-    return [KNOWING, *named, *(f"{PLAIN}/{entry.model_id}" for entry in entries if entry.generative)]
+    named = [f"{WENMAI}/{entry.model_id}" for entry in entries if entry.model_id != DEFAULT]
+    return [WENMAI, *named, *(f"{PLAIN}/{entry.model_id}" for entry in entries if entry.generative)]
 
 
 def _offered(model: str) -> OfferedModel:
-    return OfferedModel(id=model, object="model", created=0, owned_by=KNOWING)
+    return OfferedModel(id=model, object="model", created=0, owned_by=WENMAI)
 
 
 def _model(name: str) -> tuple[str, bool]:
-    """The configured model, and whether it is asked with the documents."""
+    """Return the configured model, and whether to use the documents."""
     kind, _, model_id = name.partition("/")
-    if kind not in (KNOWING, PLAIN) or (kind == PLAIN and not model_id) or name.endswith("/"):
+    if kind not in (WENMAI, PLAIN) or (kind == PLAIN and not model_id) or name.endswith("/"):
         raise UnknownModelError("model: unknown. GET /v1/models lists those that may be asked.")
-    return model_id or DEFAULT, kind == KNOWING
+    return model_id or DEFAULT, kind == WENMAI
 
 
 def _conversation(body: CompletionBody) -> Conversation:
@@ -133,7 +135,7 @@ def _conversation(body: CompletionBody) -> Conversation:
 async def _plain_images(
     container: Container, conversation: Conversation, owner: str, model_id: str
 ) -> tuple[ImageData, ...]:
-    """Nothing of them is kept."""
+    """Images of a plain request are not stored."""
     asked = TurnRequest(conversation.question, owner, model_id=model_id, sent_images=conversation.sent_images)
     return (await container.chat.with_images(asked)).images
 
@@ -178,9 +180,9 @@ async def create_embeddings(
 ) -> Embeddings:
     """Embed texts as Wenmai embeds passages, or questions with `input_type: query`. Vectors have length 1."""
     embedding = container.embedding
-    if body.model not in (KNOWING, embedding.name):
+    if body.model not in (WENMAI, embedding.name):
         raise UnknownModelError(
-            f"model: unknown. The configured embedding is {embedding.name!r}, or {KNOWING!r}."
+            f"model: unknown. The configured embedding is {embedding.name!r}, or {WENMAI!r}."
         )
     if body.dimensions not in (None, embedding.dimension):
         raise BadRequestError(f"dimensions: this embedding has {embedding.dimension}.")
@@ -188,7 +190,7 @@ async def create_embeddings(
     embed = embedding.embed_queries if body.input_type == "query" else embedding.embed_passages
     vectors = await embed(texts)
     tokens = sum(map(estimate_tokens, texts))
-    written = [_written(vector, body.encoding_format) for vector in vectors]
+    written = [_encoded(vector, body.encoding_format) for vector in vectors]
     return Embeddings(
         object="list",
         data=[Embedded(object="embedding", index=at, embedding=each) for at, each in enumerate(written)],
@@ -197,8 +199,8 @@ async def create_embeddings(
     )
 
 
-def _written(vector: Any, encoding: str) -> list[float] | str:
-    """base64 is of 32-bit floats, little-endian, as the SDK asks for them."""
+def _encoded(vector: Any, encoding: str) -> list[float] | str:
+    """base64 encodes little-endian 32-bit floats, as the SDK expects."""
     if encoding == "float":
         return [float(value) for value in vector]
     return base64.b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode()

@@ -1,4 +1,4 @@
-"""Requests, replies and errors in OpenAI's form, and what Wenmai adds to them."""
+"""Requests, replies and errors in OpenAI's form, with Wenmai's additions."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from routes.wire.fields import AskedDate, FiltersBody, Reply, Uuid, absent, exam
 from routes.wire.turns import SESSION_ID, TURN_ID, Citation
 
 PREFIX = "/v1/"
-# What clients append to a base address that is none of ours.
+# Paths that clients request when their base URL is wrong.
 _MISPLACED = re.compile(r"/v1/v1/.*|(?:/v1|/chat/completions)*/(?:chat/completions|models|embeddings)")
 _OWN = ("/v1/chat/completions", "/v1/models", "/v1/embeddings")
-IMAGE = "[image]"  # where a history had one
+IMAGE = "[image]"  # stands for an image in the history
 MAX_MESSAGES = 20_000
 MAX_EMBEDDED = 2_048
-_A_NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
-_MOST_NAMES = 50
-# What may be asked for, and what to do where more was.
+_PARAMETER_NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
+_MAX_NAMES = 50
+# Supported values, and advice for other values.
 _POSSIBLE: dict[str, tuple[tuple[Any, ...], str]] = {
     "n": ((None, 1), "one answer is given: leave it out, and ask again for another"),
     "logprobs": ((None, False), "not known here: leave it out"),
@@ -43,17 +43,17 @@ class MessageImage(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    url: str = Field(description="data:image/png;base64,… (or jpeg, webp, gif); no address is fetched.")
+    url: str = Field(description="data:image/png;base64,… (or jpeg, webp, gif); URLs are not fetched.")
 
 
 class ContentPart(BaseModel):
-    """A part of a message; of those that are neither text nor image, the type alone counts."""
+    """A part of a message; of parts that are neither text nor image, only the type is used."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
     type: str = Field(description="text, image_url, …")
-    text: str = Field("", description="The text of a part of the type text.")
-    image_url: MessageImage | None = Field(None, description="The image of a part of the type image_url.")
+    text: str = Field("", description="The text, for type text.")
+    image_url: MessageImage | None = Field(None, description="The image, for type image_url.")
 
 
 class ChatMessage(BaseModel):
@@ -62,14 +62,14 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"] = Field(
-        description="Who speaks."
+        description="The author of the message."
     )
     content: str | list[ContentPart] | None = Field(None, description="Text, or a list of parts.")
-    tool_calls: list[JsonValue] | None = Field(None, description="Calls of tools: left out.")
+    tool_calls: list[JsonValue] | None = Field(None, description="Tool calls; ignored.")
 
     @property
     def is_spoken(self) -> bool:
-        """Of a tool's calls and results, only what the model says beside them counts."""
+        """Of messages with tool calls and results, only the model's own text counts."""
         return self.role not in ("tool", "function") and bool(self.text.strip() or not self.tool_calls)
 
     @property
@@ -82,7 +82,7 @@ class ChatMessage(BaseModel):
 
     @property
     def words(self) -> str:
-        """Without a note for each image."""
+        """The text without notes for images."""
         if isinstance(self.content, list):
             return "\n\n".join(part.text for part in self.content if part.type == "text")
         return self.content or ""
@@ -94,22 +94,22 @@ class ChatMessage(BaseModel):
 
     @property
     def has_other_parts(self) -> bool:
-        """What is neither text nor image."""
+        """Whether any part is neither text nor image."""
         parts = self.content if isinstance(self.content, list) else []
         return any(part.type != "text" and part.image_url is None for part in parts)
 
 
 class StreamOptions(BaseModel):
-    """How a stream is written."""
+    """Options of a stream."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    include_usage: bool | None = Field(None, description="true: a chunk with the usage before the end.")
+    include_usage: bool | None = Field(None, description="true: send the usage in a final chunk.")
 
 
 class CompletionBody(BaseModel):
-    """What POST /v1/chat/completions takes. Parameters of OpenAI's that are not listed do not apply: they are
-    accepted, and named in the header X-Ignored-Parameters."""
+    """The request body of POST /v1/chat/completions. OpenAI parameters that are not listed have no effect:
+    they are accepted, and named in the header X-Ignored-Parameters."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -120,37 +120,39 @@ class CompletionBody(BaseModel):
     __pydantic_extra__: dict[str, Any]
 
     model: str = Field(
-        max_length=200, description="wenmai, wenmai/<model_id>, or plain/<model_id>: of GET /v1/models."
+        max_length=200, description="wenmai, wenmai/<model_id>, or plain/<model_id>, as in GET /v1/models."
     )
     messages: list[ChatMessage] = Field(
-        min_length=1, max_length=MAX_MESSAGES, description="The whole conversation; the last is a user's."
+        min_length=1,
+        max_length=MAX_MESSAGES,
+        description="The whole conversation, ending with a user's message.",
     )
     stream: bool | None = Field(None, description="true: chunks as Server-Sent Events.")
     stream_options: StreamOptions | None = Field(None, description="How the stream is written.")
-    n: int | None = Field(None, description="One answer is given: 1.")
-    logprobs: bool | None = Field(None, description="Not known here: false.")
-    modalities: list[str] | None = Field(None, description="Text alone.")
-    response_format: dict[str, Any] | None = Field(None, description="Text alone.")
-    tool_choice: str | dict[str, Any] | None = Field(None, description="No tool is called: auto or none.")
+    n: int | None = Field(None, description="Only 1 is supported.")
+    logprobs: bool | None = Field(None, description="Only false is supported.")
+    modalities: list[str] | None = Field(None, description="Only text is supported.")
+    response_format: dict[str, Any] | None = Field(None, description="Only text is supported.")
+    tool_choice: str | dict[str, Any] | None = Field(None, description="No tools are called: auto or none.")
     session_id: Uuid | None = Field(
-        None, description="The session to ask in; absent: the messages say where. X-Session-Id is the same."
+        None, description="The session; absent: the one the messages belong to. X-Session-Id is the same."
     )
     parent_turn_id: Uuid | None = Field(
-        None, description="The turn to follow; absent: the messages say which; null: none, a new root."
+        None, description="The parent turn; absent: the one the messages lead to; null: a new root."
     )
-    turn_id: Uuid | None = Field(None, description="An id of your own for this turn, to retry with.")
+    turn_id: Uuid | None = Field(None, description="An id you choose for this turn, for retries.")
     thinking: bool = Field(
-        False, description='true, or {"type": "enabled"}: the prompt asks for the model\'s reasoning first.'
+        False, description='true, or {"type": "enabled"}: ask the model to reason before it answers.'
     )
-    knowledge: KnowledgeUse = Field("auto", description="Whether the documents are searched.")
+    knowledge: KnowledgeUse = Field("auto", description="Whether to search the documents.")
     rerank_top_n: int = Field(
-        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Most passages that the model is shown."
+        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="The maximum number of passages shown to the model."
     )
-    filters: FiltersBody | None = Field(None, description="Which documents may answer; absent: all.")
+    filters: FiltersBody | None = Field(None, description="Which documents may be used; absent: all.")
     date: AskedDate = ""
     sources_in_text: Literal["off", "footer"] | None = Field(
         None,
-        description="footer: a list of the sources below the answer, for clients that show only text; "
+        description="footer: list the sources below the answer, for clients that show only text; "
         "absent: as SOURCES_IN_TEXT says.",
     )
 
@@ -165,13 +167,13 @@ class CompletionBody(BaseModel):
     @field_validator("knowledge", "rerank_top_n", "date", mode="before")
     @classmethod
     def _null(cls, value: Any, info: ValidationInfo) -> Any:
-        """Not given, as with OpenAI's own fields."""
+        """null counts as absent, as in OpenAI's own fields."""
         return cls.model_fields[info.field_name or ""].default if value is None else value
 
     @field_validator("thinking", mode="before")
     @classmethod
     def _thinking(cls, value: Any) -> Any:
-        """As DeepSeek, GLM, Kimi and Doubao have it: {"type": "enabled"}."""
+        """Accept the form of DeepSeek, GLM, Kimi and Doubao: {"type": "enabled"}."""
         kind = value.get("type") if isinstance(value, dict) else None
         if kind in ("enabled", "auto", "disabled"):
             return kind != "disabled"
@@ -179,29 +181,29 @@ class CompletionBody(BaseModel):
 
     @property
     def ignored(self) -> list[str]:
-        """Parameters that do not apply."""
-        return [name for name in self.__pydantic_extra__ if _A_NAME.fullmatch(name)][:_MOST_NAMES]
+        """Parameters without effect."""
+        return [name for name in self.__pydantic_extra__ if _PARAMETER_NAME.fullmatch(name)][:_MAX_NAMES]
 
 
 class CompletionUsage(Reply):
     """Tokens of the model call."""
 
-    prompt_tokens: int = Field(description="Of the prompt.")
-    completion_tokens: int = Field(description="Of the answer, thinking included.")
-    total_tokens: int = Field(description="Both.")
+    prompt_tokens: int = Field(description="Tokens of the prompt.")
+    completion_tokens: int = Field(description="Tokens of the answer, including its thinking.")
+    total_tokens: int = Field(description="The sum of both.")
 
 
 class UrlCitation(Reply):
-    """Where in the answer a source is named, and the page that opens its passage."""
+    """Where the answer cites a source, and the URL that opens its passage."""
 
-    start_index: int = Field(description="First character of the mark.")
-    end_index: int = Field(description="The character behind it.")
+    start_index: int = Field(description="The first character of the citation mark.")
+    end_index: int = Field(description="The character after it.")
     title: str = Field(description="The document's name.")
     url: str = Field(description="Opens the passage in Wenmai's page.")
 
 
 class Annotation(Reply):
-    """A mark of a source in the answer."""
+    """A citation mark in the answer."""
 
     type: Literal["url_citation"] = Field(description="The only kind.")
     url_citation: UrlCitation = Field(description="The source.")
@@ -222,14 +224,14 @@ class CompletionMessage(Reply):
     content: str = Field(description="The text.")
     refusal: None = Field(None, description="Never set.")
     reasoning_content: str = absent("The model's visible thinking.")
-    annotations: list[Annotation] = absent("The marks of the sources.")
+    annotations: list[Annotation] = absent("The citation marks.")
     citations: list[Citation] = absent("The passages the model was shown.")
 
 
 class CompletionChoice(Reply):
     """The one answer."""
 
-    index: int = Field(description="0.")
+    index: int = Field(description="Always 0.")
     message: CompletionMessage = Field(description="The answer.")
     finish_reason: str = Field(description="stop, length or content_filter.")
     logprobs: None = Field(None, description="Never set.")
@@ -257,29 +259,29 @@ class Completion(Reply):
     )
 
     id: str = Field(description="chatcmpl- and the turn's id.")
-    object: Literal["chat.completion"] = Field(description="What it is.")
+    object: Literal["chat.completion"] = Field(description="The object's type.")
     created: int = Field(description="Seconds since 1970.")
     model: str = Field(description="As requested.")
-    choices: list[CompletionChoice] = Field(description="One.")
+    choices: list[CompletionChoice] = Field(description="Always one.")
     usage: CompletionUsage = Field(description="Tokens.")
     wenmai: Asked = absent("Where it is stored; absent for a plain answer.")
 
 
 class CompletionDelta(Reply):
-    """What is new; the last one has the sources."""
+    """What this chunk adds; the last one has the sources."""
 
     role: Literal["assistant"] = absent("In the first chunk.")
     content: str = absent("A piece of the answer.")
     reasoning_content: str = absent("A piece of the thinking.")
-    annotations: list[Annotation] = absent("The marks of the sources.")
+    annotations: list[Annotation] = absent("The citation marks.")
     citations: list[Citation] = absent("The passages the model was shown.")
 
 
 class ChunkChoice(Reply):
     """The one answer."""
 
-    index: int = Field(description="0.")
-    delta: CompletionDelta = Field(description="What is new.")
+    index: int = Field(description="Always 0.")
+    delta: CompletionDelta = Field(description="What this chunk adds.")
     finish_reason: str | None = Field(description="Set in the last chunk.")
 
 
@@ -297,16 +299,16 @@ class CompletionChunk(Reply):
     )
 
     id: str = Field(description="The same in all chunks.")
-    object: Literal["chat.completion.chunk"] = Field(description="What it is.")
+    object: Literal["chat.completion.chunk"] = Field(description="The object's type.")
     created: int = Field(description="Seconds since 1970.")
     model: str = Field(description="As requested.")
-    choices: list[ChunkChoice] = Field(description="One; none beside the usage.")
-    usage: CompletionUsage | None = absent("Where include_usage asks for it: null but in the last chunk.")
-    wenmai: Asked = absent("Where it is stored: in the last chunk with a choice.")
+    choices: list[ChunkChoice] = Field(description="One; none in the chunk with the usage.")
+    usage: CompletionUsage | None = absent("With include_usage: null except in the last chunk.")
+    wenmai: Asked = absent("Where it is stored; in the last chunk with a choice.")
 
 
 class EmbeddingBody(BaseModel):
-    """What POST /v1/embeddings takes."""
+    """The request body of POST /v1/embeddings."""
 
     model_config = ConfigDict(
         extra="ignore",
@@ -316,17 +318,17 @@ class EmbeddingBody(BaseModel):
     )
 
     model: str = Field(max_length=200, description="wenmai, or the name of the configured embedding.")
-    input: str | list[str] = Field(description="One text, or at most 2,048.")
+    input: str | list[str] = Field(description="One text, or a list of up to 2,048.")
     encoding_format: Literal["float", "base64"] = Field("float", description="How the numbers are written.")
-    dimensions: int | None = Field(None, description="Those of the embedding, or absent.")
+    dimensions: int | None = Field(None, description="The embedding's own dimension, or absent.")
     input_type: Literal["passage", "query"] = Field(
-        "passage", description="What the texts are: questions are embedded in another way than passages."
+        "passage", description="What the texts are: questions are embedded differently from passages."
     )
 
     @field_validator("input", mode="before")
     @classmethod
     def _no_token_ids(cls, value: Any) -> Any:
-        """They are of another model's vocabulary."""
+        """Token ids belong to another model's vocabulary."""
         first = value[0] if isinstance(value, list) and value else None
         if isinstance(first[0] if isinstance(first, list) and first else first, int):
             raise PydanticCustomError(
@@ -351,15 +353,15 @@ class EmbeddingBody(BaseModel):
 class EmbeddingUsage(Reply):
     """How much was embedded."""
 
-    prompt_tokens: int = Field(description="Of all texts, estimated.")
+    prompt_tokens: int = Field(description="Tokens of all texts, estimated.")
     total_tokens: int = Field(description="The same.")
 
 
 class Embedded(Reply):
     """The vector of one text."""
 
-    object: Literal["embedding"] = Field(description="What it is.")
-    index: int = Field(description="The place of the text in the request.")
+    object: Literal["embedding"] = Field(description="The object's type.")
+    index: int = Field(description="The position of the text in the request.")
     embedding: list[float] | str = Field(description="The numbers, or base64 of 32-bit floats.")
 
 
@@ -375,25 +377,25 @@ class Embeddings(Reply):
         }
     )
 
-    object: Literal["list"] = Field(description="What it is.")
-    data: list[Embedded] = Field(description="One for each text.")
+    object: Literal["list"] = Field(description="The object's type.")
+    data: list[Embedded] = Field(description="One per text.")
     model: str = Field(description="As requested.")
-    usage: EmbeddingUsage = Field(description="Not counted.")
+    usage: EmbeddingUsage = Field(description="Estimated.")
 
 
 class OfferedModel(Reply):
-    """A model that may be asked."""
+    """A model that can be used."""
 
     model_config = example({"id": "wenmai", "object": "model", "created": 0, "owned_by": "wenmai"})
 
-    id: str = Field(description="What `model` takes.")
-    object: Literal["model"] = Field(description="What it is.")
-    created: int = Field(description="0: not known.")
-    owned_by: str = Field(description="wenmai.")
+    id: str = Field(description="The value for `model`.")
+    object: Literal["model"] = Field(description="The object's type.")
+    created: int = Field(description="Always 0: unknown.")
+    owned_by: str = Field(description="Always wenmai.")
 
 
 class OfferedModels(Reply):
-    """All models that may be asked."""
+    """All models that can be used."""
 
     model_config = example(
         {
@@ -402,11 +404,11 @@ class OfferedModels(Reply):
         }
     )
 
-    object: Literal["list"] = Field(description="What it is.")
-    data: list[OfferedModel] = Field(description="With knowledge: wenmai…; without: plain/….")
+    object: Literal["list"] = Field(description="The object's type.")
+    data: list[OfferedModel] = Field(description="With the documents: wenmai…; without: plain/….")
 
 
-# Errors; what our own clients know of one stands beside it.
+# Errors: OpenAI's fields beside those of our own errors.
 
 _ERROR_CODES = {
     errors.UnknownModelError.code: "model_not_found",
@@ -418,17 +420,17 @@ _REFUSED_PARAM = re.compile(r"(?:missing: )?([a-z_]+(?:\.\w+)*)(?::|$)")
 
 
 def status_in_openai(status: int) -> int:
-    """A refused field is 400 there."""
+    """OpenAI's API answers 400 for an invalid field."""
     return 400 if status == 422 else status
 
 
 def is_misplaced(path: str) -> bool:
-    """Whether a client of OpenAI's API asks at the wrong base address, when there is nothing at `path`."""
+    """Whether `path`, which has no route, is one that a client with a wrong base URL requests."""
     return path not in _OWN and _MISPLACED.fullmatch(path) is not None
 
 
 def not_offered(path: str) -> str:
-    """What to ask instead, for what OpenAI's API has there and ours has not (/v1/responses); else ""."""
+    """Say what exists instead of a path of OpenAI's API that is missing here (/v1/responses); else ""."""
     offered = f"There is nothing here: /v1 has {', '.join(_OWN[:-1])} and {_OWN[-1]}."
     return offered if path.startswith(PREFIX) else ""
 
@@ -441,7 +443,7 @@ def right_base(root: str) -> str:
 
 
 def error_in_openai(status: int, error: dict[str, Any]) -> dict[str, Any]:
-    """The object of an error; its message begins with the parameter, where one was refused."""
+    """Return the error object; its message begins with the invalid parameter, if any."""
     kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
     kind = "server_error" if status >= 500 else kinds.get(status, "invalid_request_error")
     refused = _REFUSED_PARAM.match(error["message"]) if kind == "invalid_request_error" else None

@@ -1,1 +1,1 @@
-"""Pydantic models of every request and response: ask it for the shape of anything that goes over HTTP."""
+"""Pydantic models of every request and response that goes over HTTP."""

@@ -31,14 +31,14 @@ StreamFormat = Literal["prefix", "json"]
 
 
 class ImageUrl(WireModel):
-    """An image, as OpenAI's API takes one."""
+    """An image, in the form of OpenAI's API."""
 
-    url: str = Field(description="data:image/png;base64,… (or jpeg, webp, gif); no address is fetched.")
-    detail: Literal["auto", "low", "high"] = Field("auto", description="Taken, and not used.")
+    url: str = Field(description="data:image/png;base64,… (or jpeg, webp, gif); URLs are not fetched.")
+    detail: Literal["auto", "low", "high"] = Field("auto", description="Accepted, but ignored.")
 
 
 class ImageSource(WireModel):
-    """An image, as Claude's API takes one."""
+    """An image, in the form of Claude's API."""
 
     type: Literal["base64"] = Field("base64", description="Always base64.")
     media_type: str = Field(max_length=40, description="image/png, image/jpeg, image/webp or image/gif.")
@@ -46,14 +46,14 @@ class ImageSource(WireModel):
 
 
 class QuestionPart(WireModel):
-    """A part of a question: a text, or an image, which comes along or is kept with an earlier turn."""
+    """A part of a question: a text, or an image, either sent with it or stored with an earlier turn."""
 
-    type: Literal["text", "image_url", "image"] = Field(description="Which of the other fields counts.")
-    text: PlainText = Field("", description="Of the type text.")
-    image_url: ImageUrl | None = Field(None, description="Of the type image_url.")
-    source: ImageSource | None = Field(None, description="Of the type image.")
-    turn_id: Uuid | None = Field(None, description="Of the type image: the turn that has it.")
-    number: int = Field(1, ge=1, le=MAX_IMAGES, description="Which of that turn's images, from 1.")
+    type: Literal["text", "image_url", "image"] = Field(description="Which of the other fields is used.")
+    text: PlainText = Field("", description="The text, for type text.")
+    image_url: ImageUrl | None = Field(None, description="The image, for type image_url.")
+    source: ImageSource | None = Field(None, description="The image, for type image.")
+    turn_id: Uuid | None = Field(None, description="For type image: the turn that has it.")
+    number: int = Field(1, ge=1, le=MAX_IMAGES, description="The number of that turn's image, from 1.")
 
     @model_validator(mode="after")
     def _is_whole(self) -> QuestionPart:
@@ -86,47 +86,49 @@ Question = Annotated[
 
 
 class ChatBody(WireModel):
-    """What POST /knowledge_chat_conversation takes. Where it does not say them, `model_id`, `temperature`,
-    `max_tokens`, `thinking`, `tools` and `knowledge` are as the session chooses, if it does."""
+    """The request body of POST /knowledge_chat_conversation. If absent, `model_id`, `temperature`,
+    `max_tokens`, `thinking`, `tools` and `knowledge` default to the session's choices."""
 
     model_config = example({"question": "父子链是什么？", "stream_format": "json"})
 
     question: Question = Field(
-        description="What is asked; 1 to MAX_QUESTION_CHARS characters after trimming. Or a list of parts: "
+        description="The question, 1 to MAX_QUESTION_CHARS characters after trimming; or a list of parts: "
         "texts, and images for a model with vision."
     )
     session_id: Uuid | None = Field(None, description="The session to continue; absent: a new one.")
     begin_session: bool = Field(
-        True, description="false: a session_id that does not exist is 404, also with CLIENT_SESSION_IDS."
+        True, description="false: an unknown session_id is 404, even with CLIENT_SESSION_IDS."
     )
-    turn_id: Uuid | None = Field(None, description="An id of your own for this turn, to retry with.")
+    turn_id: Uuid | None = Field(None, description="An id you choose for this turn, for retries.")
     parent_turn_id: Uuid | None = Field(
-        None, description="The turn it follows; absent: the latest completed one; null: none, a new root."
+        None, description="The parent turn; absent: the latest completed one; null: none, a new root."
     )
     thinking: bool = Field(
-        False, description="true: the model is asked for its reasoning first; false: none is shown."
+        False, description="true: the model is asked to reason first; false: no thinking is shown."
     )
     model_id: str = Field("default", max_length=200, description="The configured model that answers.")
-    temperature: Temperature | None = Field(None, description="Absent: as the model's table says.")
+    temperature: Temperature | None = Field(None, description="Absent: as in the model's table.")
     max_tokens: MaxTokens | None = Field(
-        None, description="The longest answer in tokens; absent: as the model's table says."
+        None, description="The longest answer, in tokens; absent: as in the model's table."
     )
     rerank_top_n: int = Field(
-        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Most passages that the model is shown."
+        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="The maximum number of passages shown to the model."
     )
     use_insert_block: bool = Field(
-        False, description="true: a model judges each candidate, those below the threshold too."
+        False, description="true: a model judges each candidate, including those below the threshold."
     )
-    insert_block_llm_id: str | None = Field(None, max_length=200, description="The judge; absent: model_id.")
-    filters: FiltersBody | None = Field(None, description="Which documents may answer; absent: all.")
+    insert_block_llm_id: str | None = Field(
+        None, max_length=200, description="The judging model; absent: model_id."
+    )
+    filters: FiltersBody | None = Field(None, description="Which documents may be used; absent: all.")
     knowledge: KnowledgeUse = Field(
         "auto",
-        description="Whether the documents are searched; auto: as the setting KNOWLEDGE says, by default all "
-        "but small talk and requests about the conversation itself.",
+        description="Whether to search the documents; auto: as the setting KNOWLEDGE says, by default for "
+        "everything but small talk and requests about the conversation itself.",
     )
     date: AskedDate = ""
     memory: bool = Field(
-        True, description="false: nothing is recalled from other conversations, and nothing learned of this."
+        True, description="false: nothing is recalled from other conversations or learned from this turn."
     )
     tools: list[Named] = Field(
         [],
@@ -136,7 +138,7 @@ class ChatBody(WireModel):
     )
     stream: bool = Field(True, description="false: one JSON object instead of a stream.")
     stream_format: StreamFormat = Field(
-        "prefix", description="How the stream is written: data with prefixes, or named events with JSON."
+        "prefix", description="The stream's format: data with prefixes, or named events with JSON."
     )
 
     @property
@@ -156,9 +158,9 @@ class TurnError(Reply):
 
     message: str = Field(description="One sentence for a person.")
     code: str = Field(description="The kind of error, for programs.")
-    retryable: bool = Field(description="Whether asking again may succeed.")
+    retryable: bool = Field(description="Whether a retry may succeed.")
     cause: str = absent("Why a model did not answer: rate_limited, timeout, unreachable, empty and others.")
-    retry_after_s: int = absent("The seconds that the model's server asks to be left alone for.")
+    retry_after_s: int = absent("How many seconds the model's server asks clients to wait.")
     request_id: str = absent("The request's id in the server's log.")
 
 
@@ -183,15 +185,15 @@ class Answer(Reply):
     answer: str = Field(description="The answer, as far as it was written.")
     sources: list[Citation] = Field(description="The passages the model was shown.")
     session_id: str = Field(description="The session it is in.")
-    warnings: list[TurnWarning] | None = absent("What the reader is warned of.")
-    rewritten_question: str | None = absent("The wording that the documents were searched with once more.")
-    error: TurnError | None = absent("Why the turn failed, beside all that was written until then.")
+    warnings: list[TurnWarning] | None = absent("Warnings for the reader.")
+    rewritten_question: str | None = absent("The rewritten question, used for a second search.")
+    error: TurnError | None = absent("Why the turn failed; other fields hold the text until then.")
     turn_id: str = Field(description="The turn's id.")
     parent_turn_id: str | None = Field(description="The turn before it; null for a root.")
     status: TurnStatus = Field(description="How it ended.")
     usage: Usage = Field(description="Tokens of the model call.")
     timings_ms: dict[str, float] = Field(description="Milliseconds by stage.")
-    finish_reason: str = absent('Why the model ended; "length": at a limit.')
+    finish_reason: str = absent('Why the model stopped; "length": at a limit.')
 
 
 class SessionData(Reply):
@@ -201,7 +203,7 @@ class SessionData(Reply):
 
 
 def _stages() -> str:
-    """Every stage, with the fields that some bring along."""
+    """Return every stage with its additional fields."""
     along = {
         TurnStage.TOOL: " (call_id, name, state, ms, step, arguments, result)",
         TurnStage.WARNING: " (code and counts)",
@@ -213,7 +215,7 @@ def _stages() -> str:
 
 
 class StatusData(Reply):
-    """Progress; what else it tells depends on the stage."""
+    """Progress; further fields depend on the stage."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Any]
@@ -223,7 +225,7 @@ class StatusData(Reply):
 
 
 class TextData(Reply):
-    """A piece of text; the pieces joined are the whole."""
+    """A piece of text; joined, the pieces are the whole text."""
 
     text: str = Field(description="The piece.")
 
@@ -241,80 +243,78 @@ class ErrorData(Reply):
 
 
 class DoneData(Reply):
-    """Nothing more: without an error before it, the turn is stored."""
+    """Empty. Without an error before it, the turn is stored."""
 
 
 class _Numbered(Reply):
     """An event with its number in the stream."""
 
-    id: str = Field(description="<turn_id>:<n>, n counting from 1; what Last-Event-ID takes.")
+    id: str = Field(description="<turn_id>:<n>, n counting from 1; the value for Last-Event-ID.")
 
 
 class SessionEvent(_Numbered):
-    """Once, first. In the prefix format: SESSION:, then the id."""
+    """Once, first. In prefix format: SESSION:, then the id."""
 
     event: Literal["session"] = Field(description="The event's name.")
     data: SessionData = Field(description="One line of JSON.")
 
 
 class StatusEvent(_Numbered):
-    """Any number of times. In the prefix format: STATUS:, then the JSON."""
+    """Any number of times. In prefix format: STATUS:, then the JSON."""
 
     event: Literal["status"] = Field(description="The event's name.")
     data: StatusData = Field(description="One line of JSON.")
 
 
 class TextEvent(_Numbered):
-    """A piece of the thinking or of the answer. In the prefix format: THINK: or CONTENT:, then the piece."""
+    """A piece of the thinking or of the answer. In prefix format: THINK: or CONTENT:, then the piece."""
 
     event: Literal["think", "content"] = Field(description="The event's name.")
     data: TextData = Field(description="One line of JSON.")
 
 
 class SourceEvent(_Numbered):
-    """Once, after the turn is stored. In the prefix format: SOURCE:, then the array of citations."""
+    """Once, after the turn is stored. In prefix format: SOURCE:, then the array of citations."""
 
     event: Literal["source"] = Field(description="The event's name.")
     data: SourceData = Field(description="One line of JSON.")
 
 
 class ErrorEvent(_Numbered):
-    """At most once. In the prefix format: ERROR:, then the sentence."""
+    """At most once. In prefix format: ERROR:, then the sentence."""
 
     event: Literal["error"] = Field(description="The event's name.")
     data: ErrorData = Field(description="One line of JSON.")
 
 
 class DoneEvent(_Numbered):
-    """Once, last. In the prefix format: DONE:."""
+    """Once, last. In prefix format: DONE:."""
 
     event: Literal["done"] = Field(description="The event's name.")
     data: DoneData = Field(description="An empty object.")
 
 
 class StreamEvent(RootModel[SessionEvent | StatusEvent | TextEvent | SourceEvent | ErrorEvent | DoneEvent]):
-    """One Server-Sent Event of a turn, with its data read as JSON (`stream_format: json`). They come in this
-    order: session, then any of status, think and content, then source, error, status, done."""
+    """One Server-Sent Event of a turn, its data parsed as JSON (`stream_format: json`). Order of events:
+    session, then any of status, think and content, then source, error, status, done."""
 
     model_config = example({"id": f"{TURN_ID}:1", "event": "session", "data": {"session_id": SESSION_ID}})
 
 
-# The door of the earlier chat system, POST /api/v1/chat.
+# The earlier chat system's protocol, POST /api/v1/chat.
 
 
 class EarlierChatBody(WireModel):
-    """What POST /api/v1/chat takes."""
+    """The request body of POST /api/v1/chat."""
 
     model_config = example({"message": "父子链是什么？", "session_id": SESSION_ID})
 
-    message: PlainText = Field(
-        description="What is asked; 1 to MAX_QUESTION_CHARS characters after trimming."
-    )
+    message: PlainText = Field(description="The question, 1 to MAX_QUESTION_CHARS characters after trimming.")
     session_id: Uuid | None = Field(None, description="The session to continue; absent: a new one.")
 
 
 class EarlierEvent(Reply):
-    """The data of one event: `session_created` once, first, of a new session; `thinking` and `text` as they
+    """The data of one event: `session_created` once, first, for a new session; `thinking` and `text` as they
     come; `done` once, last."""
 
     model_config = example(
@@ -326,8 +326,8 @@ class EarlierEvent(Reply):
         },
     )
 
-    type: Literal["session_created", "thinking", "text", "done"] = Field(description="What it is.")
+    type: Literal["session_created", "thinking", "text", "done"] = Field(description="The kind of event.")
     data: str | dict[str, Any] = Field(
-        description="A piece of text; of session_created the session_id; of done final_message (the whole "
-        "answer), session_id and turn_id, and error, a sentence, where the turn failed."
+        description="A piece of text; for session_created: session_id; for done: final_message (the whole "
+        "answer), session_id, turn_id and, if the turn failed, error (a sentence)."
     )

@@ -1,4 +1,4 @@
-"""Documents, their chunks and tags, and the jobs that read them in."""
+"""Documents, their chunks and tags, and their ingestion jobs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _JOB = {
 
 
 class Document(Reply):
-    """One file. While a new version is read in, all of it describes the one that is searched."""
+    """One file. While a new version is being ingested, all fields describe the version that is searched."""
 
     model_config = example(_DOCUMENT)
 
@@ -77,19 +77,19 @@ class Document(Reply):
     file_name: str = Field(description="Its name.")
     content_hash: str = Field(description="SHA-256 of its bytes, in hex.")
     size_bytes: int = Field(description="Its size.")
-    status: DocumentStatus = Field(description="ingesting, ready (it is searched), or failed.")
+    status: DocumentStatus = Field(description="ingesting, ready (searchable), or failed.")
     chunk_count: int = Field(description="How many chunks it has.")
     external_id: str | None = Field(
-        description="The caller's own id: other content under it is a new version."
+        description="The caller's own id; different content with the same id is a new version."
     )
-    tags: list[str] = Field(description="What it is tagged with.")
+    tags: list[str] = Field(description="Its tags.")
     date: str | None = Field(description="A day, a month or a year; null for none.")
     error: str | None = Field(description="Why it, or its newer version, could not be read.")
     source: str = Field(description='The followed folder it is in; "" for an upload.')
     created_at: Moment = Field(description="When it was added.")
-    modified_at: MaybeMoment = Field(description="When the followed file was changed last.")
-    shared: bool = Field(description="Whether everybody may read it.")
-    sample: bool = Field(description="Whether it is of the guide that came with Wenmai.")
+    modified_at: MaybeMoment = Field(description="When the followed file was last changed.")
+    shared: bool = Field(description="Whether all owners can read it.")
+    sample: bool = Field(description="Whether it is part of Wenmai's sample guide.")
 
 
 class DocumentPage(Reply):
@@ -102,15 +102,15 @@ class DocumentPage(Reply):
 
 
 class AddedDocument(Reply):
-    """A document that was sent, and the job that reads it in."""
+    """A document that was sent, and its ingestion job."""
 
     model_config = example(
         {"document": {**_DOCUMENT, "status": "ingesting"}, "job_id": JOB_ID, "existing": False}
     )
 
     document: Document = Field(description="The document.")
-    job_id: str | None = Field(description="The job; null when there is nothing to read in.")
-    existing: bool = Field(description="true: the same content was stored already.")
+    job_id: str | None = Field(description="The job; null if there is nothing to ingest.")
+    existing: bool = Field(description="true: the same content was already stored.")
 
 
 class ErasedDocument(Reply):
@@ -122,23 +122,23 @@ class ErasedDocument(Reply):
 
     document_id: str = Field(description="Its id.")
     deleted: bool = Field(description="Always true.")
-    source: str | None = Field(description="The followed folder that brings it back; null for an upload.")
+    source: str | None = Field(description="The followed folder that will restore it; null for an upload.")
     proof: Proof | None = PROOF
     receipt_id: str = RECEIPT_ID
 
 
 class RemovedSample(Reply):
-    """The guide that came with Wenmai, removed: a start does not read it in again."""
+    """Wenmai's sample guide, removed: later starts do not load it again."""
 
     model_config = example({"documents": 20, "chunks": 410, "left": 0})
 
-    documents: int = Field(description="How many documents were erased; 0 when there were none.")
+    documents: int = Field(description="How many documents were erased; 0 if there were none.")
     chunks: int = Field(description="How many chunks they had.")
-    left: int = Field(description="How many traces of them were still there afterwards.")
+    left: int = Field(description="How many traces of them were still stored afterwards.")
 
 
 class DocumentPatch(WireModel):
-    """What PATCH /documents/{id} takes; absent fields stay as they are."""
+    """The request body of PATCH /documents/{id}; absent fields stay as they are."""
 
     model_config = example({"tags": ["manual"], "date": "2026-01"})
 
@@ -149,7 +149,7 @@ class DocumentPatch(WireModel):
 
 
 class DocumentUpload(WireModel):
-    """The form that POST /documents takes."""
+    """The form of POST /documents."""
 
     file: Annotated[bytes, Field(json_schema_extra={"format": "binary"})] = Field(
         description="The file, with its name."
@@ -157,18 +157,17 @@ class DocumentUpload(WireModel):
     external_id: str = Field(
         "",
         max_length=MAX_EXTERNAL_ID_CHARS,
-        description="The caller's own id: other content under it is a new version.",
+        description="The caller's own id; different content with the same id is a new version.",
     )
     tags: str = Field(
         "",
-        description="Separated by commas, a field for each, or a JSON array; absent: as they were; "
-        "empty: none.",
+        description="Comma-separated, one field each, or a JSON array; absent: unchanged; empty: none.",
     )
     date: str = Field("", description="YYYY, YYYY-MM or YYYY-MM-DD; absent: the document's own.")
 
 
 class TagCount(Reply):
-    """A tag."""
+    """A tag, and how often it is used."""
 
     tag: str = Field(description="Its name.")
     documents: int = Field(description="How many documents carry it.")
@@ -179,7 +178,7 @@ class TagList(Reply):
 
     model_config = example({"tags": [{"tag": "manual", "documents": 3}]})
 
-    tags: list[TagCount] = Field(description="The most frequent first, 200 at most.")
+    tags: list[TagCount] = Field(description="Most frequent first, at most 200.")
 
 
 class Chunk(Reply):
@@ -190,14 +189,14 @@ class Chunk(Reply):
     chunk_id: str = Field(description="Its id.")
     document_id: str = Field(description="The document it is from.")
     file_name: str = Field(description="The document's name.")
-    text: str = Field(description="What it says.")
-    position: int = Field(description="Its place in the document, from 0.")
-    heading: str = Field(description="The headings above it, from the outermost in.")
-    page: int | None = Field(description="The page it begins on, from 1; null where there are no pages.")
-    char_start: int = Field(description="Where it begins in the document's text, in characters.")
-    char_end: int = Field(description="Where it ends there.")
+    text: str = Field(description="Its text.")
+    position: int = Field(description="Its position in the document, from 0.")
+    heading: str = Field(description="The headings above it, outermost first.")
+    page: int | None = Field(description="The page it begins on, from 1; null if there are no pages.")
+    char_start: int = Field(description="Its start in the document's text, in characters.")
+    char_end: int = Field(description="Its end in the document's text.")
     date: str = Field(description='The document\'s date; "" for none.')
-    version: str = Field(description="Which content of the document it is from.")
+    version: str = Field(description="The version of the document's content that it is from.")
     tags: list[str] = Field(description="The document's tags.")
     source: str = Field(description='The followed folder it is from; "" for an upload.')
 
@@ -219,53 +218,53 @@ class Neighbours(Reply):
 
 
 class ChunkInPlace(Chunk):
-    """A chunk with what stands around it."""
+    """A chunk in its context."""
 
     model_config = example({**CHUNK, "neighbours": {"before": [], "after": []}, "section": []})
 
-    neighbours: Neighbours = Field(description="The chunks beside it.")
-    section: list[Chunk] = Field(description="The chunks under the same heading, itself among them.")
+    neighbours: Neighbours = Field(description="The chunks around it.")
+    section: list[Chunk] = Field(description="The chunks under the same heading, including itself.")
 
 
 class Job(Reply):
-    """How far the reading in of a document is."""
+    """The progress of a document's ingestion."""
 
     model_config = example(_JOB)
 
     job_id: str = Field(description="Its id.")
-    document_id: str = Field(description="The document it reads in.")
+    document_id: str = Field(description="The document being ingested.")
     file_name: str = Field(description="The document's name.")
     stage: JobStage = Field(description="done, failed and cancelled are final.")
-    done: int = Field(description="Chunks that are embedded and stored.")
-    total: int = Field(description="Chunks there are.")
+    done: int = Field(description="Chunks embedded and stored so far.")
+    total: int = Field(description="Chunks in total.")
     error: str | None = Field(description="What went wrong in the last attempt, in one sentence.")
-    error_code: str | None = Field(description="The same for programs.")
-    retryable: bool = Field(description="Whether trying again can help.")
-    attempt: int = Field(description="Which attempt it is, from 1.")
-    reused: int = Field(description="Chunks whose vectors were stored before.")
+    error_code: str | None = Field(description="The kind of error, for programs.")
+    retryable: bool = Field(description="Whether a retry may succeed.")
+    attempt: int = Field(description="The number of the attempt, from 1.")
+    reused: int = Field(description="Chunks whose stored vectors were reused.")
     started_at: MaybeMoment = Field(description="When it began.")
-    next_try_at: MaybeMoment = Field(description="When it is tried again.")
+    next_try_at: MaybeMoment = Field(description="When it is retried.")
     ended_at: MaybeMoment = Field(description="When it ended.")
 
 
 class JobList(Reply):
-    """The jobs that wait, run, or ended lately."""
+    """The jobs that are waiting, running, or recently ended."""
 
     model_config = example({"jobs": [_JOB]})
 
-    jobs: list[Job] = Field(description="The newest first.")
+    jobs: list[Job] = Field(description="Newest first.")
 
 
 class Source(Reply):
-    """A folder that is followed."""
+    """A followed folder."""
 
     source: str = Field(description="Its name in the configuration.")
     documents: int = Field(description="How many of its documents you may read.")
-    synced_at: MaybeMoment = Field(description="When it was last followed; null: not yet.")
+    synced_at: MaybeMoment = Field(description="When it was last synced; null: not yet.")
 
 
 class SourceList(Reply):
-    """The folders that are followed."""
+    """The followed folders."""
 
     model_config = example(
         {"sources": [{"source": "notes", "documents": 12, "synced_at": "2026-01-31T03:00:00.000000Z"}]}

@@ -12,15 +12,15 @@ class Searched(Reply):
     """One place that was searched after an erasure."""
 
     place: str = Field(description="Its name.")
-    looked_at: int = Field(description="How many things were looked at there.")
-    hits: int = Field(description="How many of them still hold something.")
+    looked_at: int = Field(description="How many items were examined there.")
+    hits: int = Field(description="How many of them still contain something.")
 
 
 class Remainder(Reply):
-    """What is still stored somewhere, or may be."""
+    """What is, or may be, still stored somewhere."""
 
-    place: str = Field(description="Where.")
-    hits: int = Field(description="How many things hold something; 0 where it only may be so.")
+    place: str = Field(description="Where it is.")
+    hits: int = Field(description="How many items contain something; 0 if they only may.")
     what_to_do: str = Field(description="What to do about it, in one sentence.")
 
 
@@ -29,36 +29,38 @@ class Copy(Reply):
 
     name: str = Field(description="The file or folder.")
     made_at: str = Field(description="When it was made.")
-    holds: str = Field(description="yes, no, or may: it was made before the erasure and cannot be searched.")
+    holds: str = Field(description="yes, no, or may (made before the erasure, and cannot be searched).")
 
 
 class Proof(Reply):
-    """Where was searched after an erasure, and what is left."""
+    """Where traces were searched for after an erasure, and what is left."""
 
-    checked_at: Moment = Field(description="When it was searched.")
-    mode: Thoroughness = Field(description="full: everything stored was read.")
-    hits: int = Field(description="0 when nothing of it is left.")
+    checked_at: Moment = Field(description="When the search was made.")
+    mode: Thoroughness = Field(
+        description="full: everything stored was read; references: fields that can name it."
+    )
+    hits: int = Field(description="How many traces are left; 0: none.")
     complete: bool = Field(description="Whether every place was searched to its end.")
     searched: list[Searched] = Field(description="Every place.")
-    left: list[Remainder] = absent("What is left, where there is any.")
-    backups: list[Copy] = absent("Copies of the store, where there are any.")
-    quoted_in: list[str] = absent("Of a document: turns whose answers quote it.")
-    summed_up_in: list[str] = absent("Of a document: turns whose summaries quote it.")
+    left: list[Remainder] = absent("What is left, if anything.")
+    backups: list[Copy] = absent("Copies of the store, if there are any.")
+    quoted_in: list[str] = absent("For a document: turns whose answers quote it.")
+    summed_up_in: list[str] = absent("For a document: turns whose summaries quote it.")
 
 
-PROOF = Field(description="Where was searched afterwards; null when nothing was.")
-RECEIPT_ID = Field(description='The receipt that is kept of it; "" for none.')
+PROOF = Field(description="The search for traces afterwards; null if none was made.")
+RECEIPT_ID = Field(description='The stored receipt; "" for none.')
 
 
 class Quoting(Reply):
-    """Turns that say something of an erased document in its own words."""
+    """Turns that quote an erased document."""
 
-    turn_ids: list[str] = Field(description="By their answers.")
-    summary_turn_ids: list[str] = Field(description="By the summaries stored with them.")
+    turn_ids: list[str] = Field(description="Turns that quote it in their answers.")
+    summary_turn_ids: list[str] = Field(description="Turns that quote it in their stored summaries.")
 
 
 class Erasure(Reply):
-    """What was erased; in a dry run what would be."""
+    """What was erased or, in a dry run, would be."""
 
     model_config = example(
         {
@@ -71,28 +73,26 @@ class Erasure(Reply):
         }
     )
 
-    kind: ErasedKind = Field(description="What was named.")
+    kind: ErasedKind = Field(description="The kind of thing erased.")
     dry_run: bool = Field(description="true: nothing was changed.")
     counts: dict[str, int] = Field(description="What was erased, by kind.")
     proof: Proof | None = PROOF
-    quoted_in: Quoting = Field(description="Of a document: who quotes it.")
+    quoted_in: Quoting = Field(description="For a document: the turns that quote it.")
     receipt_id: str = RECEIPT_ID
 
 
 class StoredOwner(Reply):
-    """How much is stored of one owner."""
+    """How much is stored for one owner."""
 
-    owner: str = Field(
-        description="The name: local, key- and a fingerprint of the key, or site- of a visitor."
-    )
+    owner: str = Field(description="The name: local, key-<fingerprint>, or site-… for a site's visitor.")
     known: bool | None = Field(
-        description="Whether a configured key is theirs; null of a site's visitor: the name does not say it."
+        description="Whether it has a configured key; null for a site's visitor, whose name does not tell."
     )
-    sessions: int = Field(description="Sessions.")
-    turns: int = Field(description="Turns.")
-    documents: int = Field(description="Documents.")
-    memories: int = Field(description="Memories, and the switch of an owner who ever set it.")
-    last_turn_at: MaybeMoment = Field(description="When they asked last; null: there is no turn.")
+    sessions: int = Field(description="The number of sessions.")
+    turns: int = Field(description="The number of turns.")
+    documents: int = Field(description="The number of documents.")
+    memories: int = Field(description="The number of memories, plus one for a memory switch ever set.")
+    last_turn_at: MaybeMoment = Field(description="When the last question was asked; null: no turns.")
 
 
 class OwnerPage(Reply):
@@ -115,16 +115,16 @@ class OwnerPage(Reply):
         }
     )
 
-    owners: list[StoredOwner] = Field(description="Who asked last is first.")
+    owners: list[StoredOwner] = Field(description="Most recent question first.")
     next: str | None = Field(description="`cursor` of the next page; null: this is the last one.")
 
 
 class ErasedOwner(Reply):
-    """An owner of whom everything was erased."""
+    """An owner whose data was erased."""
 
     model_config = example({"owner": "local", "erased": {"turns": 12}, "proof": None, "receipt_id": ""})
 
-    owner: str = Field(description="Whose data it was.")
+    owner: str = Field(description="The owner's name.")
     erased: dict[str, int] = Field(description="What was erased, by kind.")
     proof: Proof | None = PROOF
     receipt_id: str = RECEIPT_ID

@@ -1,5 +1,5 @@
-"""What all shapes are made of: strict requests, replies, field types, the limits of a question, and the body
-of every error."""
+"""Building blocks of the wire models: strict requests, replies, field types, a question's filters, and the
+error body."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def _plain(text: str) -> str:
 
 
 PlainText = Annotated[str, AfterValidator(_plain)]
-"""Without NUL; line breaks of every kind are LF, and a lone surrogate is U+FFFD."""
+"""Rejects NUL; normalizes all line breaks to LF and lone surrogates to U+FFFD."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """A limit of characters. pydantic's own refuses lone surrogates in front of a validator that replaces
-    them, and behind one its message counts items."""
+    """A limit in characters. pydantic's own limit refuses lone surrogates when placed before a validator that
+    replaces them, and placed after one its message counts items."""
 
     chars: int
 
@@ -83,8 +83,8 @@ AskedDate = Annotated[
     IsoDate,
     Field(
         description="When the question is asked: YYYY-MM-DD, YYYY-MM or YYYY; absent or empty: today, in "
-        "TIMEZONE. Last year and 去年 are counted from it; of a document's versions, the one that held then "
-        "goes first."
+        "TIMEZONE. “Last year” and “去年” are relative to it; of a document's versions, the one valid then "
+        "comes first."
     ),
 ]
 
@@ -94,13 +94,13 @@ def _shown(moment: object) -> object:
 
 
 Moment = Annotated[str, BeforeValidator(_shown), Field(json_schema_extra={"format": "date-time"})]
-"""A time in a reply: RFC 3339 in UTC, with microseconds and Z; made of UTC microseconds, too."""
+"""A time in a reply: RFC 3339 in UTC, with microseconds and Z; also built from UTC microseconds."""
 MaybeMoment = Annotated[Moment | None, BeforeValidator(lambda moment: moment or None)]
-"""The same; microseconds that are 0 say that there is none."""
+"""As Moment, or null; 0 microseconds mean null."""
 
 
 def _read_as(name: str) -> AliasChoices | str:
-    """`created_at` of a reply is `created_us` of what it shows."""
+    """Read `created_at` of a reply from `created_us` of the object it shows."""
     return AliasChoices(name, f"{name[:-2]}us") if name.endswith("_at") else name
 
 
@@ -111,7 +111,7 @@ class WireModel(BaseModel):
 
 
 class Reply(BaseModel):
-    """A part of a response. Only the fields that were set are written, and a reader ignores unknown ones."""
+    """A part of a response. Only fields that were set are written, and a reader ignores unknown ones."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -123,12 +123,12 @@ class Reply(BaseModel):
 
 
 def example(*bodies: dict[str, Any]) -> ConfigDict:
-    """The model_config of a body with examples of it."""
+    """Return the model_config of a body with examples."""
     return ConfigDict(json_schema_extra={"examples": list(bodies)})
 
 
 def absent(description: str) -> Any:
-    """A field that a reply leaves out, and never sends as null; whoever reads it with the model gets None."""
+    """A field that a reply omits, and never sends as null; reading it with the model gives None."""
     return Field(None, description=description, json_schema_extra=_never_null)
 
 
@@ -160,15 +160,15 @@ Named = Annotated[PlainText, AfterValidator(_named), AtMost(MAX_NAME_CHARS)]
 
 
 class FiltersBody(WireModel):
-    """What a question is limited to. Of each list one that fits is enough; all that is given must fit."""
+    """A question's filters. Within a list, one match is enough; all given fields must match."""
 
-    tags: list[Named] = Field([], max_length=MAX_NAMES, description="Documents that carry one of these.")
-    document_ids: list[Uuid] = Field([], max_length=MAX_DOCUMENTS, description="One of these documents.")
+    tags: list[Named] = Field([], max_length=MAX_NAMES, description="Documents with one of these tags.")
+    document_ids: list[Uuid] = Field([], max_length=MAX_DOCUMENTS, description="Only these documents.")
     sources: list[Named] = Field(
-        [], max_length=MAX_NAMES, description="Documents of one of these configured folders."
+        [], max_length=MAX_NAMES, description="Documents of one of these followed folders."
     )
-    since: IsoDate = Field("", description="Dated then or later: YYYY, YYYY-MM or YYYY-MM-DD.")
-    until: IsoDate = Field("", description="Dated then or earlier; a month or a year with all its days.")
+    since: IsoDate = Field("", description="Dated on or after: YYYY, YYYY-MM or YYYY-MM-DD.")
+    until: IsoDate = Field("", description="Dated on or before; a month or a year includes all its days.")
 
     @field_validator("until")
     @classmethod
@@ -196,13 +196,13 @@ class ErrorBody(Reply):
     """What went wrong, for a program and for a person."""
 
     code: str = Field(description="The kind of error, for programs: snake_case, never translated.")
-    message: str = Field(description="One plain sentence; it names the field that was refused.")
+    message: str = Field(description="One plain sentence; it names an invalid field.")
     retryable: bool = Field(description="Whether the same request may succeed later.")
-    request_id: str = Field(description="The request's id in the server's log; X-Request-Id has it, too.")
+    request_id: str = Field(description="The request's id in the server's log, also in X-Request-Id.")
     cause: str = absent("Why a model did not answer: rate_limited, timeout, unreachable, empty and others.")
-    retry_after_s: int = absent("The seconds that the model's server asks to be left alone for.")
-    type: str = absent("Below /v1: the kind of error as OpenAI's clients know it.")
-    param: str | None = Field(None, description="Below /v1: the parameter that was refused, or null.")
+    retry_after_s: int = absent("How many seconds the model's server asks clients to wait.")
+    type: str = absent("Under /v1: the kind of error in OpenAI's terms.")
+    param: str | None = Field(None, description="Under /v1: the invalid parameter, or null.")
 
 
 class ErrorResponse(Reply):

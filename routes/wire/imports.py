@@ -1,5 +1,5 @@
-"""Conversations that are brought in: what POST /sessions/import takes, and what another product's export
-would bring in."""
+"""Imported conversations: what POST /sessions/import takes, and what importing another product's export would
+add."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ from routes.wire.turns import SESSION_ID, TURN_ID
 
 
 class ImportCall(WireModel):
-    """A call that an assistant's message asks for."""
+    """A tool call that an assistant's message requests."""
 
     model_config = ConfigDict(extra="ignore")
 
-    id: Name = Field(description="What the tool's message names.")
-    function: ImportFunction = Field(description="What was called.")
+    id: Name = Field(description="The id that the tool's message refers to.")
+    function: ImportFunction = Field(description="The function called.")
 
 
 class ImportMessage(WireModel):
-    """A message in OpenAI's form: of a person, a model, the system or a tool. Other fields are ignored."""
+    """A message in OpenAI's form: from a user, a model, the system or a tool. Other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
-    role: str = Field(description="system or developer (the first only), user, assistant or tool.")
+    role: str = Field(description="system or developer (only the first), user, assistant or tool.")
     content: Text = Field(
-        "", description="Text, or a list of parts of the type text, which are joined; null beside tool_calls."
+        "", description="Text, or a list of parts of type text, which are joined; null with tool_calls."
     )
     tool_calls: list[ImportCall] | None = Field(
-        None, max_length=MAX_TOOL_CALLS, description="What an assistant's message asks for."
+        None, max_length=MAX_TOOL_CALLS, description="The tool calls that an assistant's message requests."
     )
-    tool_call_id: Name | None = Field(None, description="Which call a tool's message answers.")
+    tool_call_id: Name | None = Field(None, description="The call that a tool's message answers.")
 
     @model_validator(mode="before")
     @classmethod
@@ -85,12 +85,12 @@ class ImportMessage(WireModel):
 class ImportPersona(PersonaBody):
     """A session's own system prompt."""
 
-    persona_id: Uuid | None = Field(None, description="Its id; absent: a new one is made.")
+    persona_id: Uuid | None = Field(None, description="Its id; absent: a new one is generated.")
     updated_at: Time | None = Field(None, description="When it was set; absent: now.")
 
 
-def _some(turns: list[ImportTurn] | None) -> list[ImportTurn] | None:
-    """Not by the schema: what is exported, also of a session without turns, is described by the same."""
+def _not_empty(turns: list[ImportTurn] | None) -> list[ImportTurn] | None:
+    """Not enforced by the schema, which also describes exports, and those may have no turns."""
     if turns is not None and not turns:
         raise PydanticCustomError("too_short", "must have one turn at least")
     return turns
@@ -113,19 +113,19 @@ class ImportBody(WireModel):
         {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]},
     )
 
-    session_id: Uuid | None = Field(None, description="Absent: a new one is made.")
-    title: Title | None = Field(None, description="Absent: taken from the first question.")
-    hold: bool = Field(False, description="true: kept from expiry, which goes by the turns' times.")
+    session_id: Uuid | None = Field(None, description="The session's id; absent: a new one is generated.")
+    title: Title | None = Field(None, description="The title; absent: taken from the first question.")
+    hold: bool = Field(False, description="true: exempt from expiry, which goes by the turns' times.")
     expire_days: int | None = Field(
         None, ge=1, le=MAX_EXPIRE_DAYS, description="The session's own age limit in days; null: the server's."
     )
     created_at: Time | None = Field(None, description="When it began; absent: with its first turn.")
-    updated_at: Time | None = Field(None, description="When it was used last; absent: with its last turn.")
+    updated_at: Time | None = Field(None, description="When it was last used; absent: with its last turn.")
     persona: ImportPersona | None = Field(
         None, description="The session's own system prompt: an object, or its text alone."
     )
-    turns: Annotated[list[ImportTurn] | None, AfterValidator(_some)] = Field(
-        None, max_length=MAX_TURNS, description="As turns; one at least is brought in."
+    turns: Annotated[list[ImportTurn] | None, AfterValidator(_not_empty)] = Field(
+        None, max_length=MAX_TURNS, description="As turns; at least one for an import."
     )
     messages: list[ImportMessage] | None = Field(
         None, min_length=1, max_length=2 * MAX_TURNS + 1, description="As messages in OpenAI's form."
@@ -143,7 +143,7 @@ class ImportBody(WireModel):
         return self
 
     def to_import(self, owner: str) -> ImportedSession:
-        """Raises BadRequestError, which names the turn or the message by its place."""
+        """Raises BadRequestError naming the turn or message by its position."""
         turns = [turn.to_turn(at) for at, turn in enumerate(self.turns or ())]
         imported = ImportedSession(
             owner=owner,
@@ -165,7 +165,7 @@ class ImportBody(WireModel):
 
 
 def _text_of(part: Any) -> str | None:
-    """None for what is no text part."""
+    """Return None for anything but a text part."""
     if not isinstance(part, dict) or part.get("type") != "text":
         return None
     text = part.get("text")
@@ -180,7 +180,7 @@ def _persona(imported: ImportPersona | None) -> ImportedPersona | None:
 
 
 def _with_messages(imported: ImportedSession, messages: list[ImportMessage]) -> ImportedSession:
-    """Each user message begins a turn, which the assistant's answers; one that nobody answered is kept as
+    """Each user message starts a turn, which the assistant's answers; a turn without an answer is stored as
     interrupted. The first system message is the persona."""
     turns: list[Turn] = []
     answered = True
@@ -207,7 +207,7 @@ def _with_messages(imported: ImportedSession, messages: list[ImportMessage]) -> 
 
 
 def _with_tools(turn: Turn, message: ImportMessage) -> Turn:
-    """An answer's calls are a step of its turn; a tool's message answers the call that it names, or none."""
+    """Calls in an answer are a step of its turn; a tool's message answers the call it names, or none."""
     uses = turn.tool_calls
     if message.role == "tool":
         named = (use.id == message.tool_call_id and not use.state.has_result for use in uses)
@@ -238,7 +238,7 @@ def _why_refused(role: str) -> str:
 
 
 class ImportedConversation(Reply):
-    """A conversation that was brought in."""
+    """A conversation that was imported."""
 
     model_config = example({"session_id": SESSION_ID, "turns": [TURN_ID], "indexing": 1})
 
@@ -250,19 +250,19 @@ class ImportedConversation(Reply):
 class PlannedConversation(Reply):
     """One conversation of the export."""
 
-    session_id: str = Field(description="The session that it is, or becomes.")
+    session_id: str = Field(description="The session it is, or will be, stored as.")
     title: str = Field(description="Its title.")
-    turns: int = Field(description="Its turns.")
-    fresh: int = Field(description="Those of them that are not stored yet.")
-    branches: int = Field(description="Ends of branches.")
+    turns: int = Field(description="How many turns it has.")
+    fresh: int = Field(description="How many of them are not stored yet.")
+    branches: int = Field(description="How many branches it has.")
     persona: bool = Field(description="Whether it has a system prompt, which becomes its persona.")
-    attachments: int = Field(description="Files that are named in it and not brought along.")
-    orphans: int = Field(description="Messages whose parent is missing: each begins a branch.")
-    left_out: int = Field(description="Messages that form a circle and cannot be brought in.")
+    attachments: int = Field(description="Files that it mentions but the export does not contain.")
+    orphans: int = Field(description="Messages whose parent is missing: each starts a branch.")
+    left_out: int = Field(description="Messages that form a cycle and cannot be imported.")
 
 
 class ForeignImport(Reply):
-    """What an export would bring in, or brought in."""
+    """What an export would add or, if applied, has added."""
 
     model_config = example(
         {
@@ -284,6 +284,6 @@ class ForeignImport(Reply):
         }
     )
 
-    product: str = Field(description="Whose export it is.")
-    applied: bool = Field(description="Whether it was brought in.")
+    product: str = Field(description="The product that made the export.")
+    applied: bool = Field(description="Whether it was imported.")
     conversations: list[PlannedConversation] = Field(description="In the order of the file.")

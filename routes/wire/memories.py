@@ -1,4 +1,4 @@
-"""What is remembered of a person: replies and bodies of /memories."""
+"""What is remembered about a person: replies and bodies of /memories."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class Memory(Reply):
 
     memory_id: str = Field(description="Its id.")
     content: str = Field(description="What is remembered.")
-    type: MemoryType = Field(description="What kind of thing it is; an instruction holds whatever is asked.")
-    turn_ids: list[str] = Field(description="The turns it comes from; empty for what was written by hand.")
-    session_id: str = Field(description='The conversation it was said in; "" for none.')
-    created_at: Moment = Field(description="When it was remembered.")
-    valid_from: Moment = Field(description="Since when it holds: when it was said.")
-    valid_until: MaybeMoment = Field(description="When it ended; null: it still holds.")
-    superseded_by: str | None = Field(description="The memory that took its place.")
-    last_used_at: MaybeMoment = Field(description="When it was last told or said again.")
-    uses: int = Field(description="In how many prompts it stood.")
+    type: MemoryType = Field(description="Its kind; an instruction applies to every question.")
+    turn_ids: list[str] = Field(description="The turns it comes from; empty if written by hand.")
+    session_id: str = Field(description='The session it was said in; "" for none.')
+    created_at: Moment = Field(description="When it was stored.")
+    valid_from: Moment = Field(description="From when it holds: when it was said.")
+    valid_until: MaybeMoment = Field(description="Until when it held; null: it still holds.")
+    superseded_by: str | None = Field(description="The memory that superseded it.")
+    last_used_at: MaybeMoment = Field(description="When it was last recalled or restated.")
+    uses: int = Field(description="How many prompts contained it.")
 
 
 class MemoryPage(Reply):
@@ -54,11 +54,11 @@ class MemoryPage(Reply):
 
     memories: list[Memory] = Field(description="Newest first.")
     next: int | None = Field(description="`before` of the next page; null: this is the last one.")
-    on: bool = Field(description="Whether anything is remembered and recalled at present.")
+    on: bool = Field(description="Whether memory is switched on.")
 
 
 class MemoryList(Reply):
-    """Memories in their order."""
+    """Memories in order."""
 
     model_config = example({"memories": [_MEMORY]})
 
@@ -66,12 +66,12 @@ class MemoryList(Reply):
 
 
 class MemoryWithHistory(Memory):
-    """A memory with what it took the place of, newest first, and what took its place."""
+    """A memory with those it superseded, newest first, and the one that superseded it."""
 
     model_config = example({**_MEMORY, "before": [], "after": None})
 
-    before: list[Memory] = Field(description="What held before it, the newest first.")
-    after: Memory | None = Field(description="What took its place.")
+    before: list[Memory] = Field(description="The memories it superseded, newest first.")
+    after: Memory | None = Field(description="The memory that superseded it.")
 
 
 class WrittenMemory(Reply):
@@ -80,21 +80,21 @@ class WrittenMemory(Reply):
     model_config = example({"memory": _MEMORY, "is_new": True, "ended": []})
 
     memory: Memory = Field(description="The memory.")
-    is_new: bool = Field(description="false: this was remembered already.")
-    ended: list[Memory] = Field(description="Those that hold no longer, since this one contradicts them.")
+    is_new: bool = Field(description="false: it was already remembered.")
+    ended: list[Memory] = Field(description="Memories that no longer hold because this one contradicts them.")
 
 
 class MemoryBody(WireModel):
-    """What POST /memories takes."""
+    """The request body of POST /memories."""
 
     model_config = example({"content": "The user's desk is 302", "type": "fact"})
 
     content: Content = Field(description="What to remember; 1 to 500 characters.")
-    type: MemoryType | None = Field(None, strict=False, description="Absent: by its words.")
+    type: MemoryType | None = Field(None, strict=False, description="Absent: derived from its words.")
 
 
 class MemoryChanges(WireModel):
-    """What PATCH /memories/{id} takes; absent fields stay as they are."""
+    """The request body of PATCH /memories/{id}; absent fields stay as they are."""
 
     model_config = example({"content": "The user's desk is 303"})
 
@@ -103,15 +103,15 @@ class MemoryChanges(WireModel):
 
 
 class SwitchBody(WireModel):
-    """What PUT /memories/switch takes."""
+    """The request body of PUT /memories/switch."""
 
     model_config = example({"on": False})
 
-    on: bool = Field(description="false: nothing is recalled, and nothing learned. What is there stays.")
+    on: bool = Field(description="false: nothing is recalled or learned. Existing memories stay.")
 
 
 class Switch(Reply):
-    """Whether anything is remembered."""
+    """Whether memory is on."""
 
     model_config = example({"on": True})
 
@@ -119,37 +119,37 @@ class Switch(Reply):
 
 
 class ErasedMemories(Reply):
-    """What was deleted."""
+    """What was erased."""
 
     model_config = example({"erased": 1, "left": 0, "proof": None, "receipt_id": ""})
 
-    erased: int = Field(description="How many memories.")
-    left: int = Field(description="In how many places something of them is left: 0.")
+    erased: int = Field(description="How many memories were erased.")
+    left: int = Field(description="In how many places traces of them are left; normally 0.")
     proof: Proof | None = PROOF
     receipt_id: str = RECEIPT_ID
 
 
 class MemoryImportBody(WireModel):
-    """What POST /memories/import takes: what GET /memories/export gives, or less."""
+    """The request body of POST /memories/import: the output of GET /memories/export, or a part of it."""
 
     model_config = example({"memories": [{"content": "The user's desk is 302"}]})
 
     memories: list[Any] = Field(
         max_length=MAX_IMPORTED,
-        description="Objects with content, and if they have them type, valid_from and valid_until. One that "
-        "cannot be read is counted and left out.",
+        description="Objects with content and, optionally, type, valid_from and valid_until. Invalid ones "
+        "are counted and left out.",
     )
 
 
 class ImportedMemories(Reply):
-    """What became of an import."""
+    """The result of an import."""
 
     model_config = example({"imported": 9, "known": 1, "broken": 0, "refused": {"secret": 1}})
 
-    imported: int = Field(description="How many are new.")
-    known: int = Field(description="How many were remembered already, or came twice.")
-    broken: int = Field(description="How many could not be read.")
-    refused: dict[str, int] = Field(description="How many were refused, by why.")
+    imported: int = Field(description="How many were added.")
+    known: int = Field(description="How many were already remembered, or occurred twice.")
+    broken: int = Field(description="How many were invalid.")
+    refused: dict[str, int] = Field(description="How many were refused, by reason.")
 
 
 class ImportedMemory(WireModel):
@@ -158,6 +158,6 @@ class ImportedMemory(WireModel):
     model_config = ConfigDict(extra="ignore", json_schema_extra={"examples": [{"content": "I keep bees"}]})
 
     content: Content = Field(description="What to remember.")
-    type: MemoryType | None = Field(None, strict=False, description="Absent: by its words.")
-    valid_from: str | None = Field(None, description="Since when it holds; absent: since now.")
-    valid_until: str | None = Field(None, description="When it ended; absent: it still holds.")
+    type: MemoryType | None = Field(None, strict=False, description="Absent: derived from its words.")
+    valid_from: str | None = Field(None, description="From when it holds; absent: from now.")
+    valid_until: str | None = Field(None, description="Until when it held; absent: it still holds.")

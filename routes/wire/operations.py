@@ -1,5 +1,5 @@
-"""What operators ask for: clean-up, receipts, backups, repair, re-embedding, and the sync of
-followed folders."""
+"""Administrative operations: clean-up, receipts, backups, repair, re-embedding, and the sync of followed
+folders."""
 
 from __future__ import annotations
 
@@ -45,32 +45,32 @@ _REEMBEDDING = {
 
 
 class Cleanup(Reply):
-    """What expired; in a dry run what would."""
+    """What expired or, in a dry run, would expire."""
 
     model_config = example(_EXPIRY)
 
     cutoff: str = Field(description="Turns before this time expire.")
     days: int = Field(description="The age limit in days.")
     dry_run: bool = Field(description="true: nothing was changed.")
-    total_before: int = Field(description="Turns there were.")
-    matched: int = Field(description="Turns that are too old.")
+    total_before: int = Field(description="Turns before the clean-up.")
+    matched: int = Field(description="Turns past the age limit.")
     deleted: int = Field(description="Turns that were deleted; 0 in a dry run.")
-    sessions: dict[str, int] = Field(description="Those that are too old, by session.")
-    total_after: int = Field(description="Turns there are now.")
+    sessions: dict[str, int] = Field(description="Turns past the age limit, by session.")
+    total_after: int = Field(description="Turns after the clean-up.")
     unparsable: int = Field(description="Turns without a readable time; they are kept.")
     held: int = Field(description="Old turns of sessions on hold; they are kept.")
-    sessions_removed: int = Field(description="Sessions that had no turn left.")
+    sessions_removed: int = Field(description="Sessions removed because no turn was left.")
     unparsable_ids: list[str] = Field(description="The first of the turns without a readable time.")
-    memories_removed: int = Field(description="Memories that were made of them.")
-    summaries_removed: int = Field(description="Summaries that were made of them.")
-    bytes_before: int | None = Field(description="Size on the disk before; null: the engine does not say.")
-    bytes_after: int | None = Field(description="Size on the disk after.")
-    receipt_id: str = Field(description='The receipt that is kept of it; "" in a dry run.')
-    refusal: str = Field(description='Why the nightly run would not do it; "" when it would.')
+    memories_removed: int = Field(description="Memories derived from these turns.")
+    summaries_removed: int = Field(description="Summaries derived from these turns.")
+    bytes_before: int | None = Field(description="Size on disk before; null: not reported by the engine.")
+    bytes_after: int | None = Field(description="Size on disk after.")
+    receipt_id: str = Field(description='The stored receipt; "" in a dry run.')
+    refusal: str = Field(description='Why the nightly run would not do it; "" if it would.')
 
 
 class CleanupSchedule(Reply):
-    """When the clean-up runs next, and how it went last."""
+    """When the clean-up runs next, and how the last run went."""
 
     model_config = example(
         {
@@ -87,30 +87,30 @@ class CleanupSchedule(Reply):
         }
     )
 
-    cron: str = Field(description="When it runs, as cron writes it.")
-    timezone: str = Field(description="The zone that cron's times are in.")
+    cron: str = Field(description="The schedule, as a cron expression.")
+    timezone: str = Field(description="The time zone of the schedule.")
     next_run: str | None = Field(description="When it runs next; null: never again.")
     last_run: str | None = Field(description="When its last run ended; null: it has not run yet.")
     last_result: Cleanup | None = Field(description="What it did.")
-    last_error: str | None = Field(description="The kind of error that it ended with, or why it was refused.")
-    last_slot: str | None = Field(description="The newest time of the schedule that is done.")
-    skipped: str | None = Field(description="Why a later one was not run.")
-    running: bool = Field(description="Whether it runs now.")
-    holder: str | None = Field(description="The worker that runs it.")
+    last_error: str | None = Field(description="The kind of error it ended with, or why it was refused.")
+    last_slot: str | None = Field(description="The newest scheduled time that was carried out.")
+    skipped: str | None = Field(description="Why a later run was skipped.")
+    running: bool = Field(description="Whether it is running.")
+    holder: str | None = Field(description="The worker running it.")
 
 
 class Receipt(Reply):
-    """What was done to everybody's data; never a text or an id."""
+    """An operation on everybody's data; never contains texts or ids."""
 
     receipt_id: str = Field(description="Its id.")
     kind: ReceiptKind = Field(description="What was done.")
     reason: str = Field(description="Who asked: schedule, request or command.")
-    counts: dict[str, int] = Field(description="How much, by what was counted.")
-    bytes_before: int | None = Field(description="Size on the disk before; null: the engine does not say.")
-    bytes_after: int | None = Field(description="Size on the disk after.")
-    subject: str = Field(description="SHA-256 of the id of what was erased.")
-    details: dict[str, str] = Field(description="Short plain words, such as the cutoff.")
-    error: str = Field(description='Why it ended early; "" when it was done.')
+    counts: dict[str, int] = Field(description="How much was done, by kind.")
+    bytes_before: int | None = Field(description="Size on disk before; null: not reported by the engine.")
+    bytes_after: int | None = Field(description="Size on disk after.")
+    subject: str = Field(description="SHA-256 of the erased item's id.")
+    details: dict[str, str] = Field(description="Further details, such as the cutoff.")
+    error: str = Field(description='Why it ended early; "" if it was completed.')
     began_at: Moment = Field(description="When it began.")
     ended_at: Moment = Field(description="When it ended.")
 
@@ -125,7 +125,7 @@ class ReceiptPage(Reply):
 
 
 class Backup(Reply):
-    """An archive that was written."""
+    """A new archive."""
 
     model_config = example(
         {
@@ -143,13 +143,13 @@ class Backup(Reply):
 
     file: str = Field(description="Its name, below BACKUP_DIR.")
     size_bytes: int = Field(description="Its size.")
-    sha256: str = Field(description="The file's fingerprint, in hex.")
-    created: str = Field(description="The moment that it shows.")
+    sha256: str = Field(description="SHA-256 of the file, in hex.")
+    created: str = Field(description="The moment it captures.")
     engine: str = Field(description="embedded or server.")
-    points: dict[str, int] = Field(description="What is in it, by kind.")
+    points: dict[str, int] = Field(description="Its contents, by kind.")
     seconds: float = Field(description="How long it took.")
     removed: list[str] = Field(description="Older archives that were deleted.")
-    fuller: list[str] = Field([], description="Those of them that held more than this one.")
+    fuller: list[str] = Field([], description="Deleted archives that contained more than this one.")
 
 
 class Archive(Reply):
@@ -157,9 +157,9 @@ class Archive(Reply):
 
     file: str = Field(description="Its name.")
     size_bytes: int = Field(description="Its size.")
-    created: str = Field(description="The moment that it shows.")
-    points: dict[str, int] = Field(description="What is in it, by kind.")
-    problem: str = Field(description='Why it cannot be used; "" when contents and manifest are sound.')
+    created: str = Field(description="The moment it captures.")
+    points: dict[str, int] = Field(description="Its contents, by kind.")
+    problem: str = Field(description='Why it cannot be used; "" if its contents and manifest are sound.')
 
 
 class ArchiveList(Reply):
@@ -171,7 +171,7 @@ class ArchiveList(Reply):
 
 
 class Repair(Reply):
-    """What a repair did; in a dry run what it would do."""
+    """What a repair did or, in a dry run, would do."""
 
     model_config = example(
         {
@@ -201,31 +201,31 @@ class Repair(Reply):
     )
 
     dry_run: bool = Field(description="true: nothing was changed.")
-    sessions: int = Field(description="Sessions that were looked at.")
-    turns: int = Field(description="Turns that were looked at.")
+    sessions: int = Field(description="Sessions examined.")
+    turns: int = Field(description="Turns examined.")
     changed: int = Field(description="Turns to change.")
-    rehomed: int = Field(description="Those of them that move to their turn id.")
-    leftovers: int = Field(description="Copies left by a run that was cut.")
+    rehomed: int = Field(description="Turns among them that move to their turn id.")
+    leftovers: int = Field(description="Copies left by an interrupted run.")
     unparsable: int = Field(description="Turns without a readable time; they are kept.")
     duplicates: int = Field(description="Turns that shared an id; they are kept.")
     unreadable: int = Field(description="Points without a session; they are left alone.")
-    unlisted: int = Field(description="Sessions whose id is no UUID.")
-    sessions_created: int = Field(description="Session records to make.")
+    unlisted: int = Field(description="Sessions whose id is not a UUID.")
+    sessions_created: int = Field(description="Session records to create.")
     deleted: int = Field(alias="gone", description="Turns that were deleted in the meantime.")
-    repairs: dict[str, int] = Field(description="Turns by the field that changes.")
-    troubles: dict[str, int] = Field(description="Turns, or sessions, by the trouble that was met.")
+    repairs: dict[str, int] = Field(description="Turns by changed field.")
+    troubles: dict[str, int] = Field(description="Turns or sessions, by problem.")
     dropped: int = Field(description="Duplicate turns to delete.")
-    skipped: int = Field(description="Turns that changed in the meantime; the next run takes them up.")
+    skipped: int = Field(description="Turns that changed in the meantime; left to the next run.")
     lacking: int = Field(description="Turns without vectors.")
-    embedded: int = Field(description="Those of them that got vectors.")
-    foreign_vectors: bool = Field(description="true: the vectors are another embedding's.")
-    documents: int = Field(description="Documents that said ready and were not searched.")
-    backup: str = Field(description='The archive written first, with the store as it was; "" in a dry run.')
+    embedded: int = Field(description="Turns among them that were embedded.")
+    foreign_vectors: bool = Field(description="true: the vectors are from another embedding.")
+    documents: int = Field(description="Documents marked ready that were not searchable.")
+    backup: str = Field(description='The archive of the store, written first; "" in a dry run.')
     plan: dict[str, Any] | None = Field(description="With `details`: every finding and every change.")
 
 
 class CollectionImport(Reply):
-    """What was copied from an old collection; in a dry run what would be."""
+    """What was copied from an old collection or, in a dry run, would be."""
 
     model_config = example(
         {
@@ -246,16 +246,16 @@ class CollectionImport(Reply):
 
     dry_run: bool = Field(description="true: nothing was changed.")
     source: str = Field(description="The old collection.")
-    sessions: int = Field(description="Its sessions.")
+    sessions: int = Field(description="How many sessions it has.")
     turns: int = Field(description="Turns that can be copied.")
-    existing: int = Field(alias="there", description="Those of them that are stored already.")
+    existing: int = Field(alias="there", description="Turns among them that are already stored.")
     unreadable: int = Field(description="Points without a session or a question.")
-    left_out: int = Field(description="Copies and duplicates.")
-    added: int = Field(description="Turns that were copied.")
-    embedded: int = Field(description="Those of them that got vectors.")
-    sessions_created: int = Field(description="Session records to make.")
-    troubles: dict[str, int] = Field(description="What is repaired on the way, by kind.")
-    backup: str = Field(description='The archive written first, with the store as it was; "" in a dry run.')
+    left_out: int = Field(description="Copies and duplicates, not copied.")
+    added: int = Field(description="Turns copied.")
+    embedded: int = Field(description="Turns among them that were embedded.")
+    sessions_created: int = Field(description="Session records to create.")
+    troubles: dict[str, int] = Field(description="Problems repaired while copying, by kind.")
+    backup: str = Field(description='The archive of the store, written first; "" in a dry run.')
 
 
 class ReembedBody(BaseModel):
@@ -263,7 +263,7 @@ class ReembedBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, **example({"embedding": "bundled"}))
 
-    embedding: str = Field(min_length=1, max_length=500, description="As EMBEDDING names it.")
+    embedding: str = Field(min_length=1, max_length=500, description="In the syntax of EMBEDDING.")
 
 
 class StoredCollection(Reply):
@@ -271,12 +271,12 @@ class StoredCollection(Reply):
 
     name: str = Field(description="Its name.")
     points: int = Field(description="How many points it has.")
-    embedding: str = Field(description='What its vectors are from; "" when it has none.')
-    fits: bool = Field(description="Whether that is the embedding that was asked for.")
+    embedding: str = Field(description='The embedding of its vectors; "" if it has none.')
+    fits: bool = Field(description="Whether it already has the requested embedding.")
 
 
 class ReembedPlan(Reply):
-    """What there is to embed."""
+    """What remains to be embedded."""
 
     model_config = example(
         {
@@ -288,84 +288,84 @@ class ReembedPlan(Reply):
     )
 
     collections: list[StoredCollection] = Field(description="Collection by collection.")
-    seconds: float = Field(description="An estimate; 0 when there is nothing to do.")
+    seconds: float = Field(description="The estimated duration; 0 if there is nothing to do.")
     needed: bool = Field(description="Whether there is anything to do.")
-    points: int = Field(description="How many points there are in all.")
+    points: int = Field(description="The total number of points.")
 
 
 class ReembedState(Reply):
-    """How far a re-embedding is."""
+    """The progress of a re-embedding."""
 
     model_config = example(_REEMBEDDING)
 
     status: Literal["idle", "running", "prepared", "failed", "cancelled"] = Field(
-        description="prepared: the next start that is configured with the embedding uses it."
+        description="prepared: the next start configured with this embedding uses it."
     )
     embedding: str = Field(description="The embedding.")
-    dimension: int = Field(description="Numbers in a vector.")
-    round: int = Field(description="In round 1 all is embedded, later what was written meanwhile.")
+    dimension: int = Field(description="The dimension of its vectors.")
+    round: int = Field(description="Round 1 embeds everything, later rounds what was written meanwhile.")
     done: int = Field(description="Points compared in this round.")
-    total: int = Field(description="Points there are.")
-    embedded: int = Field(description="Points that got vectors in this round.")
+    total: int = Field(description="Points in total.")
+    embedded: int = Field(description="Points embedded in this round.")
     began_us: int = Field(description="When it began, in UTC microseconds; 0: not yet.")
     ended_us: int = Field(description="When it ended; 0: not yet.")
-    error: str = Field(description='Why it failed; "" when it did not.')
+    error: str = Field(description='Why it failed; "" if it did not.')
 
 
 class SyncBody(BaseModel):
-    """Which source (absent: all), and whether documents go also where most of the files are gone."""
+    """Which source to sync, and whether to remove documents even if most files are missing."""
 
     model_config = ConfigDict(extra="forbid", strict=True, **example({"source": "notes"}))
 
-    source: str | None = Field(None, min_length=1, max_length=64, description="Absent: all.")
-    allow_removals: bool = Field(False, description="Remove documents also where most files are missing.")
+    source: str | None = Field(None, min_length=1, max_length=64, description="The source; absent: all.")
+    allow_removals: bool = Field(False, description="Remove documents even if most files are missing.")
 
 
 class SyncFailure(Reply):
-    """A file that could not be read in."""
+    """A file that could not be ingested."""
 
-    path: str = Field(description="Below the source's folder.")
-    reason: str = Field(description="Why, in one sentence.")
+    path: str = Field(description="The path relative to the source's folder.")
+    reason: str = Field(description="Why it failed, in one sentence.")
     since: Moment = Field(
-        validation_alias=AliasChoices("since", "since_us"), description="When a run first met it."
+        validation_alias=AliasChoices("since", "since_us"), description="When a run first failed on it."
     )
 
 
 class KindCount(Reply):
-    """A kind of files that cannot be read in at all."""
+    """A kind of file that cannot be ingested."""
 
-    ending: str = Field(description='The ending of their names; "" for none.')
+    ending: str = Field(description='The file extension; "" for none.')
     count: int = Field(description="How many there are.")
 
 
 class SyncReport(Reply):
-    """One run over one source."""
+    """One sync of one source."""
 
     source: str = Field(description="Its name.")
     added: int = Field(description="Documents added.")
-    changed: int = Field(description="Documents read in anew.")
+    changed: int = Field(description="Documents ingested again.")
     removed: int = Field(description="Documents removed.")
-    unchanged: int = Field(description="Documents that stayed.")
+    unchanged: int = Field(description="Documents unchanged.")
     failed: int = Field(description="Files that cannot be read as they are.")
-    failures: list[SyncFailure] = Field(description="The first 1,000 of them.")
-    skipped: list[KindCount] = Field(description="Kinds of files that cannot be read at all.")
-    held_back: int = Field(description="Documents that were not removed, because too many would be.")
-    changing: int = Field(description="Files that were being written.")
-    not_reached: int = Field(description="Files that were left to the next run.")
-    problem: str = Field(description='Why the folder could not be followed; "" when it could.')
-    stopped: str = Field(description='Why files were left; "" when none were.')
+    failures: list[SyncFailure] = Field(description="The first 1,000 failures.")
+    skipped: list[KindCount] = Field(description="Kinds of files that cannot be ingested.")
+    held_back: int = Field(description="Documents not removed because too many would have been.")
+    changing: int = Field(description="Files being written at the time.")
+    not_reached: int = Field(description="Files left to the next run.")
+    problem: str = Field(description='Why the folder could not be synced; "" if it could.')
+    stopped: str = Field(description='Why files were left; "" if none were.')
     cancelled: bool = Field(description="true: a shutdown ended it.")
     began_at: Moment = Field(description="When it began.")
     ended_at: Moment = Field(description="When it ended.")
 
 
 class SyncProgress(Reply):
-    """How far a running sync is."""
+    """The progress of a running sync."""
 
-    source: str = Field(description="The source it is at.")
-    step: Literal["looking", "reading", "removing"] = Field(description="What it does.")
-    done: int = Field(description="Files read in, or documents removed.")
-    total: int = Field(description="How many there are.")
+    source: str = Field(description="The source being synced.")
+    step: Literal["looking", "reading", "removing"] = Field(description="The current step.")
+    done: int = Field(description="Files ingested, or documents removed, so far.")
+    total: int = Field(description="How many there are in total.")
 
 
 class SourceState(Reply):
@@ -373,21 +373,21 @@ class SourceState(Reply):
 
     source: str = Field(description="Its name.")
     folder: str = Field(description="The folder.")
-    owner: str = Field(description="Whose its documents are.")
-    tags: list[str] = Field(description="What its documents are tagged with.")
+    owner: str = Field(description="The owner of its documents.")
+    tags: list[str] = Field(description="The tags of its documents.")
     last: SyncReport | None = Field(description="Its last run; null: none yet.")
 
 
 class UnconfiguredSource(Reply):
-    """A source that is configured no longer."""
+    """A source that is no longer configured."""
 
     source: str = Field(description="Its name.")
     documents: int = Field(description="How many of its documents are still stored.")
-    message: str = Field(description="The same in one sentence, and what removes them.")
+    message: str = Field(description="What is left, and how to remove it, in one sentence.")
 
 
 class SyncState(Reply):
-    """How the sync of folders stands."""
+    """The state of folder sync."""
 
     model_config = example(
         {
@@ -399,11 +399,11 @@ class SyncState(Reply):
         }
     )
 
-    running: bool = Field(description="Whether one runs now.")
-    began_at: MaybeMoment = Field(description="When the running one began.")
-    progress: SyncProgress | None = Field(description="How far it is.")
+    running: bool = Field(description="Whether a sync is running.")
+    began_at: MaybeMoment = Field(description="When the running sync began.")
+    progress: SyncProgress | None = Field(description="The progress of the running sync.")
     sources: list[SourceState] = Field(description="Every configured source.")
-    left: list[UnconfiguredSource] = Field(description="Sources that are configured no longer.")
+    left: list[UnconfiguredSource] = Field(description="Sources no longer configured that left documents.")
 
 
 class RemovedSource(Reply):

@@ -1,5 +1,5 @@
-"""What limits a search, its candidates stage by stage, and why a document was missed; and how a store's own
-questions change what is sure."""
+"""A search's inputs, its candidates stage by stage, and why a document was missed; and the calibration of
+probabilities."""
 
 from __future__ import annotations
 
@@ -53,74 +53,74 @@ _CHANGE = {
 
 
 class SearchBody(WireModel):
-    """What POST /search takes."""
+    """The request body of POST /search."""
 
     model_config = example({"question": "父子链是什么？", "top_n": 5})
 
-    question: str = Field(max_length=8_000, description="What is looked for.")
-    top_n: int = Field(10, ge=1, le=50, description="How many candidates the model would be shown.")
+    question: str = Field(max_length=8_000, description="What to search for.")
+    top_n: int = Field(10, ge=1, le=50, description="How many candidates would be shown to the model.")
     previous_questions: list[Annotated[PlainText, AtMost(8_000)]] = Field(
-        [], max_length=MAX_PREVIOUS, description="What was asked before, oldest first."
+        [], max_length=MAX_PREVIOUS, description="Earlier questions, oldest first."
     )
-    last_answer: Annotated[PlainText, AtMost(100_000)] = Field("", description="To the last of them.")
+    last_answer: Annotated[PlainText, AtMost(100_000)] = Field("", description="The answer to the last one.")
     date: AskedDate = ""
-    session_id: Uuid | None = Field(None, description="Instead: what was asked before is of this session.")
+    session_id: Uuid | None = Field(None, description="Instead: take earlier questions from this session.")
     parent_turn_id: Uuid | None = Field(
-        None, description="Absent: below the session's latest completed turn; null: a new root."
+        None, description="The parent turn; absent: the session's latest completed one; null: a new root."
     )
-    model_id: str = Field("default", max_length=200, description="Whose window the passages must fit into.")
-    document_id: Uuid | None = Field(None, description="Why was this document not found?")
-    filters: FiltersBody | None = Field(None, description="Which documents may be found; absent: all.")
+    model_id: str = Field("default", max_length=200, description="Whose window the passages must fit.")
+    document_id: Uuid | None = Field(None, description="Explain why this document was not found.")
+    filters: FiltersBody | None = Field(None, description="Which documents to search; absent: all.")
 
 
 class Place(Reply):
-    """A place in one list."""
+    """A rank in one list."""
 
-    rank: int | None = Field(description="From 1; null: the list did not bring it.")
+    rank: int | None = Field(description="From 1; null: not in the list.")
     score: float | None = Field(description="The list's own score.")
 
 
 class Reranked(Reply):
-    """What the reranker said."""
+    """The reranker's result."""
 
     rank: int = Field(description="From 1.")
-    probability: float = Field(description="That it answers the question, 0 to 1.")
+    probability: float = Field(description="Probability that it answers the question, 0 to 1.")
 
 
 class Room(Reply):
-    """Its room in the prompt."""
+    """Its place in the prompt."""
 
-    index: int | None = Field(description="Its number in the prompt, from 1; null: there was no room.")
-    tokens: int = Field(description="How many tokens it takes.")
+    index: int | None = Field(description="Its citation number in the prompt, from 1; null: no room.")
+    tokens: int = Field(description="Its size in tokens.")
 
 
 class Candidate(Chunk):
-    """A candidate with its rank and score at each stage; null where it did not come that far."""
+    """A candidate with its rank and score at each stage; null for stages it did not reach."""
 
     model_config = example(_CANDIDATE)
 
-    dense: Place = Field(description="By meaning.")
-    sparse: Place = Field(description="By words.")
-    fused: Place = Field(description="Both together.")
-    reranked: Reranked | None = Field(description="By the reranker.")
+    dense: Place = Field(description="In the search by meaning.")
+    sparse: Place = Field(description="In the search by words.")
+    fused: Place = Field(description="After fusing both.")
+    reranked: Reranked | None = Field(description="After reranking.")
     budget: Room | None = Field(description="In the prompt.")
-    probability: float = Field(description="That it answers the question, 0 to 1.")
-    key_passage: str = Field(description="The part of it that says it, word for word.")
-    kept: bool = Field(description="Whether the model would be shown it.")
-    dropped_by: str | None = Field(description="The stage that dropped it; null: none did.")
+    probability: float = Field(description="Probability that it answers the question, 0 to 1.")
+    key_passage: str = Field(description="The part of it that answers, verbatim.")
+    kept: bool = Field(description="Whether it would be shown to the model.")
+    dropped_by: str | None = Field(description="The stage that dropped it; null: none.")
 
 
 class PlaceAmongAll(Reply):
-    """A chunk's place in one list of the whole store."""
+    """A chunk's rank in one list over the whole store."""
 
     rank: int | None = Field(description="From 1; null: beyond the first thousand.")
     score: float = Field(description="The list's own score.")
-    last_score: float | None = Field(description="That of the last one that got further.")
+    last_score: float | None = Field(description="The score of the last chunk that got further.")
     kept: bool = Field(description="Whether it got further.")
 
 
 class ChunkPlaces(Chunk):
-    """How far one chunk of the document came; null where it did not come that far."""
+    """How far one chunk of the document got; null for stages it did not reach."""
 
     model_config = example(
         {
@@ -134,26 +134,26 @@ class ChunkPlaces(Chunk):
         }
     )
 
-    dense: PlaceAmongAll | None = Field(description="By meaning.")
-    sparse: PlaceAmongAll | None = Field(description="By words.")
-    fused: Place | None = Field(description="Both together.")
-    reranked: Reranked | None = Field(description="By the reranker.")
+    dense: PlaceAmongAll | None = Field(description="In the search by meaning.")
+    sparse: PlaceAmongAll | None = Field(description="In the search by words.")
+    fused: Place | None = Field(description="After fusing both.")
+    reranked: Reranked | None = Field(description="After reranking.")
     budget: Room | None = Field(description="In the prompt.")
-    stage: str = Field(description="How far it came.")
-    alone_probability: float | None = Field(description="That it answers, judged without all others.")
-    key_passage: str = Field(description="The part of it that says most, word for word.")
+    stage: str = Field(description="How far it got.")
+    alone_probability: float | None = Field(description="Probability that it answers, judged alone.")
+    key_passage: str = Field(description="The most relevant part of it, verbatim.")
 
 
 class DocumentPlaces(Reply):
-    """How far a document came, and what stood in its way."""
+    """How far a document got, and what stopped it."""
 
     document_id: str = Field(description="The document.")
     file_name: str = Field(description="Its name.")
-    status: DocumentStatus = Field(description="Whether it is searched at all.")
+    status: DocumentStatus = Field(description="Its status; only ready documents are searched.")
     error: str | None = Field(description="Why it could not be read.")
-    stage: str = Field(description="How far its best chunk came; shown: all the way.")
+    stage: str = Field(description="How far its best chunk got; shown: into the prompt.")
     message: str = Field(description="What to try, in one sentence.")
-    chunks: list[ChunkPlaces] = Field(description="Its best chunks first.")
+    chunks: list[ChunkPlaces] = Field(description="Its best chunks, best first.")
 
 
 class SearchResult(Reply):
@@ -179,32 +179,32 @@ class SearchResult(Reply):
 
     candidates: list[Candidate] = Field(description="Best first.")
     reranker: str = Field(description="The reranker that judged.")
-    fell_back: bool = Field(description="true: another one is configured, and did not answer.")
+    fell_back: bool = Field(description="true: another one is configured but did not answer.")
     sample_left_out: bool = Field(
-        description="true: the guide that came with Wenmai was not searched beside your own documents."
+        description="true: Wenmai's own guide was not searched, because you have documents of your own."
     )
-    document: DocumentPlaces | None = absent("With `document_id`: how far that document came.")
+    document: DocumentPlaces | None = absent("With `document_id`: how far that document got.")
 
 
 class KnownQuestion(WireModel):
-    """A question, and words of the passages that answer it; none: nothing in the documents does."""
+    """A question, and text from the passages that answer it; none: no document answers it."""
 
-    question: str = Field(min_length=1, max_length=8_000, description="As people ask it.")
+    question: str = Field(min_length=1, max_length=8_000, description="The question, as people ask it.")
     passage: list[Annotated[PlainText, AtMost(2_000)]] = Field(
-        [], max_length=20, description="Words as they stand in a passage that answers, or in several."
+        [], max_length=20, description="Text quoted from one or more passages that answer it."
     )
 
 
 class CalibrationBody(WireModel):
-    """What POST /admin/calibration takes."""
+    """The request body of POST /admin/calibration."""
 
     model_config = example(
         {"questions": [{"question": "How many days of leave?", "passage": ["25 days"]}]}, {"ratings": True}
     )
 
-    questions: list[KnownQuestion] = Field([], max_length=1_000, description="With what answers them.")
+    questions: list[KnownQuestion] = Field([], max_length=1_000, description="With their known answers.")
     ratings: bool = Field(
-        False, validate_default=True, description="Instead of questions: the answers that readers rated."
+        False, validate_default=True, description="Instead of questions: use the answers that readers rated."
     )
 
     @field_validator("ratings")
@@ -216,39 +216,39 @@ class CalibrationBody(WireModel):
 
 
 class Calibration(Reply):
-    """Of a logit of a probability: slope × logit + shift. 1 and 0 change nothing."""
+    """Maps the logit of a probability to slope × logit + shift. 1 and 0 change nothing."""
 
     model_config = example(_CALIBRATION)
 
-    slope: float = Field(description="What the logit is multiplied by.")
-    shift: float = Field(description="What is added then.")
-    questions: int = Field(description="How many questions, or rated answers, it was made from.")
+    slope: float = Field(description="The factor of the logit.")
+    shift: float = Field(description="The offset added to it.")
+    questions: int = Field(description="How many questions, or rated answers, it was fitted to.")
     made_at: MaybeMoment = Field(description="When it was made; null: the store is not calibrated.")
 
 
 class Verdicts(Reply):
-    """How many answers would be of each kind."""
+    """How many answers there would be of each kind."""
 
-    sure: int = Field(description="Sure.")
-    closest: int = Field(description="Only the closest passage.")
-    refused: int = Field(description="Nothing found.")
+    sure: int = Field(description="Answers that are certain.")
+    closest: int = Field(description="Answers that only show the closest passage.")
+    refused: int = Field(description="Questions without a result.")
 
 
 class Change(Reply):
-    """The same questions, with the calibration in force and with the new one."""
+    """The verdicts under the calibration in force and under the new one."""
 
-    before: Verdicts = Field(description="With the one in force.")
+    before: Verdicts = Field(description="With the calibration in force.")
     after: Verdicts = Field(description="With the new one.")
 
 
 class CalibrationReport(Reply):
-    """A calibration, and what becomes of the questions it was made from."""
+    """A calibration, and its effect on the questions it was fitted to."""
 
     model_config = example(
         {"calibration": _CALIBRATION, "dry_run": True, "answered": _CHANGE, "unanswered": _CHANGE}
     )
 
-    calibration: Calibration = Field(description="The new one.")
-    dry_run: bool = Field(description="true: it was not kept.")
-    answered: Change = Field(description="Questions that their best passage answers.")
-    unanswered: Change = Field(description="Questions that it does not answer.")
+    calibration: Calibration = Field(description="The new calibration.")
+    dry_run: bool = Field(description="true: it was not stored.")
+    answered: Change = Field(description="Questions whose best passage answers them.")
+    unanswered: Change = Field(description="Questions whose best passage does not.")

@@ -1,4 +1,4 @@
-"""What the server is, what it offers (the library among it), whether it is ready, and how much it stores."""
+"""What the server is and offers (including the library), whether it is ready, and how much it stores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from routes.wire.fields import MaxTokens, PlainText, Reply, Temperature, WireMod
 
 
 class Liveness(Reply):
-    """The process answers."""
+    """The process is responding."""
 
     model_config = example({"status": "live"})
 
@@ -18,34 +18,34 @@ class Liveness(Reply):
 
 
 class Readiness(Reply):
-    """Whether a question can be asked."""
+    """Whether questions can be asked."""
 
     model_config = example({"status": "ready", "problems": {}, "warnings": {}, "durability": "power"})
 
     status: Literal["ready", "degraded", "not_ready"] = Field(
-        description="degraded: a question can be asked, and that may end soon, or a part of what was stored "
-        "is lost and nothing is written."
+        description="degraded: questions can be asked, but that may end soon, or stored data was lost and "
+        "the store is read-only."
     )
     problems: dict[str, str] = Field(description="Why it is not ready, by part.")
-    warnings: dict[str, str] = Field(description="What may end it soon, or is lost, by part.")
+    warnings: dict[str, str] = Field(description="What may soon become a problem, or was lost, by part.")
     durability: Literal["power", "process", "server"] = Field(
-        description="What an acknowledged change survives: a cut of power, the end of the process, or what "
-        "the Qdrant server promises."
+        description="What an acknowledged change survives: a power cut, the end of the process, or what the "
+        "Qdrant server promises."
     )
 
 
 class Model(Reply):
     """A configured model."""
 
-    id: str = Field(description="What `model_id` takes.")
-    label: str = Field(description="What people call it.")
-    provider: str = Field(description="Who answers.")
-    generative: bool = Field(description="false: it quotes, and does not write.")
-    vision: bool = Field(False, description="Whether a question may have images.")
+    id: str = Field(description="The value for `model_id`.")
+    label: str = Field(description="Its display name.")
+    provider: str = Field(description="The provider, such as openai or gguf.")
+    generative: bool = Field(description="false: it only quotes documents.")
+    vision: bool = Field(False, description="Whether questions may contain images.")
 
 
 class ModelList(Reply):
-    """The models a question may be sent to."""
+    """The models that can answer questions."""
 
     model_config = example(
         {
@@ -54,62 +54,62 @@ class ModelList(Reply):
         }
     )
 
-    models: list[Model] = Field(description="As configured.")
-    default: str = Field(description="The one that answers when none is named.")
+    models: list[Model] = Field(description="In the order of the configuration.")
+    default: str = Field(description="The model that answers if none is named.")
 
 
 class ModelTable(WireModel):
-    """What PUT /admin/models/{model_id} takes: a model's table as in wenmai.toml, but for its key."""
+    """The request body of PUT /admin/models/{model_id}: a model's table of wenmai.toml without its key."""
 
     model_config = example(
         {"provider": "openai", "base_url": "https://api.deepseek.com/v1", "model": "deepseek-chat",
          "api_key_env": "DEEPSEEK_API_KEY"}
     )  # fmt: skip
 
-    provider: Literal["openai", "anthropic"] = Field(description="Whose API it speaks.")
-    model: PlainText = Field(min_length=1, max_length=200, description="Its name there.")
+    provider: Literal["openai", "anthropic"] = Field(description="The API it speaks.")
+    model: PlainText = Field(min_length=1, max_length=200, description="Its name at the provider.")
     base_url: PlainText | None = Field(
-        None, max_length=500, description="Its server; absent: the provider's."
+        None, max_length=500, description="Its server's URL; absent: the provider's."
     )
     api_key_env: PlainText | None = Field(
-        None, max_length=100, description="The variable that holds its key."
+        None, max_length=100, description="The environment variable that holds its key."
     )
-    context_window: int | None = Field(None, description="Tokens; absent: as its server tells.")
-    max_tokens: MaxTokens = Field(2_048, description="The longest answer.")
+    context_window: int | None = Field(None, description="In tokens; absent: as reported by its server.")
+    max_tokens: MaxTokens = Field(2_048, description="The longest answer, in tokens.")
     temperature: Temperature = Field(0.2, description="Sampling temperature.")
     layout: Literal["auto", "one_system", "many_system", "system_field", "flat"] | None = Field(
-        None, description="How messages are laid out."
+        None, description="How messages are arranged."
     )
     begins_thinking: Literal["auto", "always", "never"] = Field(
         "auto", description="Whether answers begin in thinking without a tag."
     )
     options: dict[str, Any] = Field({}, description="Further parameters of every request.")
-    thinking_on: dict[str, Any] | None = Field(None, description="Parameters when thinking is asked for.")
+    thinking_on: dict[str, Any] | None = Field(None, description="Parameters when thinking is requested.")
     thinking_off: dict[str, Any] | None = Field(None, description="Parameters when it is not.")
 
 
 class StoredModels(Reply):
-    """The models that were added while the server ran."""
+    """The models added while the server runs."""
 
     model_config = example({"models": {"fast": {"provider": "openai", "model": "deepseek-chat"}}})
 
-    models: dict[str, dict[str, Any]] = Field(description="Their tables by id, as they were written.")
+    models: dict[str, dict[str, Any]] = Field(description="Their tables by id, as sent.")
 
 
 class AvailableModel(Reply):
     """A model that a server offers."""
 
-    name: str = Field(description="What `model` takes.")
-    window: int = Field(description="Tokens that it reads; 0: its server does not tell.")
+    name: str = Field(description="The value for `model`.")
+    window: int = Field(description="Its context window in tokens; 0: not reported by its server.")
 
 
 class AvailableModels(Reply):
-    """What a server offers."""
+    """The models a server offers."""
 
     model_config = example({"models": [{"name": "deepseek-chat", "window": 0}], "message": ""})
 
     models: list[AvailableModel] = Field(description="In the server's order.")
-    message: str = Field(description="Why the server told nothing; empty when it did.")
+    message: str = Field(description="Why the server returned no list; empty if it did.")
 
 
 class ModelAnswer(Reply):
@@ -117,13 +117,13 @@ class ModelAnswer(Reply):
 
     name: str = Field(description="`model` and its id, `embedding` or `reranker`.")
     ok: bool = Field(description="Whether it answered.")
-    time_ms: float = Field(description="Until its answer, or until it was known that there is none.")
-    cause: str = Field(description="Why it did not, as a word; empty when it did.")
-    message: str = Field(description="The same for people, with the setting to look at.")
+    time_ms: float = Field(description="Milliseconds until it answered or failed.")
+    cause: str = Field(description="Why it did not answer, for programs; empty if it did.")
+    message: str = Field(description="The same for people, with the setting to check.")
 
 
 class ModelCheck(Reply):
-    """How every model answered."""
+    """The results of asking every model."""
 
     model_config = example(
         {
@@ -145,22 +145,22 @@ class ModelCheck(Reply):
 
 
 class Prompts(Reply):
-    """The texts for models."""
+    """The prompts for models."""
 
     model_config = example({"overridden": ["general.zh", "knowledge.zh"]})
 
-    overridden: list[str] = Field(description="The names of those that PROMPTS_DIR overrides.")
+    overridden: list[str] = Field(description="The names of the prompts that PROMPTS_DIR overrides.")
 
 
 class TopN(Reply):
-    """How many candidates a question may ask for."""
+    """How many passages a question may request."""
 
-    default: int = Field(description="When it does not say.")
-    max: int = Field(description="At most.")
+    default: int = Field(description="The default.")
+    max: int = Field(description="The maximum.")
 
 
 class PublicSettings(Reply):
-    """What a front end needs to know before it asks."""
+    """What a front end needs to know before asking."""
 
     model_config = example(
         {
@@ -177,16 +177,16 @@ class PublicSettings(Reply):
         }
     )
 
-    max_question_chars: int = Field(description="The longest question.")
-    max_persona_chars: int = Field(description="The longest persona.")
-    max_upload_bytes: int = Field(description="The largest upload.")
+    max_question_chars: int = Field(description="The longest question, in characters.")
+    max_persona_chars: int = Field(description="The longest persona, in characters.")
+    max_upload_bytes: int = Field(description="The largest upload, in bytes.")
     expire_days: int = Field(description="The age at which turns expire, in days.")
-    store_id: str = Field("", description="The embedded store's own id; empty of a Qdrant server's.")
+    store_id: str = Field("", description="The embedded store's id; empty for a Qdrant server.")
     embedding: str = Field(description="The embedding model.")
-    formats: list[str] = Field(description="The endings of files that can be read in.")
-    tools: list[str] = Field(description="What `tools` in a question may name.")
+    formats: list[str] = Field(description="The extensions of files that can be ingested.")
+    tools: list[str] = Field(description="The names that `tools` of a question may contain.")
     insert_block: bool = Field(description="Whether some model can judge candidates.")
-    rerank_top_n: TopN = Field(description="How many candidates a question may ask for.")
+    rerank_top_n: TopN = Field(description="How many passages a question may request.")
 
 
 class Widget(Reply):
@@ -200,13 +200,13 @@ class Widget(Reply):
     )
 
     html: str = Field(
-        description="What to put into a page. Its key is for asking alone: every visitor has a history apart."
+        description="HTML for a page. Its key only allows asking; every visitor has a separate history."
     )
-    origins: list[str] = Field(description="The sites on which it works.")
+    origins: list[str] = Field(description="The sites it works on.")
 
 
 class Statistics(Reply):
-    """How much is stored, and what runs just now."""
+    """How much is stored, and what is running."""
 
     model_config = example(
         {
@@ -219,11 +219,11 @@ class Statistics(Reply):
         }
     )
 
-    store_id: str = Field("", description="The embedded store's own id; empty of a Qdrant server's.")
-    stored: dict[str, int] = Field(description="Things in the store, by kind.")
-    chunks_made_for: int | None = Field(description="Chunks the engine is meant for; null: any number.")
-    bytes_on_disk: int | None = Field(description="Size on the disk; null: the engine does not say.")
-    running_turns: int = Field(description="Turns that are answered now.")
+    store_id: str = Field("", description="The embedded store's id; empty for a Qdrant server.")
+    stored: dict[str, int] = Field(description="The number of stored items, by kind.")
+    chunks_made_for: int | None = Field(description="How many chunks the engine is designed for; null: any.")
+    bytes_on_disk: int | None = Field(description="Size on disk; null: not reported by the engine.")
+    running_turns: int = Field(description="Turns being answered.")
     tasks: int = Field(description="Tasks of the event loop.")
 
 
@@ -235,14 +235,14 @@ class LibraryModule(Reply):
 
 
 class LibraryModules(Reply):
-    """What the library has."""
+    """The contents of the library."""
 
     model_config = example(
         {"modules": [{"name": "客服", "batches": 2}], "problems": ["客服/旧.csv: no item in it."]}
     )
 
-    modules: list[LibraryModule] = Field(description="By name.")
-    problems: list[str] = Field(description="A line for each file that was left out, with the reason.")
+    modules: list[LibraryModule] = Field(description="Sorted by name.")
+    problems: list[str] = Field(description="One line per file left out, with the reason.")
 
 
 class LibraryBatchName(Reply):
@@ -250,7 +250,7 @@ class LibraryBatchName(Reply):
 
     model_config = example({"batch_name": "售前", "items": 12})
 
-    batch_name: str = Field(description="Its name: that of the file without its ending.")
+    batch_name: str = Field(description="Its name: the file's without its extension.")
     items: int = Field(description="How many items it has.")
 
 
@@ -260,7 +260,7 @@ class LibraryBatches(Reply):
     model_config = example({"module": "客服", "batches": [{"batch_name": "售前", "items": 12}]})
 
     module: str = Field(description="The module.")
-    batches: list[LibraryBatchName] = Field(description="By name.")
+    batches: list[LibraryBatchName] = Field(description="Sorted by name.")
 
 
 class LibraryItem(Reply):
@@ -268,7 +268,7 @@ class LibraryItem(Reply):
 
     title: str = Field(description="Its title.")
     content: str = Field(description="Its text.")
-    variables: list[str] = Field(description="The names in braces; one with some is a prompt template.")
+    variables: list[str] = Field(description="The names in braces; an item with any is a prompt template.")
 
 
 class LibraryItems(Reply):
@@ -290,14 +290,14 @@ class LibraryItems(Reply):
 
 
 class PromptTemplate(LibraryItem):
-    """An item with variables, and where it stands."""
+    """An item with variables, and its location."""
 
     module: str = Field(description="Its module.")
     batch_name: str = Field(description="Its batch.")
 
 
 class PromptTemplates(Reply):
-    """Prompt templates that everybody may use."""
+    """Prompt templates shared by all users."""
 
     model_config = example(
         {
@@ -313,4 +313,4 @@ class PromptTemplates(Reply):
         }
     )
 
-    templates: list[PromptTemplate] = Field(description="Those whose title begins with the words first.")
+    templates: list[PromptTemplate] = Field(description="Titles that begin with the words come first.")

@@ -46,7 +46,7 @@ class Persona(Reply):
     """A session's own system prompt."""
 
     persona_id: str = Field(description="Its id.")
-    name: str = Field(description='What it is called; "" for none.')
+    name: str = Field(description='Its name; "" for none.')
     text: str = Field(description="The prompt.")
     document_id: str | None = Field(description="The document that the text is from.")
     chunk_id: str | None = Field(description="The passage that the text is from.")
@@ -56,18 +56,18 @@ class Persona(Reply):
 
 
 class SessionChoices(Reply):
-    """How questions are answered that do not say it themselves; what is absent is the server's choice."""
+    """Defaults for the session's questions; what is absent is the server's choice."""
 
     model_id: str = absent("The model that answers.")
     temperature: float = absent("The model's temperature.")
     max_tokens: int = absent("The longest answer, in tokens.")
-    thinking: bool = absent("Whether the model thinks first.")
+    thinking: bool = absent("Whether the model reasons first.")
     tools: list[str] = absent("What the model may call.")
-    knowledge: KnowledgeUse = absent("Whether the documents are searched.")
+    knowledge: KnowledgeUse = absent("Whether to search the documents.")
 
 
 class TurnMatch(Reply):
-    """A turn that has what was searched for."""
+    """A turn that contains the search text."""
 
     model_config = example({"turn_id": TURN_ID, "text": "…父子链把每一轮与它的上一轮相连"})
 
@@ -81,18 +81,18 @@ class Session(SessionChoices):
     model_config = example({**_SESSION, "turn_count": 2, "state": "idle"})
 
     session_id: str = Field(description="Its id.")
-    title: str = Field(description="Its title, at first the first question.")
+    title: str = Field(description="Its title, initially the first question.")
     created_at: Moment = Field(description="When it began.")
     updated_at: Moment = Field(description="When its last turn began.")
-    hold: bool = Field(description="true: kept from expiry.")
+    hold: bool = Field(description="true: exempt from expiry.")
     expire_days: int | None = Field(description="Its own age limit in days; null: the server's.")
     persona: Persona | None = Field(description="Its own system prompt.")
-    turn_count: int = absent("How many turns it has; absent where a change is answered.")
+    turn_count: int = absent("How many turns it has; absent in replies to changes.")
     state: Literal["idle", "pending"] = absent(
-        "pending: a turn of it runs, and a question without parent_turn_id is refused (409 session_busy); "
-        "absent where a change is answered."
+        "pending: one of its turns is running, and a question without parent_turn_id is refused (409 "
+        "session_busy); absent in replies to changes."
     )
-    match: TurnMatch = absent("With `q`: the newest turn that has all its words.")
+    match: TurnMatch = absent("With `q`: the newest turn that contains all its words.")
 
 
 class SessionPage(Reply):
@@ -103,7 +103,7 @@ class SessionPage(Reply):
     sessions: list[Session] = Field(description="Newest first.")
     next: int | None = Field(description="`before` of the next page; null: this is the last one.")
     choices: SessionChoices = absent(
-        "What was chosen last, with which the page begins a new session; on the first page of all."
+        "The last choices, with which the page starts a new session; on the first page only."
     )
 
 
@@ -119,7 +119,7 @@ class ErasedSession(Reply):
 
 
 class SessionBody(WireModel):
-    """What POST /sessions takes."""
+    """The request body of POST /sessions."""
 
     model_config = example({"title": "Notes"})
 
@@ -127,31 +127,31 @@ class SessionBody(WireModel):
 
 
 class SessionChanges(WireModel):
-    """What PATCH /sessions/{id} takes; absent fields stay as they are."""
+    """The request body of PATCH /sessions/{id}; absent fields stay as they are."""
 
     model_config = example({"title": "Notes", "hold": True}, {"model_id": "default", "thinking": True})
 
     title: Title | None = Field(None, min_length=1, description="Its new title.")
-    hold: bool | None = Field(None, description="true: kept from expiry.")
+    hold: bool | None = Field(None, description="true: exempt from expiry.")
     expire_days: int | None = Field(
-        None, ge=1, le=MAX_EXPIRE_DAYS, description="The session's own limit; null: the server's."
+        None, ge=1, le=MAX_EXPIRE_DAYS, description="The session's own age limit in days; null: the server's."
     )
-    model_id: Name | None = Field(None, description="The model of its questions; null: the default one.")
-    temperature: Temperature | None = Field(None, description="null: as the model's table says.")
-    max_tokens: MaxTokens | None = Field(None, description="null: as the model's table says.")
+    model_id: Name | None = Field(None, description="The model that answers; null: the default.")
+    temperature: Temperature | None = Field(None, description="null: as in the model's table.")
+    max_tokens: MaxTokens | None = Field(None, description="null: as in the model's table.")
     thinking: bool | None = Field(None, description="null: false.")
     tools: list[Named] | None = Field(None, max_length=MAX_NAMES, description="null: none.")
     knowledge: KnowledgeUse | None = Field(None, description="null: auto.")
 
 
 class PersonaBody(WireModel):
-    """What PUT /sessions/{id}/persona takes."""
+    """The request body of PUT /sessions/{id}/persona."""
 
     model_config = example({"text": "Answer in one sentence.", "name": "terse"})
 
     text: str = Field(description="The session's own system prompt; 1 to 16,000 characters.")
-    name: Name = Field("", description="What it is called.")
-    document_id: Name | None = Field(None, description="Where the text is from.")
+    name: Name = Field("", description="Its name.")
+    document_id: Name | None = Field(None, description="The document the text is from.")
     chunk_id: Name | None = Field(None, description="The passage the text is from.")
     batch_name: Name | None = Field(None, description="The batch of the library that the text is from.")
     item: Name | None = Field(None, description="The title of the item there.")
@@ -172,31 +172,31 @@ _SHARE = {
 
 
 class ShareBody(WireModel):
-    """What POST /sessions/{session_id}/shares takes."""
+    """The request body of POST /sessions/{session_id}/shares."""
 
     model_config = example({"expire_days": 7, "passages": False})
 
     leaf: Uuid | None = Field(None, description="The branch's last turn; absent: the session's newest.")
-    expire_days: int = Field(7, ge=1, le=365, description="After how many days the link opens nothing.")
-    passages: bool = Field(False, description="true: the passages that answers cite can be read, too.")
+    expire_days: int = Field(7, ge=1, le=365, description="After how many days the link expires.")
+    passages: bool = Field(False, description="true: cited passages can be read too.")
 
 
 class Share(Reply):
     """A link."""
 
-    share_id: str = Field(description="Its id, to take it back with.")
+    share_id: str = Field(description="Its id, for revoking it.")
     leaf: str = Field(description="The last turn that it shows.")
-    created_at: Moment = Field(description="When it was made.")
-    expires_at: Moment = Field(description="When it ends.")
+    created_at: Moment = Field(description="When it was created.")
+    expires_at: Moment = Field(description="When it expires.")
     passages: bool = Field(description="Whether cited passages can be read.")
 
 
 class CreatedShare(Share):
-    """A link that was made."""
+    """A new link."""
 
     model_config = example({**_SHARE, "url": "http://127.0.0.1:8000/shared/…"})
 
-    url: str = Field(description="Where it leads. It is shown this once.")
+    url: str = Field(description="Its address, which is shown only once.")
 
 
 class ShareList(Reply):
@@ -204,13 +204,13 @@ class ShareList(Reply):
 
     model_config = example({"shares": [_SHARE]})
 
-    shares: list[Share] = Field(description="In the order they were made.")
+    shares: list[Share] = Field(description="Oldest first.")
 
 
 class RevokedShare(Reply):
-    """A link that was taken back."""
+    """A link that was revoked."""
 
     model_config = example({"share_id": SHARE_ID, "revoked": True})
 
     share_id: str = Field(description="Its id.")
-    revoked: bool = Field(description="true.")
+    revoked: bool = Field(description="Always true.")

@@ -36,7 +36,7 @@ from routes.wire.sessions import Name
 from routes.wire.turns import FeedbackBody
 
 MAX_TURNS = 20_000
-MAX_TEXT_CHARS = 10_000_000  # what bounds an import is the size of its body
+MAX_TEXT_CHARS = 10_000_000  # an import is bounded by the size of its body
 
 
 def _whole(text: str) -> str:
@@ -48,10 +48,10 @@ _COUNTED = re.compile("[a-z_]{1,40}")
 
 Text = Annotated[PlainText, AtMost(MAX_TEXT_CHARS)]
 Verbatim = Annotated[str, AfterValidator(_whole), AtMost(MAX_TEXT_CHARS)]
-"""Text of a document, or a name: kept as it is, as far as it can be stored."""
+"""A document's text, or a name: stored unchanged but for lone surrogates."""
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Time = Annotated[PlainText, AtMost(64), Field(description="RFC 3339, with its zone.")]
+Time = Annotated[PlainText, AtMost(64), Field(description="RFC 3339, with a time zone.")]
 
 
 class ImportCitation(WireModel):
@@ -60,38 +60,38 @@ class ImportCitation(WireModel):
     index: Count = Field(description="Its number in the answer, from 1.")
     document_id: Verbatim = Field("", description="The document it is from.")
     file_name: Verbatim = Field(description="The document's name.")
-    chunk_id: Verbatim = Field("", description="The chunk it is.")
+    chunk_id: Verbatim = Field("", description="The chunk.")
     score: Finite = Field(0.0, description="Probability that it answers the question, 0 to 1.")
     page: int | None = Field(None, description="The page it begins on, from 1.")
     heading: Verbatim = Field("", description="The headings above it.")
-    char_start: Count = Field(0, description="Where it begins in the document's text, in characters.")
-    char_end: Count = Field(0, description="Where it ends there.")
-    key_passage: Verbatim = Field("", description="The part of `text` that says it, word for word.")
-    text: Verbatim = Field("", description="The whole chunk, as it was then.")
-    reason: Verbatim = Field("", description="Why it was chosen, where a model judged.")
+    char_start: Count = Field(0, description="Its start in the document's text, in characters.")
+    char_end: Count = Field(0, description="Its end in the document's text.")
+    key_passage: Verbatim = Field("", description="The part of `text` that answers, verbatim.")
+    text: Verbatim = Field("", description="The whole chunk, as of then.")
+    reason: Verbatim = Field("", description="Why it was chosen, if a model judged it.")
     cited: bool = Field(False, description="Whether the answer refers to it.")
     passage_start: Count | None = Field(
-        None, description="Where the key passage begins in `text`, in characters."
+        None, description="The start of the key passage in `text`, in characters."
     )
-    passage_end: Count | None = Field(None, description="Where it ends there.")
-    version: Verbatim = Field("", description="Which content of the document it is from.")
+    passage_end: Count | None = Field(None, description="Its end in `text`.")
+    version: Verbatim = Field("", description="The version of the document's content that it is from.")
     date: Verbatim = Field("", description="The document's date; empty for none.")
 
 
 class ImportFilters(WireModel):
-    """What the question was limited to; said again, never searched with."""
+    """The question's filters; only recorded, never searched with."""
 
     tags: list[Verbatim] = Field(
-        default_factory=list, max_length=1_000, description="Documents that carry one of these."
+        default_factory=list, max_length=1_000, description="Documents with one of these tags."
     )
     document_ids: list[Verbatim] = Field(
-        default_factory=list, max_length=1_000, description="One of these documents."
+        default_factory=list, max_length=1_000, description="Only these documents."
     )
     sources: list[Verbatim] = Field(
         default_factory=list, max_length=1_000, description="Documents of one of these folders."
     )
-    since: Verbatim = Field("", description="Dated then or later.")
-    until: Verbatim = Field("", description="Dated then or earlier.")
+    since: Verbatim = Field("", description="Dated on or after.")
+    until: Verbatim = Field("", description="Dated on or before.")
 
     def to_filter(self) -> KnowledgeFilter:
         lists = (tuple(self.tags), tuple(self.document_ids), tuple(self.sources))
@@ -103,22 +103,22 @@ class ImportUsage(WireModel):
 
     prompt_tokens: Count = Field(0, description="Tokens of the request.")
     completion_tokens: Count = Field(0, description="Tokens of the answer.")
-    estimated: bool = Field(True, description="true: the provider did not say.")
+    estimated: bool = Field(True, description="true: not reported by the provider.")
 
 
 class ImportSummary(WireModel):
-    """What a turn says of those before it; the ids are of turns of this import."""
+    """A turn's summary of earlier turns; the ids are of turns in this import."""
 
     text: Text = Field(description="The summary.")
-    start: Uuid = Field(description="The first turn that it covers.")
-    covers: list[Uuid] = Field(max_length=MAX_TURNS, description="The turns it was made of, oldest first.")
-    previous: Uuid | None = Field(None, description="The turn whose summary it goes on from.")
+    start: Uuid = Field(description="The first turn it covers.")
+    covers: list[Uuid] = Field(max_length=MAX_TURNS, description="The turns it was made from, oldest first.")
+    previous: Uuid | None = Field(None, description="The turn whose summary it continues.")
     model_id: Name = Field("", description="The model that wrote it.")
     created_at: Time = Field(description="When it was written.")
     tokens: Count = Field(0, description="Its length in tokens.")
 
     def to_summary(self, at: int) -> Summary:
-        """Raises BadRequestError, which names the turn by its place."""
+        """Raises BadRequestError naming the turn by its position."""
         return Summary(
             text=self.text,
             start=str(self.start),
@@ -133,25 +133,25 @@ class ImportSummary(WireModel):
 class ImportRequest(WireModel):
     """How the question was to be answered."""
 
-    thinking: bool = Field(False, description="Whether visible thinking was asked for.")
+    thinking: bool = Field(False, description="Whether visible thinking was requested.")
     rerank_top_n: int = Field(
-        10, ge=1, le=MAX_TOP_N, description="How many candidates the model was shown at most."
+        10, ge=1, le=MAX_TOP_N, description="The maximum number of passages shown to the model."
     )
     use_insert_block: bool = Field(False, description="Whether a model judged the candidates one by one.")
     insert_block_llm_id: Name | None = Field(None, description="Which model judged.")
     knowledge: KnowledgeUse = Field("auto", description="Whether the documents were to be searched.")
-    date: IsoDate = Field("", description="When it was asked, as its request said.")
+    date: IsoDate = Field("", description="When it was asked, as stated in its request.")
     memory: bool = Field(True, description="Whether memories were to be used.")
-    tools: list[Name] = Field([], max_length=MAX_NAMES, description="What the model might call.")
-    temperature: Temperature | None = Field(None, description="null: as the model's table says.")
-    max_tokens: MaxTokens | None = Field(None, description="null: as the model's table says.")
+    tools: list[Name] = Field([], max_length=MAX_NAMES, description="The tools that the model could call.")
+    temperature: Temperature | None = Field(None, description="null: as in the model's table.")
+    max_tokens: MaxTokens | None = Field(None, description="null: as in the model's table.")
 
     def to_asked(self) -> AskedWith:
         return AskedWith(**{**self.model_dump(), "tools": tuple(self.tools)})
 
 
 class ImportWarning(WireModel):
-    """What a reader was warned of, as the STATUS event said it; its other fields are counts."""
+    """A warning for the reader, as in its STATUS event; other fields are counts."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Count]
@@ -178,38 +178,38 @@ class ImportWarning(WireModel):
 
 
 class ImportRewritten(WireModel):
-    """How a question was put to be searched with again; the ids are of turns of this import."""
+    """The question as rewritten for a second search; the ids are of turns in this import."""
 
     text: Annotated[PlainText, Field(min_length=1), AtMost(MAX_REWRITTEN_CHARS)] = Field(
-        description="The wording."
+        description="The rewritten question."
     )
-    turn_ids: list[Uuid] = Field(min_length=1, max_length=100, description="Those that it was made of.")
+    turn_ids: list[Uuid] = Field(min_length=1, max_length=100, description="The turns it draws on.")
 
     def to_rewritten(self) -> RewrittenQuestion:
         return RewrittenQuestion(self.text, tuple([str(turn_id) for turn_id in self.turn_ids]))
 
 
 class ImportFunction(WireModel):
-    """What a model asked for."""
+    """A function that a model called."""
 
     name: Name = Field(description="The tool's name.")
     arguments: Text = Field("{}", description="JSON text.")
 
 
 class ImportToolUse(WireModel):
-    """A call of a tool, in the form of OpenAI's API, and what came of it."""
+    """A tool call, in the form of OpenAI's API, and its outcome."""
 
     id: Name = Field(description="Its id, unique in the turn.")
     type: Literal["function"] = Field("function", description="Always function.")
-    function: ImportFunction = Field(description="What was called.")
+    function: ImportFunction = Field(description="The function called.")
     state: Literal["done", "failed", "refused", "interrupted", "waiting", "running"] = Field(
-        "done", description="What came of it; one that was under way is interrupted."
+        "done", description="Its outcome; a call that was under way becomes interrupted."
     )
-    result: Text = Field("", description="What the model was sent of it.")
-    ms: Finite = Field(0.0, description="Milliseconds.")
-    step: Count = Field(0, description="Calls of one step were asked for together.")
-    at: Count = Field(0, description="How many characters the answer had then.")
-    read_only: bool = Field(False, description="Whether the tool says that it changes nothing.")
+    result: Text = Field("", description="The result as sent to the model.")
+    ms: Finite = Field(0.0, description="Its duration in milliseconds.")
+    step: Count = Field(0, description="Calls of the same step were made together.")
+    at: Count = Field(0, description="The length of the answer then, in characters.")
+    read_only: bool = Field(False, description="Whether the tool declares that it changes nothing.")
 
     def to_use(self) -> ToolUse:
         function = CalledFunction(self.function.name, self.function.arguments[:MAX_ARGUMENT_CHARS])
@@ -217,22 +217,22 @@ class ImportToolUse(WireModel):
         return ToolUse(**(self.model_dump() | shaped)).settled
 
 
-MAX_TOOL_CALLS = 1_000  # of one turn
+MAX_TOOL_CALLS = 1_000  # per turn
 AS_STORED = (
     "question", "answer", "thinking", "model_id", "command", "token_count", "timings_ms", "finish_reason",
 )  # fmt: skip
-"""Fields of a turn that stand in a file as they are."""
+"""Fields of a turn that are written to a file unchanged."""
 
 
 class ImportTurn(WireModel):
     """One question and its answer."""
 
-    question: Text = Field(description="Not empty.")
-    answer: Text = Field("", description="May be empty: a note, or one voice of a chat.")
-    turn_id: Uuid | None = Field(None, description="Absent: a new one is made.")
-    timestamp: Time | None = Field(None, description="RFC 3339, with its zone.")
+    question: Text = Field(description="The question; not empty.")
+    answer: Text = Field("", description="The answer; may be empty, as in a note.")
+    turn_id: Uuid | None = Field(None, description="The turn's id; absent: a new one is generated.")
+    timestamp: Time | None = Field(None, description="When it was asked: RFC 3339, with a time zone.")
     parent_turn_id: Uuid | None = Field(
-        None, description="Absent: the turn before it in the list; null: a root; else a turn_id given here."
+        None, description="Absent: the previous turn in the list; null: a root; else a turn_id in this list."
     )
     status: Literal["completed", "cancelled", "interrupted", "failed"] = Field(
         "completed", description="How it ended."
@@ -250,29 +250,27 @@ class ImportTurn(WireModel):
     timings_ms: dict[Verbatim, Finite] = Field(
         default_factory=dict, max_length=100, description="Milliseconds by stage."
     )
-    finish_reason: Name = Field("", description="Why the model ended.")
-    summary: ImportSummary | None = Field(None, description="The summary that was made with it.")
-    filters: ImportFilters = Field(
-        default_factory=ImportFilters, description="What the question was limited to."
-    )
+    finish_reason: Name = Field("", description="Why the model stopped.")
+    summary: ImportSummary | None = Field(None, description="The summary stored with it.")
+    filters: ImportFilters = Field(default_factory=ImportFilters, description="The question's filters.")
     request: ImportRequest | None = Field(None, description="How it was to be answered.")
-    feedback: FeedbackBody | None = Field(None, description="What its reader thinks of it.")
+    feedback: FeedbackBody | None = Field(None, description="The reader's feedback.")
     warnings: list[ImportWarning] = Field(
-        default_factory=list, max_length=MAX_WARNINGS, description="What its reader was warned of."
+        default_factory=list, max_length=MAX_WARNINGS, description="Warnings for the reader."
     )
     rewritten_question: ImportRewritten | None = Field(
-        None, description="The wording that the documents were searched with once more."
+        None, description="The rewritten question, used for a second search."
     )
 
     tool_calls: list[ImportToolUse] = Field(
         default_factory=list, max_length=MAX_TOOL_CALLS, description="The tools that the model called."
     )
     images: list[str] = Field(
-        default_factory=list, max_length=MAX_IMAGES, description="Those of the question, as data: URLs."
+        default_factory=list, max_length=MAX_IMAGES, description="The question's images, as data: URLs."
     )
 
     def to_turn(self, at: int) -> Turn:
-        """Raises BadRequestError, which names the turn by its place."""
+        """Raises BadRequestError naming the turn by its position."""
         parent = str(self.parent_turn_id) if self.parent_turn_id else None
         return imported_turn(
             turn_id=str(self.turn_id) if self.turn_id else "",
@@ -293,7 +291,7 @@ class ImportTurn(WireModel):
 
 
 def moment(text: str | None, field: str) -> int | None:
-    """UTC microseconds. Raises BadRequestError for a time that cannot be read or names no zone."""
+    """Return UTC microseconds. Raises BadRequestError for a time that is unreadable or has no time zone."""
     if text is None:
         return None
     moment_us = parse_time(text, UTC)

@@ -1,4 +1,4 @@
-"""Turns in replies: with their citations, in the tree, with the prompt that was sent; and a rating."""
+"""Turns in replies: with their citations, in the tree, with the prompt that was sent; and feedback."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Usage(Reply):
     """Tokens of one model call."""
 
     prompt_tokens: int = Field(description="Tokens of the request.")
-    completion_tokens: int = Field(description="Tokens of the answer, its thinking included.")
-    estimated: bool = Field(description="true: counted here, because the provider did not say.")
+    completion_tokens: int = Field(description="Tokens of the answer, including its thinking.")
+    estimated: bool = Field(description="true: estimated here, as the provider did not report it.")
 
 
 class Citation(Reply):
-    """A passage that the answer may refer to by its number."""
+    """A passage that the answer may cite by its number."""
 
     model_config = example(
         {
@@ -54,26 +54,26 @@ class Citation(Reply):
     index: int = Field(description="Its number in the answer, from 1: [1].")
     document_id: str = Field(description="The document it is from.")
     file_name: str = Field(description="The document's name.")
-    chunk_id: str = Field(description="The chunk it is.")
+    chunk_id: str = Field(description="The chunk.")
     score: float = Field(description="Probability that it answers the question, 0 to 1.")
-    page: int | None = Field(description="The page it begins on, from 1; null where there are no pages.")
-    heading: str = Field(description="The headings above it, from the outermost in.")
-    char_start: int = Field(description="Where it begins in the document's text, in characters.")
-    char_end: int = Field(description="Where it ends there.")
-    key_passage: str = Field(description="The part of `text` that says it, word for word.")
-    text: str = Field(description="The whole chunk, as it was then.")
-    reason: str = Field(description="Why it was chosen, where a model judged (use_insert_block).")
-    cited: bool = Field(False, description="true where the answer refers to it; absent otherwise.")
-    passage_start: int | None = Field(description="Where the key passage begins in `text`, in characters.")
-    passage_end: int | None = Field(description="Where it ends there.")
-    version: str = Field(description="Which content of the document it is from.")
+    page: int | None = Field(description="The page it begins on, from 1; null if there are no pages.")
+    heading: str = Field(description="The headings above it, outermost first.")
+    char_start: int = Field(description="Its start in the document's text, in characters.")
+    char_end: int = Field(description="Its end in the document's text.")
+    key_passage: str = Field(description="The part of `text` that answers, verbatim.")
+    text: str = Field(description="The whole chunk, as of then.")
+    reason: str = Field(description="Why it was chosen, if a model judged it (use_insert_block).")
+    cited: bool = Field(False, description="true if the answer cites it; absent otherwise.")
+    passage_start: int | None = Field(description="The start of the key passage in `text`, in characters.")
+    passage_end: int | None = Field(description="Its end in `text`.")
+    version: str = Field(description="The version of the document's content that it is from.")
     date: str = Field(description='The document\'s date, a day, a month or a year; "" for none.')
-    removed: bool = Field(False, description="true when the document was erased since; absent otherwise.")
-    outdated: bool = Field(False, description="true when the document has newer content; absent otherwise.")
+    removed: bool = Field(False, description="true if the document has been erased since; absent otherwise.")
+    outdated: bool = Field(False, description="true if the document has newer content; absent otherwise.")
 
 
 class TurnWarning(Reply):
-    """What a reader was warned of; its other fields are counts."""
+    """A warning for the reader; other fields are counts."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, int]
@@ -83,47 +83,47 @@ class TurnWarning(Reply):
 
 
 class Summary(Reply):
-    """What an earlier part of the branch said, in few words."""
+    """A summary of an earlier part of the branch."""
 
     text: str = Field(description="The summary.")
-    start: str = Field(description="The first turn that it covers.")
-    covers: int = Field(description="How many turns it was made of.")
+    start: str = Field(description="The first turn it covers.")
+    covers: int = Field(description="How many turns it was made from.")
 
 
 class Limits(Reply):
-    """What a question was limited to; only what limits is there."""
+    """A question's filters; only those in use are present."""
 
-    tags: list[str] = absent("Documents that carry one of these tags.")
-    document_ids: list[str] = absent("One of these documents.")
+    tags: list[str] = absent("Documents with one of these tags.")
+    document_ids: list[str] = absent("Only these documents.")
     sources: list[str] = absent("Documents of one of these followed folders.")
-    since: str = absent("Dated then or later.")
-    until: str = absent("Dated then or earlier.")
+    since: str = absent("Dated on or after.")
+    until: str = absent("Dated on or before.")
 
 
 class AskedWith(Reply):
     """How the question was to be answered."""
 
-    thinking: bool = Field(description="Whether visible thinking was asked for.")
-    rerank_top_n: int = Field(description="How many candidates the model was shown at most.")
+    thinking: bool = Field(description="Whether visible thinking was requested.")
+    rerank_top_n: int = Field(description="The maximum number of passages shown to the model.")
     use_insert_block: bool = Field(description="Whether a model judged the candidates one by one.")
     insert_block_llm_id: str | None = Field(description="Which model judged.")
     knowledge: KnowledgeUse = Field(description="Whether the documents were to be searched.")
-    date: str = Field(description='When it was asked, as its request said; "" for the day it was answered.')
+    date: str = Field(description='When it was asked, as its request says; "" for the day of the answer.')
     memory: bool = Field(True, description="Whether memories were to be used.")
-    tools: list[str] = Field([], description="What the model might call.")
-    temperature: float | None = Field(None, description="null: as the model's table says.")
-    max_tokens: int | None = Field(None, description="The longest answer; null: as the model's table says.")
+    tools: list[str] = Field([], description="The tools that the model could call.")
+    temperature: float | None = Field(None, description="null: as in the model's table.")
+    max_tokens: int | None = Field(None, description="The longest answer; null: as in the model's table.")
 
 
 class CalledFunction(Reply):
-    """What a model asked for."""
+    """A function that a model called."""
 
     name: str = Field(description="The tool's name, as the model knows it.")
     arguments: str = Field(description="JSON text, as the model wrote it.")
 
 
 class ToolUse(Reply):
-    """A call of a tool, in the form of OpenAI's API, and what came of it."""
+    """A tool call, in the form of OpenAI's API, and its outcome."""
 
     model_config = example(
         {
@@ -140,24 +140,24 @@ class ToolUse(Reply):
 
     id: str = Field(description="Its id, unique in the turn.")
     type: Literal["function"] = Field(description="Always function.")
-    function: CalledFunction = Field(description="What was called.")
-    state: ToolState = Field(description="What came of it; interrupted: it began, and its end is not known.")
-    result: str = Field(description="What the model was sent of it, as text.")
-    ms: float = Field(description="Milliseconds, with the wait for an approval.")
-    step: int = Field(description="Calls of one step were asked for together; from 0.")
-    read_only: bool = Field(description="Whether the tool says that it changes nothing.")
+    function: CalledFunction = Field(description="The function called.")
+    state: ToolState = Field(description="Its outcome; interrupted: it began, but its end is unknown.")
+    result: str = Field(description="The result as sent to the model.")
+    ms: float = Field(description="Its duration in milliseconds, including the wait for approval.")
+    step: int = Field(description="Calls of the same step were made together; from 0.")
+    read_only: bool = Field(description="Whether the tool declares that it changes nothing.")
 
 
 class ToolDecision(WireModel):
-    """A person's word on a call of a tool."""
+    """A person's decision on a tool call."""
 
     model_config = example({"approve": True})
 
-    approve: bool = Field(description="true: the call is made; false: it is not, and the model reads so.")
+    approve: bool = Field(description="true: the call is made; false: it is not, and the model is told so.")
 
 
 class DecidedCall(Reply):
-    """The word was taken."""
+    """The decision was accepted."""
 
     model_config = example({"turn_id": TURN_ID, "call_id": "call_1", "approved": True})
 
@@ -167,19 +167,19 @@ class DecidedCall(Reply):
 
 
 class Feedback(Reply):
-    """What a reader thinks of an answer."""
+    """A reader's feedback on an answer."""
 
-    rating: Literal["up", "down"] | None = Field(description="null: a comment alone.")
+    rating: Literal["up", "down"] | None = Field(description="null: only a comment.")
     comment: str = Field(description='Free text; "" for none.')
 
 
 class QuestionImage(Reply):
-    """An image as it is kept: GET /turns/{turn_id}/images/{number}, numbers from 1."""
+    """A stored image: GET /turns/{turn_id}/images/{number}, numbered from 1."""
 
     media_type: str = Field(description="image/png or image/jpeg.")
-    width: int = Field(description="In pixels.")
-    height: int = Field(description="In pixels.")
-    size_bytes: int = Field(description="Of its file.")
+    width: int = Field(description="Its width in pixels.")
+    height: int = Field(description="Its height in pixels.")
+    size_bytes: int = Field(description="The size of its file.")
 
 
 class Turn(Reply):
@@ -211,28 +211,28 @@ class Turn(Reply):
     answer: str = Field(description="The answer, as far as it was written.")
     thinking: str = Field(description="The model's visible thinking.")
     sources: list[Citation] = Field(description="The passages the model was shown.")
-    status: TurnStatus = Field(description="running while it is answered, then how it ended.")
+    status: TurnStatus = Field(description="running while it is being answered, then how it ended.")
     timestamp: Moment = Field(description="When it was asked.")
-    seq: int = Field(description="Its place in the session, from 0, in the order of asking.")
+    seq: int = Field(description="Its position in the session, from 0, in the order asked.")
     model_id: str = Field(description="The configured model that answered.")
     token_count: int = Field(description="Tokens of the answer.")
     usage: Usage = Field(description="Tokens of the model call.")
     timings_ms: dict[str, float] = Field(description="Milliseconds by stage.")
-    finish_reason: str = absent('Why the model ended; "length": at a limit.')
+    finish_reason: str = absent('Why the model stopped; "length": at a limit.')
     command: str = absent("The slash command it was.")
-    summary: Summary | None = absent("The summary that was made with this turn.")
-    filters: Limits | None = absent("What the question was limited to.")
-    request: AskedWith | None = absent("How it was to be answered, where that is known.")
-    feedback: Feedback | None = absent("What its reader thinks of the answer.")
-    warnings: list[TurnWarning] | None = absent("What its reader was warned of.")
-    rewritten_question: str | None = absent("The wording that the documents were searched with once more.")
-    memory_ids: list[str] | None = absent("What its prompt was told of other conversations.")
+    summary: Summary | None = absent("The summary stored with this turn.")
+    filters: Limits | None = absent("The question's filters.")
+    request: AskedWith | None = absent("How it was to be answered, if known.")
+    feedback: Feedback | None = absent("The reader's feedback.")
+    warnings: list[TurnWarning] | None = absent("Warnings for the reader.")
+    rewritten_question: str | None = absent("The rewritten question, used for a second search.")
+    memory_ids: list[str] | None = absent("The memories in its prompt.")
     tool_calls: list[ToolUse] | None = absent("The tools that the model called, in order.")
-    images: list[QuestionImage] | None = absent("The images of the question, in their order.")
+    images: list[QuestionImage] | None = absent("The question's images, in order.")
 
 
 class Branch(Reply):
-    """The turns of a branch, from its root on."""
+    """The turns of a branch, starting at its root."""
 
     model_config = example({"turns": []})
 
@@ -240,13 +240,13 @@ class Branch(Reply):
 
 
 class TreeNode(Reply):
-    """A turn of the tree; of its texts only the question."""
+    """A turn in the tree; of its texts, only the question."""
 
     turn_id: str = Field(description="The turn's id.")
     parent_turn_id: str | None = Field(description="The turn before it; null for a root.")
-    status: TurnStatus = Field(description="How it stands.")
+    status: TurnStatus = Field(description="Its status.")
     created_at: Moment = Field(description="When it was asked.")
-    seq: int = Field(description="Its place in the session, from 0.")
+    seq: int = Field(description="Its position in the session, from 0.")
     command: str = Field(description='The slash command it was; "" for a question.')
     has_summary: bool = Field(description="Whether a summary is stored with it.")
     question: str = Field(description="The beginning of its question, on one line.")
@@ -276,24 +276,24 @@ class Tree(Reply):
 
 
 class FeedbackBody(WireModel):
-    """What PUT /turns/{id}/feedback takes; null without a comment takes it away."""
+    """The request body of PUT /turns/{id}/feedback; null without a comment removes it."""
 
     model_config = example({"rating": "up", "comment": "clear"})
 
     rating: Literal["up", "down"] | None = Field(description="null: no rating.")
-    comment: Annotated[PlainText, AtMost(2_000)] = Field("", description="Free text.")
+    comment: Annotated[PlainText, AtMost(2_000)] = Field("", description="A comment, as free text.")
 
     def to_feedback(self) -> StoredFeedback:
         return StoredFeedback(self.rating, self.comment.strip())
 
 
 class RatedTurn(Reply):
-    """A turn with the feedback it has now."""
+    """A turn with its current feedback."""
 
     model_config = example({"turn_id": TURN_ID, "feedback": {"rating": "up", "comment": "clear"}})
 
     turn_id: str = Field(description="The turn's id.")
-    feedback: Feedback | None = Field(description="null: there is none any more.")
+    feedback: Feedback | None = Field(description="null: it was removed.")
 
 
 class StoppedTurn(Reply):
@@ -302,7 +302,7 @@ class StoppedTurn(Reply):
     model_config = example({"turn_id": TURN_ID, "stopped": True})
 
     turn_id: str = Field(description="The turn's id.")
-    stopped: bool = Field(description="false when it had ended already.")
+    stopped: bool = Field(description="false if it had already ended.")
 
 
 class ErasedTurn(Reply):
@@ -317,28 +317,28 @@ class ErasedTurn(Reply):
 
 
 class PromptPart(Reply):
-    """One message that was sent, or one that found no place."""
+    """One message that was sent, or one that did not fit."""
 
-    part: str = Field(description="What it is: persona, system, memory, summary, relevant_history, …")
+    part: str = Field(description="Its kind: persona, system, memory, summary, relevant_history, …")
     role: str = Field(description="system, user, assistant or tool.")
     tokens: int = Field(description="Its length in tokens.")
     kept: bool = Field(description="Whether it was sent.")
-    reason: str = Field(description="Why it is there, or why it is not.")
-    turn_id: str | None = Field(description="The turn that it repeats, or that holds the summary.")
+    reason: str = Field(description="Why it was sent or left out.")
+    turn_id: str | None = Field(description="The turn that it repeats, or that has the summary.")
     chunk_id: str | None = Field(description="The passage that was left out.")
     memory_ids: list[str] | None = absent("The memories in it, in the order of its lines.")
-    call_ids: list[str] | None = absent("The calls of tools that it asks for, or the one that it answers.")
-    images: int = absent("How many images of the question went along; their tokens are counted in.")
-    text: str | None = Field(description="null for what was left out, and for what was erased since.")
-    removed: bool = Field(description="true: it was sent, and erased since.")
+    call_ids: list[str] | None = absent("The tool calls that it requests, or the one that it answers.")
+    images: int = absent("How many of the question's images it contains; `tokens` includes them.")
+    text: str | None = Field(description="null if it was left out, or has been erased since.")
+    removed: bool = Field(description="true: it was sent, and has been erased since.")
 
 
 class PromptRequest(Reply):
     """The request to the model, as one text."""
 
-    body: str | None = Field(description="The JSON that was sent; null when it cannot be shown.")
-    sha256: str = Field(description='Fingerprint of what was sent, in hex; "" when nothing was.')
-    exact: bool = Field(description="Whether `body` has this fingerprint.")
+    body: str | None = Field(description="The JSON that was sent; null if it cannot be shown.")
+    sha256: str = Field(description='SHA-256 of what was sent, in hex; "" if nothing was.')
+    exact: bool = Field(description="Whether `body` has this hash.")
 
 
 class Prompt(Reply):
@@ -348,14 +348,14 @@ class Prompt(Reply):
 
     turn_id: str = Field(description="The turn's id.")
     model_id: str = Field(description="The model it was sent to.")
-    layout: str = absent("How the parts were laid out for this provider.")
+    layout: str = absent("How the parts were arranged for this provider.")
     window: int = absent("The model's window, in tokens.")
-    answer_tokens: int = absent("Tokens that were left for the answer.")
+    answer_tokens: int = absent("Tokens reserved for the answer.")
     prompt_tokens: int = absent("Tokens of the prompt, as counted before sending.")
-    filters: Limits | None = absent("What the question was limited to.")
-    parts: list[PromptPart] | None = Field(description="null when no record is kept (PROMPT_KEEP_DAYS).")
+    filters: Limits | None = absent("The question's filters.")
+    parts: list[PromptPart] | None = Field(description="null if no record is stored (PROMPT_KEEP_DAYS).")
     request: PromptRequest | None = absent("The request as one text.")
     response: dict[str, Any] | None = absent(
-        "What the provider said of its answer: id, usage, …; with KEEP_RAW_RESPONSE its beginning as it "
-        "came, `raw`."
+        "What the provider reported about its answer: id, usage, …; with KEEP_RAW_RESPONSE its unchanged "
+        "beginning, `raw`."
     )

@@ -7,35 +7,35 @@ from typing import Any
 
 import pytest
 
-from api.turn.gathering import ending
-from api.turn.running import RunningTurns, StreamSeats
+from api.turn.gathering import cancel_on_error
+from api.turn.running import RunningTurns, StreamSlots
 from core.errors import SessionBusyError, StoreUnavailableError, TooManyStreamsError
 from services.store.clock import Activity
 
 
 def test_the_number_in_all_and_that_of_one_key_are_bounded_and_come_back() -> None:
-    seats = StreamSeats(3, per_owner=2)
-    seats.take("a")
-    with seats.seat("a"):
+    slots = StreamSlots(3, per_owner=2)
+    slots.take("a")
+    with slots.slot("a"):
         with pytest.raises(TooManyStreamsError, match="This key"):
-            seats.check("a")
-        seats.take("b")
+            slots.check("a")
+        slots.take("b")
         with pytest.raises(TooManyStreamsError, match="Too many"):
-            seats.check("c")
-    seats.check("a")
+            slots.check("c")
+    slots.check("a")
 
 
 def test_without_keys_only_the_number_in_all_counts() -> None:
-    seats = StreamSeats(2)
-    seats.take("local")
-    seats.take("local")
+    slots = StreamSlots(2)
+    slots.take("local")
+    slots.take("local")
     with pytest.raises(TooManyStreamsError):
-        seats.check("local")
+        slots.check("local")
 
 
 def test_beside_a_turn_of_its_session_another_begins_only_where_it_names_its_parent() -> None:
     """Discriminates: a second question that grows below a turn which is still being answered."""
-    running = RunningTurns(StreamSeats(9), Activity())
+    running = RunningTurns(StreamSlots(9), Activity())
     with running.claim("session", "a", exclusive=True):
         with pytest.raises(SessionBusyError), running.claim("session", "a", exclusive=True):
             pass
@@ -44,19 +44,19 @@ def test_beside_a_turn_of_its_session_another_begins_only_where_it_names_its_par
 
 
 def test_visitors_of_all_sites_together_have_half_of_the_seats() -> None:
-    """Discriminates: a seat for each number that one client makes up, until no colleague finds one."""
-    seats = StreamSeats(5, per_owner=5)
-    with seats.seat("site-1"):
-        seats.take("site-2")
+    """Discriminates: a slot for each number that one client makes up, until no colleague finds one."""
+    slots = StreamSlots(5, per_owner=5)
+    with slots.slot("site-1"):
+        slots.take("site-2")
         with pytest.raises(TooManyStreamsError, match="Too many"):
-            seats.check("site-3")
+            slots.check("site-3")
         for _ in range(3):
-            seats.check("key-a")
-            seats.take("key-a")
+            slots.check("key-a")
+            slots.take("key-a")
         with pytest.raises(TooManyStreamsError):
-            seats.check("key-a")
-    seats.check("site-3")
-    StreamSeats(1).check("site-1")
+            slots.check("key-a")
+    slots.check("site-3")
+    StreamSlots(1).check("site-1")
 
 
 async def test_what_goes_on_beside_a_search_ends_with_it_and_its_own_failure_is_heard() -> None:
@@ -76,7 +76,7 @@ async def test_what_goes_on_beside_a_search_ends_with_it_and_its_own_failure_is_
         raise StoreUnavailableError("The history cannot be read.")
 
     async def search(*work: Coroutine[Any, Any, None]) -> None:
-        async with ending(asyncio.gather(*work)):
+        async with cancel_on_error(asyncio.gather(*work)):
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             raise StoreUnavailableError("The search failed.")

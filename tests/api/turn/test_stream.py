@@ -242,7 +242,7 @@ REWRITTEN = StatusEvent("rewriting", "m", {"question": "What does it cost?"})
 def notes_of(*events: StatusEvent) -> TurnNotes:
     notes = TurnNotes()
     for at, event in enumerate(events, 2):
-        notes.hear(event, at)
+        notes.record(event, at)
     return notes
 
 

@@ -17,7 +17,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from routes.mcp.tools import MOST_CHUNKS
+from routes.mcp.tools import MAX_CHUNKS
 from tests.support.servers.app import make_settings, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -133,11 +133,11 @@ async def test_another_owner_sees_nothing_of_it(server: Server) -> None:
 
 async def test_a_long_document_is_read_to_its_end(server: Server) -> None:
     """Discriminates: its first page of passages alone."""
-    clauses = [f"# Clause {number}\n\nParagraph {number} holds." for number in range(MOST_CHUNKS + 5)]
+    clauses = [f"# Clause {number}\n\nParagraph {number} holds." for number in range(MAX_CHUNKS + 5)]
     document_id = await _added(server.url, CAROL, "clauses.md", "\n\n".join(clauses))
     async with over_http(server, CAROL) as carol:
         outline = await result(carol, "read", document_id=document_id)
-        assert len(outline["outline"]) == MOST_CHUNKS
+        assert len(outline["outline"]) == MAX_CHUNKS
         read = await carol.read_resource(f"wenmai://documents/{document_id}")
     text = read.contents[0].text  # type: ignore[union-attr]
     assert [line for line in text.splitlines() if line.startswith("Paragraph")] == [

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.turn.running import StreamSeats
+from api.turn.running import StreamSlots
 from api.turn.stream import ContentEvent, DoneEvent, TurnStream
 from config.settings import ServerSettings
 from core.errors import TooManyStreamsError
@@ -243,14 +243,14 @@ async def test_the_frames_of_a_stream_come_out_whole() -> None:
 
 async def test_a_reader_has_a_seat_as_long_as_it_reads() -> None:
     """Discriminates: a stream that is read without one, of which a key could then open any number."""
-    seats, client = StreamSeats(1), Client()
+    slots, client = StreamSlots(1), Client()
     stream = TurnStream("t", 30, lambda: None)
     stream.publish(ContentEvent("one"))
-    response = stream_response(stream, ServerSettings(), "prefix", seat=seats.seat("me"))
+    response = stream_response(stream, ServerSettings(), "prefix", slot=slots.slot("me"))
     reading = asyncio.create_task(response(SCOPE, client.receive, client.send))
     await until(lambda: b"one" in client.body)
     with pytest.raises(TooManyStreamsError):
-        seats.check("me")
+        slots.check("me")
     client.left.set()
     await reading
-    seats.check("me")
+    slots.check("me")
