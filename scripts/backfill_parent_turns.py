@@ -32,7 +32,7 @@ from scripts.commands.maintenance import (
     run,
     time_zone,
 )
-from scripts.commands.server import Server, ServerClient, asking, at_store, at_url, open_here
+from scripts.commands.server import Server, ServerClient, at_store, at_url, open_client, open_here
 
 if TYPE_CHECKING:
     from api.container import History
@@ -110,7 +110,7 @@ async def _repair(settings: Settings, options: Options) -> int:
     async def by_server(server: Server, _: StoreContents) -> int:
         if options.accept_loss or options.plan is not None:
             raise _refused("--accept-loss" if options.accept_loss else "--plan")
-        async with asking(server) as client:
+        async with open_client(server) as client:
             return await _finish(RepairByServer(client, options), options)
 
     if options.save_plan is not None:

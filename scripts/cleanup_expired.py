@@ -21,7 +21,7 @@ from scripts.commands.maintenance import (
     print_table,
     run,
 )
-from scripts.commands.server import Server, asking, at_store, at_url, open_here
+from scripts.commands.server import Server, at_store, at_url, open_client, open_here
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -65,7 +65,7 @@ async def _expire(settings: Settings, options: Options) -> Cleanup:
             return Cleanup.model_validate(report)
 
     async def by_server(server: Server, _: StoreContents) -> Cleanup:
-        async with asking(server) as client:
+        async with open_client(server) as client:
             public = await client.send("GET", "/settings/public", PublicSettings)
             days = _days(options, public.expire_days)
             params: dict[str, str | int] = {"dry_run": not options.apply, "days": days, "reason": "command"}

@@ -26,7 +26,7 @@ def serve() -> int:
 def main() -> int:
     """Exit codes: 0 stopped, 1 the store is in use, 2 the configuration is refused."""
     one_math_thread()
-    one_heap()
+    limit_malloc_arenas()
     try:
         settings = load_settings()
         check_binding(settings.server)
@@ -39,7 +39,7 @@ def main() -> int:
     return _serve(settings)
 
 
-def one_heap() -> None:
+def limit_malloc_arenas() -> None:
     """Use one malloc arena for all threads, unless MALLOC_ARENA_MAX is set: glibc gives each thread its own
     and returns little freed memory (45 MB at fifty streams). Other C libraries have no such setting."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

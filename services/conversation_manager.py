@@ -270,13 +270,13 @@ class UnstoredTurns:
         async with self._lock:
             for each in list(self._kept.values()):
                 if turn_id in ("", each.turn.turn_id):
-                    if await self._written(each):
+                    if await self._write(each):
                         stored.append(each.turn)
                     if self._kept.get(each.turn.turn_id) is each:
                         del self._kept[each.turn.turn_id]
         return stored
 
-    async def _written(self, unstored: Unstored) -> bool:
+    async def _write(self, unstored: Unstored) -> bool:
         turn, turn_id = unstored.turn, unstored.turn.turn_id
         payload = to_payload(turn) if unstored.is_whole else {"status": turn.status.value}
         try:

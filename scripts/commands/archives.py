@@ -29,10 +29,10 @@ from scripts.commands.maintenance import (
 from scripts.commands.server import (
     Server,
     ServerClient,
-    asking,
     at_server,
     at_store,
     at_url,
+    open_client,
     show_place,
     show_store,
 )
@@ -129,7 +129,7 @@ async def _create(settings: Settings, options: Options, folder: Path, name: str)
         _refuse_empty(look, options)
         _refuse_to(options)
         params = {"keep": options.keep} if options.keep else {}
-        async with asking(server) as client:
+        async with open_client(server) as client:
             return await client.send("POST", "/admin/backups", Backup, None, **params)
 
     return await at_store(settings, options, here, by_server)

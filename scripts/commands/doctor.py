@@ -29,10 +29,10 @@ from scripts.commands.server import (
     KEYS,
     Server,
     ServerClient,
-    asking,
     at_url,
     checked_store,
-    holding,
+    holder_of,
+    open_client,
     read,
     server_of,
     show_store,
@@ -90,7 +90,7 @@ async def _findings(settings: Settings, options: Options) -> list[Finding]:
 
     async def ask_holder(error: StoreLockedError) -> list[Finding]:
         try:
-            holder = holding(settings, server, error)
+            holder = holder_of(settings, server, error)
         except CommandError as refused:
             return [fail("store", str(refused))]
         return await _of_server(settings, holder, named=False)
@@ -101,7 +101,7 @@ async def _findings(settings: Settings, options: Options) -> list[Finding]:
 async def _of_server(settings: Settings, server: Server, *, named: bool) -> list[Finding]:
     """Return what a server reports about itself; with `named`, also how its models answer."""
     try:
-        async with asking(server, ASK_LIMIT_S) as client:
+        async with open_client(server, ASK_LIMIT_S) as client:
             ready = await client.request("GET", "/health/ready")
             findings = [_readiness(ready, server), *await _stored(settings, client, server, named=named)]
             return [*findings, *(await _models(client) if named else ())]

@@ -28,7 +28,7 @@ from scripts.commands.maintenance import (
     run,
     shown,
 )
-from scripts.commands.server import Server, asking, at_store, at_url, open_here
+from scripts.commands.server import Server, at_store, at_url, open_client, open_here
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -151,7 +151,7 @@ async def _ask(settings: Settings, options: Options, kind: str, name: str) -> tu
             "with_answers": options.with_answers,
             "backups": options.backups,
         }
-        async with asking(server) as client:
+        async with open_client(server) as client:
             return await client.send("POST", "/admin/erase", Erased, None, **params), look
 
     return await at_store(settings, options, here, by_server)
@@ -170,7 +170,7 @@ async def _list_owners(settings: Settings, options: Options) -> int:
 
 
 async def _owners_of(server: Server) -> AsyncIterator[StoredOwner]:
-    async with asking(server) as client:
+    async with open_client(server) as client:
         cursor: str | None = ""
         while cursor is not None:
             page = await client.send("GET", "/admin/owners", OwnerPage, limit=PAGE, cursor=cursor)

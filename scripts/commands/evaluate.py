@@ -91,7 +91,7 @@ async def _evaluate(settings: Settings, options: Options) -> int:
 
     configure_logging("error")
     try:
-        reports = await evaluate(_measured(options))
+        reports = await evaluate(_to_options(options))
     except BadSetError as error:
         raise CommandError(str(error), EXIT_REFUSED) from error
     if not reports:
@@ -107,7 +107,7 @@ async def _evaluate(settings: Settings, options: Options) -> int:
     return EXIT_OK
 
 
-def _measured(options: Options) -> evaluation.Options:
+def _to_options(options: Options) -> evaluation.Options:
     """Raises CommandError if a set is missing."""
     from scripts.evaluation import run as evaluation
     from scripts.evaluation.sets import sets_in

@@ -113,7 +113,7 @@ def run(command: Callable[[Settings, Options], Awaitable[int]], options: Options
 
     configure_logging("warning")
     try:
-        return asyncio.run(_awaited(command(load_settings(), options)))
+        return asyncio.run(_run_and_flush(command(load_settings(), options)))
     except BrokenPipeError:
         return end_unread()
     except UnicodeEncodeError:
@@ -131,7 +131,7 @@ def run(command: Callable[[Settings, Options], Awaitable[int]], options: Options
         return EXIT_INTERRUPTED
 
 
-async def _awaited(work: Awaitable[int]) -> int:
+async def _run_and_flush(work: Awaitable[int]) -> int:
     exit_code = await work
     sys.stdout.flush()  # else a closed pipe is noticed only at interpreter exit
     return exit_code

@@ -30,7 +30,7 @@ from scripts.commands.maintenance import (
     print_table,
     run,
 )
-from scripts.commands.server import Server, ServerClient, asking, at_store, at_url, show_store
+from scripts.commands.server import Server, ServerClient, at_store, at_url, open_client, show_store
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -332,7 +332,7 @@ def _duration(seconds: float) -> str:
 
 async def reembed_in_server(server: Server, models: ModelSettings, options: Options) -> Outcome:
     """Raises CommandError."""
-    async with asking(server) as client:
+    async with open_client(server) as client:
         if options.cancel:
             state = await client.send("DELETE", PATH, ReembedState)
             _say(options, f"The server's re-embedding is {state.status}.")
@@ -350,7 +350,7 @@ async def reembed_in_server(server: Server, models: ModelSettings, options: Opti
             _say(options, "Nothing was changed: add --apply to do it.")
             return outcome
         await client.send("POST", PATH, ReembedState, body, dry_run=False)
-        state = await _followed(client)
+        state = await _follow(client)
     if state.status != "prepared":
         raise CommandError(f"the server's re-embedding is {state.status}: {state.error or 'run it again'}")
     name = f"{state.embedding} ({state.dimension} dimensions)"
@@ -365,7 +365,7 @@ async def reembed_in_server(server: Server, models: ModelSettings, options: Opti
     return outcome
 
 
-async def _followed(client: ServerClient) -> ReembedState:
+async def _follow(client: ServerClient) -> ReembedState:
     """Follow the run and return its final state. Interrupting this does not stop the server's work."""
     from tqdm import tqdm
 

@@ -38,8 +38,8 @@ ADMIN_KEY = (
 )
 REQUEST_TIMEOUT_S = 3_600  # a repair of many turns replies only when it is done
 CONNECT_TIMEOUT_S = 5
-SILENT = "no server answers at {url} ({kind})"
-WHOSE = "{names} has {count} keys: set {variable} to one of them; what you ask and add belongs to that key"
+NO_REPLY = "no server answers at {url} ({kind})"
+TOO_MANY = "{names} has {count} keys: set {variable} to one of them; what you ask and add belongs to that key"
 NOT_RUNNING = "no server answers at {url} ({error}): start it with `wenmai serve`, or name it with --url"
 
 
@@ -91,8 +91,8 @@ async def at_store(
         try:
             return await here()
         except StoreLockedError as error:
-            server = holding(settings, server, error)
-    return await by_server(server, await look_of(settings, server, named=bool(options.url)))
+            server = holder_of(settings, server, error)
+    return await by_server(server, await server_contents(settings, server, named=bool(options.url)))
 
 
 async def at_server(
@@ -115,12 +115,12 @@ async def at_server(
     held = "" if options.url else serving(settings.store)
     if held:
         server = Server(held, server.api_key)
-    async with asking(server, timeout_s, NOT_RUNNING) as client:
-        await show_asked(settings, client, server, named=bool(options.url))
+    async with open_client(server, timeout_s, NOT_RUNNING) as client:
+        await show_server_store(settings, client, server, named=bool(options.url))
         return await work(client)
 
 
-async def show_asked(settings: Settings, client: ServerClient, server: Server, *, named: bool) -> None:
+async def show_server_store(settings: Settings, client: ServerClient, server: Server, *, named: bool) -> None:
     """Show the server's store: with a user's key only which one, with an administrator's also its contents.
     For this, an administrator's key is sent only to one's own server. Raises CommandError."""
     from api.offline.holders import id_of
@@ -128,7 +128,7 @@ async def show_asked(settings: Settings, client: ServerClient, server: Server, *
 
     looking = server if named else server_of(settings, server.url)
     named = named or not id_of(settings.store)
-    async with asking(looking, silence=NOT_RUNNING) as administrator:
+    async with open_client(looking, silence=NOT_RUNNING) as administrator:
         response = await administrator.request("GET", "/admin/stats")
     if response.is_success:
         checked_store(settings, server, read(response, Statistics), named=named)
@@ -140,7 +140,7 @@ async def show_asked(settings: Settings, client: ServerClient, server: Server, *
     _show(f"Store {server.url} ({store_id})" if store_id else f"Server {server.url}")
 
 
-def holding(settings: Settings, server: Server, error: StoreLockedError) -> Server:
+def holder_of(settings: Settings, server: Server, error: StoreLockedError) -> Server:
     """Return the server that has the store of DATA_DIR open. Raises CommandError if it is another program."""
     from api.offline.holders import holder
 
@@ -150,14 +150,14 @@ def holding(settings: Settings, server: Server, error: StoreLockedError) -> Serv
     return Server(url, server.api_key)
 
 
-async def look_of(settings: Settings, server: Server, *, named: bool) -> StoreContents:
+async def server_contents(settings: Settings, server: Server, *, named: bool) -> StoreContents:
     """Show and return the contents of a server's store. Unless `named`, it must be the store of DATA_DIR.
 
     Raises CommandError.
     """
     from routes.wire.server import Statistics
 
-    async with asking(server) as client:
+    async with open_client(server) as client:
         return checked_store(
             settings, server, await client.send("GET", "/admin/stats", Statistics), named=named
         )
@@ -245,7 +245,7 @@ def _configured_key(server: ServerSettings, *, as_admin: bool) -> str:
         names, configured = "ADMIN_API_KEYS", server.admin_api_keys
     keys = list(dict.fromkeys(key.get_secret_value() for key in configured))
     if len(keys) > 1 and not as_admin:
-        line = WHOSE.format(names=names, count=len(keys), variable=KEY_VARIABLE)
+        line = TOO_MANY.format(names=names, count=len(keys), variable=KEY_VARIABLE)
         raise CommandError(line, EXIT_REFUSED)
     return next(iter(keys), "")
 
@@ -294,8 +294,8 @@ class ServerClient:
 
 
 @asynccontextmanager
-async def asking(
-    server: Server, timeout_s: float = REQUEST_TIMEOUT_S, silence: str = SILENT
+async def open_client(
+    server: Server, timeout_s: float = REQUEST_TIMEOUT_S, silence: str = NO_REPLY
 ) -> AsyncIterator[ServerClient]:
     """Raises CommandError."""
     import httpx

@@ -32,7 +32,7 @@ from scripts.commands.maintenance import (
     run,
     shown,
 )
-from scripts.commands.server import Server, ServerClient, asking, at_store, at_url, show_store
+from scripts.commands.server import Server, ServerClient, at_store, at_url, open_client, show_store
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -161,9 +161,9 @@ async def sync_in_server(
 ) -> tuple[Sequence[SyncReport], Sequence[LeftSource], Sequence[str]]:
     """Sync and return the reports, the leftover sources and what the server follows. Raises CommandError."""
     body = {"source": source, "allow_removals": allow_removals}
-    async with asking(server) as client:
+    async with open_client(server) as client:
         began = await client.send("POST", PATH, SyncState, body)
-        state = await _followed(client)
+        state = await _follow(client)
     # an older report belongs to a source that this run did not reach
     began_us = _us(began.began_at) if began.began_at else 0
     last = [each.last for each in state.sources if each.last and source in (None, each.source)]
@@ -176,11 +176,11 @@ async def forget_in_server(server: Server, source: str) -> int:
     """Remove a source's documents and return how many. Raises CommandError."""
     from urllib.parse import quote
 
-    async with asking(server) as client:
+    async with open_client(server) as client:
         return (await client.send("DELETE", f"{PATH}/{quote(source, safe='')}", RemovedSource)).removed
 
 
-async def _followed(client: ServerClient) -> SyncState:
+async def _follow(client: ServerClient) -> SyncState:
     """Follow the run and return its final state. Interrupting this does not stop the server's work."""
     from tqdm import tqdm
 

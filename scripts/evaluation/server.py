@@ -25,7 +25,7 @@ from routes.wire.documents import AddedDocument, DocumentPage
 from routes.wire.imports import ImportedConversation
 from routes.wire.search import SearchResult as SearchReply
 from scripts.commands.maintenance import CommandError
-from scripts.commands.server import Server, ServerClient, asking, checked, error_part, show_asked
+from scripts.commands.server import Server, ServerClient, checked, error_part, open_client, show_server_store
 from scripts.evaluation.judging import Hit, Reply
 from scripts.evaluation.knowledge import Exchanges, IngestionError, SearchResult
 from scripts.ingest import ask_patiently, job_progress
@@ -142,7 +142,7 @@ async def open_server(
     if not url:
         keys = {owner: secrets.token_hex(16) for owner in owners}
         with _child(list(keys.values())) as address:
-            async with asking(Server(address), REQUEST_TIMEOUT_S, NO_ANSWER) as client:
+            async with open_client(Server(address), REQUEST_TIMEOUT_S, NO_ANSWER) as client:
                 yield ServedKnowledge(client, keys)
         return
     if len(owners) > max(1, len(api_keys)):
@@ -151,8 +151,8 @@ async def open_server(
             f"({len(api_keys)} given)"
         )
     asked = Server(url, next(iter(api_keys), ""))
-    async with asking(asked, REQUEST_TIMEOUT_S, NO_ANSWER) as client:
-        await show_asked(load_settings(), client, asked, named=True)
+    async with open_client(asked, REQUEST_TIMEOUT_S, NO_ANSWER) as client:
+        await show_server_store(load_settings(), client, asked, named=True)
         server = ServedKnowledge(client, dict(zip(owners, api_keys or [""], strict=False)))
         await server.check_empty()
         try:

@@ -123,13 +123,13 @@ def _fit_foreign(judged: Sequence[Judged], plain: Linear, names: Sequence[str]) 
     if any(len(set(labels[side])) < 2 for side in (foreign, ~foreign)):
         return []
     constant = np.ones((len(labelled), 1))
-    at_home, slope = _balanced(np.column_stack([constant, score])[~foreign], labels[~foreign])
+    at_home, slope = _balanced_logistic(np.column_stack([constant, score])[~foreign], labels[~foreign])
     offset = (at_home + slope * score)[foreign]
-    learnt = _balanced(columns[foreign], labels[foreign], offset)
+    learnt = _balanced_logistic(columns[foreign], labels[foreign], offset)
     return [_feature(name, c / slope, 0.0, 1.0) for name, c in zip(used, learnt, strict=True)]
 
 
-def _balanced(design: Matrix, labels: Matrix, offset: Matrix | float = 0.0) -> Matrix:
+def _balanced_logistic(design: Matrix, labels: Matrix, offset: Matrix | float = 0.0) -> Matrix:
     """Logistic regression with both classes weighted equally."""
     weights = np.where(labels > 0, 1 / labels.mean(), 1 / (1 - labels.mean()))
     return newton(design, labels, weights, np.full(design.shape[1], 0.01), offset)

@@ -221,7 +221,7 @@ class Sampled:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _AskedQuestion:
     part: str
     kind: str
     owner: str
@@ -290,17 +290,17 @@ def _parts(data: EvaluationSet, rng: random.Random) -> Iterator[tuple[str, list[
 
 def _questions(
     parts: dict[str, list[Collection]], strange: Sequence[Question], rng: random.Random
-) -> Iterator[_Asked]:
+) -> Iterator[_AskedQuestion]:
     odd = [*(Question(text, text) for text in OFF_TOPIC), *strange]
     for part, collections in parts.items():
         asked = [(c.owner, question) for c in collections for question in c.questions]
         chosen = spread(tuple(question for _, question in asked), MAX_QUESTIONS)
         owners = {id(question): owner for owner, question in asked}
         for question in chosen:
-            yield _Asked(part, _kind(part, question), owners[id(question)], question)
+            yield _AskedQuestion(part, _kind(part, question), owners[id(question)], question)
         for question in odd if collections and "absent" not in part else ():
             alone = replace(question, answerable=False, gold={}, previous=(), last_answer="")
-            yield _Asked(part, "strange", rng.choice(collections).owner, alone)
+            yield _AskedQuestion(part, "strange", rng.choice(collections).owner, alone)
 
 
 def _kind(part: str, question: Question) -> str:
@@ -310,7 +310,7 @@ def _kind(part: str, question: Question) -> str:
 
 
 def _searched(
-    asked: _Asked,
+    asked: _AskedQuestion,
     query: Query,
     candidates: Sequence[Candidate],
     near: Mapping[bool, tuple[float, float]],

@@ -66,13 +66,13 @@ def figures(judged: Sequence[Judged], chances: Sequence[Matrix], threshold: floa
     strange = kinds == "strange"
     return Figures(
         questions=len(judged),
-        ndcg10_fused=_rounded(np.mean([_ndcg(one, np.zeros(len(chance))) for one, chance in ranked])),
-        ndcg10=_rounded(np.mean([_ndcg(one, chance) for one, chance in ranked])),
-        calibration_error=_rounded(calibration_error(every, labels)),
-        refusal_auroc=_rounded(auroc(best[asked].tolist(), best[refused].tolist())) if both else None,
-        balanced_accuracy=_rounded((accepted + (best[refused] < threshold).mean()) / 2) if both else None,
-        answerable_kept=_rounded(accepted) if asked.any() else None,
-        strange_refused=_rounded((best[strange] < threshold).mean()) if strange.any() else None,
+        ndcg10_fused=_round(np.mean([_ndcg(one, np.zeros(len(chance))) for one, chance in ranked])),
+        ndcg10=_round(np.mean([_ndcg(one, chance) for one, chance in ranked])),
+        calibration_error=_round(calibration_error(every, labels)),
+        refusal_auroc=_round(auroc(best[asked].tolist(), best[refused].tolist())) if both else None,
+        balanced_accuracy=_round((accepted + (best[refused] < threshold).mean()) / 2) if both else None,
+        answerable_kept=_round(accepted) if asked.any() else None,
+        strange_refused=_round((best[strange] < threshold).mean()) if strange.any() else None,
     )
 
 
@@ -82,7 +82,7 @@ def _ndcg(one: Judged, chances: Matrix) -> float:
     return ndcg(np.array(list(right.values())), one.gold)
 
 
-def _rounded(value: float | np.floating[Any]) -> float:
+def _round(value: float | np.floating[Any]) -> float:
     return round(float(value), 3)
 
 
@@ -92,7 +92,7 @@ def reliability(judged: Sequence[Judged], chances: Sequence[Matrix]) -> list[Bin
     at = np.minimum((every * BINS).astype(int), BINS - 1)
     of_bin = ((b / BINS, at == b) for b in range(BINS) if (at == b).any())
     return [
-        Bin(begin, _rounded(every[own].mean()), _rounded(labels[own].mean()), int(own.sum()))
+        Bin(begin, _round(every[own].mean()), _round(labels[own].mean()), int(own.sum()))
         for begin, own in of_bin
     ]
 

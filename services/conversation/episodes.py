@@ -203,7 +203,7 @@ def moments_of(days: Days, zone: tzinfo) -> tuple[int, int]:
 def episode_of(turn: Turn, zone: tzinfo | None) -> Memory:
     """Word a turn as a memory, in the language of its question. Never stored: each request rebuilds it."""
     day = datetime.fromtimestamp(turn.created_us // 1_000_000, zone).date()
-    asked, answered = _clipped(turn.question, QUESTION_CHARS), _clipped(turn.answer, ANSWER_CHARS)
+    asked, answered = _clip(turn.question, QUESTION_CHARS), _clip(turn.answer, ANSWER_CHARS)
     if is_mostly_chinese(turn.question):
         content = f"{day.isoformat()} 的另一个会话里，我问：“{asked}”，得到的回答：“{answered}”"
     else:
@@ -216,7 +216,7 @@ def episode_of(turn: Turn, zone: tzinfo | None) -> Memory:
     )  # fmt: skip
 
 
-def _clipped(text: str, most: int) -> str:
+def _clip(text: str, most: int) -> str:
     plain = " ".join(text.split())
     return plain if len(plain) <= most else f"{plain[:most].rstrip()}…"
 

@@ -40,12 +40,12 @@ class QuestionImages:
         images: list[ImageData] = []
         for number, each in enumerate(sent, 1):
             try:
-                images.append(await self._accepted(each, owner))
+                images.append(await self._accept(each, owner))
             except ImageRefusedError as error:
                 raise ImageRefusedError(error.fault, number=number) from None
         return tuple(images)
 
-    async def _accepted(self, sent: SentImage, owner: str) -> ImageData:
+    async def _accept(self, sent: SentImage, owner: str) -> ImageData:
         if sent.turn_id:
             try:
                 return await self.stored(sent.turn_id, sent.number, owner)

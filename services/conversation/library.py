@@ -150,13 +150,13 @@ class LibraryFolder:
             if not stat.S_ISREG(status.st_mode):
                 return stamp, "it is no file."
             with path.open("rb") as file:
-                return stamp, self._parsed(path.parent.name, path.name, file.read(MAX_FILE_BYTES + 1))
+                return stamp, self._parse(path.parent.name, path.name, file.read(MAX_FILE_BYTES + 1))
         except BadRequestError as error:
             return stamp, str(error)
         except OSError as error:
             return (0, 0, 0, 0), f"it cannot be read: {error.strerror}."
 
-    def _parsed(self, module: str, file_name: str, content: bytes) -> Batch:
+    def _parse(self, module: str, file_name: str, content: bytes) -> Batch:
         """Raises BadRequestError."""
         ending = Path(file_name).suffix.lower()
         if ending not in READERS:
@@ -168,7 +168,7 @@ class LibraryFolder:
         return Batch(module_name, name, f"{module}/{file_name}", items)
 
     def _write(self, module: str, file_name: str, content: bytes) -> tuple[Batch, bool]:
-        batch = self._parsed(checked_name(module, "module"), checked_name(file_name, "batch"), content)
+        batch = self._parse(checked_name(module, "module"), checked_name(file_name, "batch"), content)
         beside = self._read().modules.get(batch.module, {})
         before = beside.get(batch.name)
         folder = next((self._path(each).parent for each in beside.values()), self._folder / batch.module)

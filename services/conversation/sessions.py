@@ -225,7 +225,7 @@ class SessionStore:
             if not is_new:
                 await self._set(session.session_id, {"updated_us": now})
                 if title and not session.title:
-                    await self._name_unnamed(session.session_id, title, turn_id)
+                    await self._set_missing_title(session.session_id, title, turn_id)
                 return
         named_by = turn_id if title and not session.title else None
         await self.put(replace(session, title=session.title or title, updated_us=now), named_by)
@@ -335,7 +335,7 @@ class SessionStore:
     async def _set(self, session_id: str, fields: dict[str, Any]) -> None:
         await self._store.set_payload(self._collection, fields, points=[session_id])
 
-    async def _name_unnamed(self, session_id: str, title: str, turn_id: str | None) -> None:
+    async def _set_missing_title(self, session_id: str, title: str, turn_id: str | None) -> None:
         """Set the title if it is still empty. The store compares, so a title set meanwhile stays."""
         this = has_id([session_id])
         unnamed = Filter(must=[this, equals("title", "")])

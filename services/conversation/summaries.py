@@ -71,11 +71,11 @@ class SummaryRecords:
         branch = [node.turn_id for node in nodes]
         known = {turn_id: self._known[turn_id] for turn_id in holders[:-1] if turn_id in self._known}
         asked = [turn_id for turn_id in holders[-READ_FIRST:-1] if turn_id not in known] + holders[-1:]
-        fresh = await self._held_by(asked)
+        fresh = await self._load(asked)
         applied = nearest_applicable(branch, {**known, **fresh})
         if (applied is not None and applied.turn_id == holders[-1]) or len(asked) == len(holders):
             return applied
-        return nearest_applicable(branch, await self._held_by(holders))
+        return nearest_applicable(branch, await self._load(holders))
 
     async def of_session(self, session_id: str, owner: str | None) -> dict[str, Summary | None]:
         """Return every summary of the session by the turn it is stored with; None for an unreadable one."""
@@ -138,7 +138,7 @@ class SummaryRecords:
         existing = sum([await self._turns.count(_among(chunk)) for chunk in batches(sorted(expected))])
         return existing == len(expected)
 
-    async def _held_by(self, turn_ids: Sequence[str]) -> dict[str, Summary]:
+    async def _load(self, turn_ids: Sequence[str]) -> dict[str, Summary]:
         if not turn_ids:
             return {}
         by_turn = await self._read(_among(turn_ids))
@@ -283,7 +283,7 @@ class SummaryService:
         Call it after the turns are erased or expired, and before a turn runs again under its id.
         `owner` None means any owner. Returns how many. Raises StoreUnavailableError.
         """
-        await _cut_off([job for job in [self._jobs.get(session_id)] if job is not None])
+        await _cancel([job for job in [self._jobs.get(session_id)] if job is not None])
         for turn_id in turn_ids:
             self._sizes.pop(turn_id, None)
         return await self._records.forget(session_id, owner, turn_ids)
@@ -298,7 +298,7 @@ class SummaryService:
         jobs = list(self._jobs.values())
         if jobs:
             await asyncio.wait([job.task for job in jobs], timeout=CLOSE_S)
-            await _cut_off(jobs)
+            await _cancel(jobs)
 
     def _ended(self, session_id: str, task: asyncio.Task[None]) -> None:
         self._jobs.pop(session_id, None)
@@ -421,7 +421,7 @@ def _language(turns: Sequence[SummarySource]) -> Literal["zh", "en"]:
     return "zh" if is_mostly_chinese("\n".join(turn.question for turn in turns)) else "en"
 
 
-async def _cut_off(jobs: Sequence[_Job]) -> None:
+async def _cancel(jobs: Sequence[_Job]) -> None:
     for job in jobs:
         job.scope.cancel()
     if jobs:

@@ -85,7 +85,7 @@ class Versions:
                 replace(before.document, error=str(why), refused_hash=refused, modified_us=modified_us)
             )
 
-    async def mend(self, stored: StoredDocument) -> None:
+    async def repair(self, stored: StoredDocument) -> None:
         """Settle an abandoned ingestion: remove the incoming content unless it was published."""
         document, incoming = stored.document, version_of(stored.incoming)
         if document.status is DocumentStatus.INGESTING:
@@ -184,7 +184,7 @@ class Ingestion:
 
     async def run(self, progress: Job) -> None:
         """No chunk is searchable before all are stored. Raises UnavailableError or BadRequestError."""
-        pieces = await self._parsed(progress)
+        pieces = await self._parse(progress)
         if not self._is_stored:
             await self._store(pieces, progress)
             await self._verify(len(pieces), progress)
@@ -204,7 +204,7 @@ class Ingestion:
         await self._parts.versions.fail(self._document, error)
         await self._ended()
 
-    async def _parsed(self, progress: Job) -> Pieces:
+    async def _parse(self, progress: Job) -> Pieces:
         if self._pieces is None:
             progress.enter(JobStage.PARSING)
             self._pieces = await self._read()
@@ -256,12 +256,12 @@ class Ingestion:
         """Return how many chunks reused stored vectors, and the points of all."""
         taken = await known.take([chunk.indexed_text for chunk in chunks])
         missing = [chunk for chunk, vectors in zip(chunks, taken, strict=True) if vectors is None]
-        made = iter(await self._embedded(missing) if missing else [])
+        made = iter(await self._embed(missing) if missing else [])
         vectors = [each if each is not None else next(made) for each in taken]
         points = [self._point(chunk, each) for chunk, each in zip(chunks, vectors, strict=True)]
         return len(chunks) - len(missing), points
 
-    async def _embedded(self, chunks: Sequence[Chunk]) -> list[ChunkVectors]:
+    async def _embed(self, chunks: Sequence[Chunk]) -> list[ChunkVectors]:
         texts = [chunk.indexed_text for chunk in chunks]
         words = asyncio.create_task(asyncio.to_thread(sparse_vectors, texts))
         try:

@@ -69,7 +69,7 @@ class Intake:
             stored = await self._documents.load(document_id)
             if stored is not None and (addition := await self._known(upload, hash_hex, stored)) is not None:
                 return addition
-            pieces = await self._parsed(upload)
+            pieces = await self._parse_upload(upload)
             if stored is not None:  # reload: parsing may have taken long
                 stored = await self._documents.load(document_id)
             document = self._document(upload, document_id, hash_hex, stored)
@@ -77,7 +77,7 @@ class Intake:
             with self._jobs.room(document_id, len(pieces or ())):  # others may have come since
                 return await run_to_completion(self._accept(upload, document, pieces))
 
-    async def _parsed(self, upload: Upload) -> Pieces | None:
+    async def _parse_upload(self, upload: Upload) -> Pieces | None:
         """Return None if parsing takes longer than the client should wait: the job then parses the spooled
         file."""
         patience_s = ANSWER_S - upload.waited_s if upload.survives_crash else None
@@ -94,14 +94,14 @@ class Intake:
         hash_hex = await content_hash(upload.content)
         document_id = await self._identity.of(upload, hash_hex)
         async with self._locks.of(document_id):
-            stored = await self.freed(document_id)
+            stored = await self.release(document_id)
             document = self._document(_named(upload), document_id, hash_hex, stored)
             await self._parts.versions.fail(document, error)
             self._jobs.log_failed(document, error)
             refused = await self._documents.load(document_id)
         return refused.document if refused is not None else document
 
-    async def freed(self, document_id: str, except_job: str = "") -> StoredDocument | None:
+    async def release(self, document_id: str, except_job: str = "") -> StoredDocument | None:
         """Stop all work on the document and return it, complete or failed; its lock must be held.
 
         Of its spooled uploads, only that of the job `except_job` is left.
@@ -112,7 +112,7 @@ class Intake:
         if stored is not None and not stored.is_settled:
             if not is_ours and self._is_alive(stored):
                 raise UnavailableError(ELSEWHERE)
-            await self._parts.versions.mend(stored)
+            await self._parts.versions.repair(stored)
             stored = await self._documents.load(document_id)
         await self._spool.drop_others(document_id, except_job)
         return stored
@@ -142,19 +142,19 @@ class Intake:
             for each in await self._spool.claim()
             if self._jobs.active(each.document_id) is None
         }
-        mended = 0
+        repaired = 0
         for stored in [each async for each in self._documents.unsettled()]:
-            header = waiting.pop((stored.document.document_id, _awaited(stored)), None)
+            header = waiting.pop((stored.document.document_id, _pending_hash(stored)), None)
             if header is not None:  # uploads in our spool belong to no other process
                 await self.resume(header, stored)
             elif not self._is_alive(stored):
-                await self._parts.versions.mend(stored)
-                mended += 1
+                await self._parts.versions.repair(stored)
+                repaired += 1
         for left in waiting.values():  # already ingested, or never accepted
             await self._spool.drop(left.job_id)
-        if mended:
-            log.warning("ingestion_interrupted", documents=mended)
-        return mended
+        if repaired:
+            log.warning("ingestion_interrupted", documents=repaired)
+        return repaired
 
     async def repair_partial(self) -> None:
         """Repair documents left half-written when the store went away; an upload that was not accepted leaves
@@ -164,7 +164,7 @@ class Intake:
                 stored = await self._documents.load(document_id)
                 at_work = self._jobs.active(document_id) is not None
                 if stored is not None and not stored.is_settled and not at_work:
-                    await self._parts.versions.mend(stored)
+                    await self._parts.versions.repair(stored)
                     await self._spool.drop_others(document_id, "")
                 self._jobs.left.discard(document_id)
 
@@ -189,11 +189,11 @@ class Intake:
             raise UnavailableError(ELSEWHERE)
         if not (stored.is_ready and stored.document.content_hash == hash_hex):
             return None
-        settled = stored if stored.is_settled else await self.freed(stored.document.document_id)
-        document = await self._redescribed((settled or stored).document, upload)
+        settled = stored if stored.is_settled else await self.release(stored.document.document_id)
+        document = await self._redescribe((settled or stored).document, upload)
         return Addition(document, None, existing=True)
 
-    async def _redescribed(self, document: Document, upload: Upload) -> Document:
+    async def _redescribe(self, document: Document, upload: Upload) -> Document:
         """Update the metadata of unchanged content that is uploaded again under the same external id."""
         if upload.external_id is None:
             return document
@@ -227,7 +227,7 @@ class Intake:
         if upload.survives_crash:
             await self._spool.keep(_header(upload, document, job_id), upload.content)
         try:
-            stored = await self.freed(document_id, job_id)
+            stored = await self.release(document_id, job_id)
             recorded = await self._parts.versions.accept(document, stored)
         except WenmaiError:
             self._jobs.left.add(document_id)
@@ -270,7 +270,7 @@ class Intake:
         return stored.document.tags if stored else ()
 
 
-def _awaited(stored: StoredDocument) -> str:
+def _pending_hash(stored: StoredDocument) -> str:
     """Return the hash of the content still being ingested; "" if all is searchable."""
     document = stored.document
     if document.status is DocumentStatus.INGESTING:

@@ -104,10 +104,10 @@ class QueryBuilder:
         leans = follow_up_weight(question) > 0
         words = [encode_query(text) for text in texts]  # while the early embedding runs
         if len(texts) < 3 or leans:
-            vectors, tokens = await self._embedded(texts, texts[:2][-1] if leans else texts[0])
+            vectors, tokens = await self._embed(texts, texts[:2][-1] if leans else texts[0])
         else:
             dated = [self._dated(text, asked_on) for text in before]
-            (own, *kept), tokens = await self._embedded([texts[0], *dated], texts[0])
+            (own, *kept), tokens = await self._embed([texts[0], *dated], texts[0])
             vectors = [own, *joined_vectors(own, kept)]
         forms = tuple(
             QueryForm(text, array("f", vector.astype(np.float32).tobytes()), terms, weight)
@@ -117,7 +117,7 @@ class QueryBuilder:
         asked = date or asked_on.isoformat()
         return Query(question, forms, tuple(before), last_answer, asked, dates, tokens)
 
-    async def _embedded(self, texts: Sequence[str], read: str) -> tuple[list[Vector], QuestionTokens | None]:
+    async def _embed(self, texts: Sequence[str], read: str) -> tuple[list[Vector], QuestionTokens | None]:
         """Return the vectors of the texts, and the tokens of `read`, which is one of them."""
         parts = {_key(part): part for part in map(embedded_part, texts)}
         read_key = _key(embedded_part(read))
@@ -255,13 +255,13 @@ def read_rewritten(reply: str, question: str) -> str:
     # a line that ends in a colon introduces the next; a labelled line is the question, wherever it is
     labelled = [line for line in lines if _LABEL.match(line) and _alnum(_LABEL.sub("", line))]
     plain = [line for line in lines if not line.endswith((":", "："))]
-    rewritten = _unquoted(_LABEL.sub("", next(iter([*labelled, *plain]), "")))
+    rewritten = _unquote(_LABEL.sub("", next(iter([*labelled, *plain]), "")))
     if not _alnum(rewritten) or len(rewritten) > MAX_REWRITTEN_CHARS or _alnum(rewritten) == _alnum(question):
         return ""
     return rewritten
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     text = text.strip().strip("*").strip()
     closing = _PAIRS.get(text[:1])
     if closing and text[-1] == closing and not {text[0], closing} & set(text[1:-1]):

@@ -64,13 +64,13 @@ class RerankService:
 
     async def rerank(self, query: Query, candidates: Sequence[Candidate]) -> Reranked:
         """Never returns more than it got. Never raises: a failing reranker is logged and sets `fell_back`."""
-        reranked, own = await self._reranked(query, candidates), self._calibration()
+        reranked, own = await self._rerank(query, candidates), self._calibration()
         if own.changes_nothing:
             return reranked
         chances = [own.of(candidate.probability) for candidate in reranked.candidates]
         return replace(reranked, candidates=tuple(_with(reranked.candidates, chances)))
 
-    async def _reranked(self, query: Query, candidates: Sequence[Candidate]) -> Reranked:
+    async def _rerank(self, query: Query, candidates: Sequence[Candidate]) -> Reranked:
         limited = list(candidates[: self._settings.reranker_input_top_n])
         # a few milliseconds of arithmetic: cheaper here than handed to a thread
         judged = judge(query, limited, self._coefficients)

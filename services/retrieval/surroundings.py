@@ -178,11 +178,11 @@ class Widener:
         around = await self._neighbours.around(hits, owners, self._reach)
         used = {_place(hit) for hit in hits}
         return tuple(
-            replace(one, chunk=replace(one.chunk, text=self._widened(one.chunk, around, used)))
+            replace(one, chunk=replace(one.chunk, text=self._widen(one.chunk, around, used)))
             for one in candidates
         )
 
-    def _widened(self, hit: Chunk, around: Around, used: set[tuple[str, str, int]]) -> str:
+    def _widen(self, hit: Chunk, around: Around, used: set[tuple[str, str, int]]) -> str:
         sides = {step: _sentences(hit, around, step, used) for step in (1, -1)}
         taken: dict[int, list[_Sentence]] = {1: [], -1: []}
         room = self._tokens

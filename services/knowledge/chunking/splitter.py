@@ -37,13 +37,13 @@ class Packer:
         """Yield each chunk as one atom, in order."""
         before: list[Atom] = []
         chunk: list[Atom] = []
-        for following in self._packed(atoms):
+        for following in self._pack(atoms):
             if before:
-                yield _joined(before)
+                yield _join(before)
             before, chunk = chunk, following
-        yield from map(_joined, filter(None, self._balanced(before, chunk)))
+        yield from map(_join, filter(None, self._balance(before, chunk)))
 
-    def _packed(self, atoms: Iterator[Atom]) -> Iterator[list[Atom]]:
+    def _pack(self, atoms: Iterator[Atom]) -> Iterator[list[Atom]]:
         chunk: list[Atom] = []
         tokens = 0
         for atom in atoms:
@@ -77,7 +77,7 @@ class Packer:
             leading.insert(0, atom)
         return leading
 
-    def _balanced(self, before: list[Atom], last: list[Atom]) -> tuple[list[Atom], list[Atom]]:
+    def _balance(self, before: list[Atom], last: list[Atom]) -> tuple[list[Atom], list[Atom]]:
         """Balance a full chunk and a runt; an atom that leads stays with what it leads to."""
         runt, whole = _tokens(last), _tokens(before)
         if not before or last[0].header or runt * RUNT_SHARE > self._ruler.limit:
@@ -101,7 +101,7 @@ def _tokens(chunk: Sequence[Atom]) -> int:
     return sum(atom.tokens for atom in chunk) + len(chunk) - 1
 
 
-def _joined(chunk: Sequence[Atom]) -> Atom:
+def _join(chunk: Sequence[Atom]) -> Atom:
     return Atom(chunk[0].start, chunk[-1].end, _tokens(chunk), chunk[0].header)
 
 

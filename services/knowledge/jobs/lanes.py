@@ -185,14 +185,14 @@ class Lanes:
                 self._line.remove(place)
 
     def _start(self) -> None:
-        for place in sorted(self._line, key=self._running_of_its_owner):
+        for place in sorted(self._line, key=self._running_of_owner):
             job, turn = place
             if self._fits(job) and not turn.done():
                 self._line.remove(place)
                 self._running.append(job)
                 turn.set_result(None)
 
-    def _running_of_its_owner(self, place: tuple[Job, asyncio.Future[None]]) -> int:
+    def _running_of_owner(self, place: tuple[Job, asyncio.Future[None]]) -> int:
         owner = place[0].document.owner
         return sum(job.document.owner == owner for job in self._running)
 

@@ -156,7 +156,7 @@ class Spool:
 
     async def close(self) -> None:
         """Release the locks; remaining uploads are left for the next life."""
-        await asyncio.to_thread(self._end)
+        await asyncio.to_thread(self._release_all)
 
     def _write(self, header: UploadHeader, content: bytes) -> Path:
         path = self._own_life() / f"{header.job_id}{SUFFIX}"
@@ -208,7 +208,7 @@ class Spool:
             path.unlink(missing_ok=True)
         return [header for _, header in uploads]
 
-    def _end(self) -> None:
+    def _release_all(self) -> None:
         for life, lock in self._lives.items():
             _release(life, lock)
         self._lives.clear()
