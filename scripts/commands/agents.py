@@ -21,7 +21,7 @@ ASK_TIMEOUT_S = 600
 @click.command("mcp", help=__doc__)
 @at_url
 def mcp(**options: Any) -> int:
-    """Runs until its standard input ends."""
+    """Run until standard input ends."""
     return run(_mcp, Options(**options))
 
 

@@ -63,7 +63,7 @@ TITLE_FIELDS = ["title", "updated_us"]
 
 
 class _SessionPayload(BaseModel):
-    """A session as it is stored."""
+    """The stored form of a session."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 

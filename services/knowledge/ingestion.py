@@ -46,7 +46,7 @@ class Versions:
             await self._documents.save(before.document, incoming=document.content_hash)
             return before.document
         if before is not None:
-            await self._chunks.remove_all(document.document_id)  # left by a failed attempt
+            await self._chunks.remove_all(document.document_id)  # possibly left by a failed attempt
         await self._documents.save(document)
         return document
 

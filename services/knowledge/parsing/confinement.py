@@ -153,7 +153,7 @@ _ALLOW = 0x7FFF0000
 _FAIL_WITH = 0x00050000
 _NO_PERMISSION, _NO_SUCH_CALL = 1, 38
 _DIFFERS, _MASKED_EQUAL = 1, 7
-_CLONE_THREAD = 0x10000  # CLONE_THREAD
+_CLONE_THREAD = 0x10000
 _FORBIDDEN_CALLS = (
     "socket", "socketpair", "connect", "bind", "listen", "sendto", "sendmsg", "sendmmsg", "fork", "vfork",
     "execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev", "kill", "tkill",
