@@ -163,7 +163,7 @@ class Container:
         limited_log = RateLimitedLog(limit=1)
         while True:
             await asyncio.sleep(RETRY_EVERY_S)
-            for mend in (self.store_kept, self.knowledge.mend_left, self.sessions.erasure.finish_cut):
+            for mend in (self.store_pending, self.knowledge.repair_partial, self.sessions.erasure.finish_cut):
                 try:
                     await mend()
                 except WenmaiError as error:
@@ -171,8 +171,8 @@ class Container:
                         logging.WARNING, "not_mended_yet", {"what": mend.__name__, "error": str(error)}
                     )
 
-    async def store_kept(self) -> None:
-        for turn in await self.conversations.store_kept():
+    async def store_pending(self) -> None:
+        for turn in await self.conversations.store_pending():
             await self.sessions.ensure(turn)
 
     async def recover_running(self) -> None:

@@ -84,7 +84,7 @@ class KnowledgeHandler:
         async with self.running.starting(turn_id):
             running = await self._attachable(turn_id, request.owner)
             if running is None:
-                await self.pipeline.conversations.store_kept(turn_id)
+                await self.pipeline.conversations.store_pending(turn_id)
             stored = running.turn if running else await self._stored(request.turn_id)
             if stored is not None:
                 await self._check_same_request(stored, request, original)
@@ -243,7 +243,7 @@ class KnowledgeHandler:
         self._check_sight(request, answer)
         thinking = how.thinking if request.switches_thinking else None
         options = CallOptions(thinking, how.temperature, how.max_tokens)
-        answer = answer.asked_with(options)
+        answer = answer.with_options(options)
         judge_id = how.insert_block_llm_id
         judge = self.llms.get(judge_id, request.owner) if judge_id else answer
         judging = how.use_insert_block and judge.generative

@@ -1,1 +1,1 @@
-"""Commands: `wenmai`, and the module names that others rely on."""
+"""Commands: `wenmai`, and the modules that are also run by name."""

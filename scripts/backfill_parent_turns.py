@@ -1,6 +1,6 @@
-"""Repair stored conversations: find and mend what earlier versions, imports and crashes left.
+"""Repair stored conversations: find and fix what earlier versions, imports and crashes left behind.
 
-`wenmai repair` shows what would change, `--apply` makes a backup in BACKUP_DIR and
+`wenmai repair` shows what would change; `--apply` makes a backup in BACKUP_DIR, then
 writes. `--import-from` copies the turns of an old collection into the conversations.
 """
 
@@ -32,7 +32,7 @@ from scripts.commands.maintenance import (
     run,
     time_zone,
 )
-from scripts.commands.server import Server, ServerClient, asking, at_store, at_url, open_here
+from scripts.commands.server import Server, ServerClient, at_store, at_url, open_client, open_here
 
 if TYPE_CHECKING:
     from api.container import History
@@ -77,21 +77,21 @@ Row = tuple[str, int | str]
 @click.option(
     "--drop-duplicates",
     is_flag=True,
-    help="Of turns with the same session, question, answer and time keep one.",
+    help="Keep only one of turns with the same session, question, answer and time.",
 )
 @click.option("--no-embed", is_flag=True, help="Leave missing vectors to the next start of the server.")
 @click.option(
-    "--save-plan", type=Path, metavar="FILE", help="Write the plan, every change in it, to FILE, as JSON."
+    "--save-plan", type=Path, metavar="FILE", help="Write the plan, with every change, to FILE as JSON."
 )
-@click.option("--no-backup", is_flag=True, help="With --apply, write without a backup before.")
+@click.option("--no-backup", is_flag=True, help="With --apply, write without making a backup first.")
 @click.option(
-    "--plan", type=Path, metavar="FILE", help="Only when the plan is still the one that --save-plan wrote."
+    "--plan", type=Path, metavar="FILE", help="Only if the plan is still the one that --save-plan wrote."
 )
 @click.option("--import-from", metavar="COLLECTION", help="Copy the turns of an old collection.")
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Of a damaged store, take what is left for all there is; stop the server.",
+    help="Accept what is left of a damaged store as complete; stop the server first.",
 )
 @as_json
 @at_url
@@ -110,7 +110,7 @@ async def _repair(settings: Settings, options: Options) -> int:
     async def by_server(server: Server, _: StoreContents) -> int:
         if options.accept_loss or options.plan is not None:
             raise _refused("--accept-loss" if options.accept_loss else "--plan")
-        async with asking(server) as client:
+        async with open_client(server) as client:
             return await _finish(RepairByServer(client, options), options)
 
     if options.save_plan is not None:
@@ -141,7 +141,7 @@ async def _finish(job: RepairHere | RepairByServer, options: Options) -> int:
     return EXIT_OK
 
 
-# Repair in this process, which has the store open.
+# Repair in this process, which opens the store.
 
 
 class RepairHere:
@@ -199,11 +199,11 @@ def _progress(total: int | None) -> Iterator[Callable[[int], object]]:
         yield bar.update
 
 
-# Repair in the running server that has the store open: it is asked, and answers with the report.
+# Repair by the running server that has the store open: it does the work and returns the report.
 
 
 class RepairByServer:
-    """Raises CommandError for what a server is not asked to do: it reads and writes no file of a request."""
+    """Raises CommandError for options a server does not support: no request makes it read or write a file."""
 
     def __init__(self, client: ServerClient, options: Options) -> None:
         self._client = client
@@ -214,7 +214,7 @@ class RepairByServer:
 
         from routes.wire.operations import Repair
 
-        asked = {**self._asked(), "details": self._options.save_plan is not None}
+        asked = {**self._params(), "details": self._options.save_plan is not None}
         reply = await self._client.send("POST", "/admin/backfill", Repair, None, **asked)
         plan = TypeAdapter(BackfillPlan).validate_python(reply.plan) if reply.plan else None
         report = BackfillReport(**{**reply.model_dump(), "plan": plan})
@@ -227,11 +227,11 @@ class RepairByServer:
 
         if self._options.save_plan is not None:
             raise _refused("--save-plan with --import-from")
-        asked = {**self._asked(), "collection": source}
+        asked = {**self._params(), "collection": source}
         reply = await self._client.send("POST", "/admin/backfill/import", CollectionImport, None, **asked)
         return ImportReport(**reply.model_dump())
 
-    def _asked(self) -> dict[str, str | int]:
+    def _params(self) -> dict[str, str | int]:
         options = self._options
         asked = {
             "dry_run": not options.apply,
@@ -249,7 +249,7 @@ def _refused(what: str) -> CommandError:
     return CommandError(f"{what} needs the store to itself: stop the server first", EXIT_REFUSED)
 
 
-# What is printed and saved.
+# Printing and saving.
 
 
 def print_report(report: BackfillReport, *, embed: bool) -> None:
@@ -270,7 +270,7 @@ def print_report(report: BackfillReport, *, embed: bool) -> None:
 
 
 def _trouble_rows(report: BackfillReport) -> list[Row]:
-    """Every kind of trouble is named, so that it is seen what was looked for."""
+    """List every kind of trouble, also those without hits, to show what was checked."""
     rows: list[Row] = [("sessions", report.sessions), ("turns", report.turns)]
     return rows + [(f"  {label}", report.troubles.get(name, 0)) for name, label in TROUBLES.items()]
 
@@ -326,13 +326,13 @@ def _print_backup(name: str) -> None:
 
 
 def save_plan(path: Path, plan: BackfillPlan) -> None:
-    """Every finding with its ids and values, every change with the turn before it."""
+    """Save every finding with its ids and values, and every change with the turn as it was before."""
     content = {**asdict(plan), "report": asdict(plan.report())}
     path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
 def check_writable(path: Path) -> None:
-    """Raises CommandError, before anything else is done."""
+    """Raises CommandError before anything else is done."""
     existed = path.exists()
     try:
         with path.open("a", encoding="utf-8"):
@@ -344,7 +344,7 @@ def check_writable(path: Path) -> None:
 
 
 def read_plan(path: Path) -> dict[str, Any]:
-    """What `save_plan` wrote; its `options` are those that the plan was made with. Raises CommandError."""
+    """Read a plan of `save_plan`, with the `options` it was made with. Raises CommandError."""
     try:
         saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         saved["options"]["drop_duplicates"]
@@ -356,7 +356,7 @@ def read_plan(path: Path) -> dict[str, Any]:
 
 
 def is_same(plan: BackfillPlan, saved: dict[str, Any]) -> bool:
-    """Whether this is the saved plan, with every turn as it was then."""
+    """Whether this equals the saved plan, with every turn as it was then."""
     fresh: dict[str, Any] = json.loads(json.dumps(asdict(plan)))
     return {name: value for name, value in saved.items() if name in fresh} == fresh
 

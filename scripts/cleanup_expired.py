@@ -1,6 +1,6 @@
 """Remove expired conversations.
 
-`wenmai cleanup` shows what would go, `--apply` deletes it.
+`wenmai cleanup` shows what would be deleted; `--apply` deletes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scripts.commands.maintenance import (
     print_table,
     run,
 )
-from scripts.commands.server import Server, asking, at_store, at_url, open_here
+from scripts.commands.server import Server, at_store, at_url, open_client, open_here
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -46,7 +46,7 @@ def cleanup(**options: Any) -> int:
 
 
 async def _clean_up(settings: Settings, options: Options) -> int:
-    if not options.url:  # before a store is looked for
+    if not options.url:  # refuse before opening a store
         _days(options, settings.conversation.conversation_expire_days)
     print_result(await _expire(settings, options), options, _print_report)
     return EXIT_OK
@@ -65,7 +65,7 @@ async def _expire(settings: Settings, options: Options) -> Cleanup:
             return Cleanup.model_validate(report)
 
     async def by_server(server: Server, _: StoreContents) -> Cleanup:
-        async with asking(server) as client:
+        async with open_client(server) as client:
             public = await client.send("GET", "/settings/public", PublicSettings)
             days = _days(options, public.expire_days)
             params: dict[str, str | int] = {"dry_run": not options.apply, "days": days, "reason": "command"}
@@ -75,9 +75,9 @@ async def _expire(settings: Settings, options: Options) -> Cleanup:
 
 
 def _days(options: Options, configured: int) -> int:
-    """`configured` is the limit of the one who deletes: a server may have another than this environment.
+    """`configured` is the limit of whoever deletes: a server's may differ from this environment's.
 
-    Raises CommandError for less than that without --yes.
+    Raises CommandError for fewer days than that without --yes.
     """
     days: int = options.days or configured
     if options.apply and days < configured and not options.yes:

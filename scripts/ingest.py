@@ -1,7 +1,7 @@
 """Add files to a running server: `wenmai ingest docs/ report.pdf`. 把文件加入知识库。
 
-A file that was changed since becomes a new version of its document: it is known by its full path.
-`--remove-sample` removes the guide that came with Wenmai.
+A file that has changed becomes a new version of its document, identified by its full path.
+`--remove-sample` removes the bundled guide.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from config.settings import Settings
 
-IN_FLIGHT = 16  # parsing the next files goes on while others are embedded; small ones end between two looks
-FIRST_POLL_S, POLL_S = 0.02, 0.2  # small files are read in at once, large ones take their time
+IN_FLIGHT = 16  # parsing continues while other files are embedded; small ones finish between two polls
+FIRST_POLL_S, POLL_S = 0.02, 0.2  # small files are ingested almost at once, large ones take their time
 REQUEST_TIMEOUT_S = 120
 BUSY_ATTEMPTS = 60
 BUSY = (429, 503)
@@ -51,7 +51,7 @@ FINAL = ("done", "failed", "cancelled")
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the reading in of a file is; `stage` is a job's."""
+    """The progress of a file's ingestion; `stage` is that of its job."""
 
     stage: str
     done: int = 0
@@ -61,7 +61,7 @@ class Progress:
 
 
 async def ask_patiently(client: ServerClient, method: str, path: str, **content: Any) -> httpx.Response:
-    """A busy server is asked again; `content` as httpx takes it. Raises CommandError."""
+    """Send a request, retrying while the server is busy; httpx gets `content`. Raises CommandError."""
     for _ in range(BUSY_ATTEMPTS):
         response = await client.request(method, path, **content)
         if response.status_code not in BUSY:
@@ -70,10 +70,10 @@ async def ask_patiently(client: ServerClient, method: str, path: str, **content:
     return response
 
 
-async def reading_in(
+async def job_progress(
     client: ServerClient, addition: AddedDocument, **content: Any
 ) -> AsyncIterator[Progress]:
-    """How far it is, again and again; the last one's stage is final. Raises CommandError."""
+    """Yield the progress repeatedly; the last one's stage is final. Raises CommandError."""
     pause_s = FIRST_POLL_S
     while True:
         progress = await _progress(client, addition, **content)
@@ -89,7 +89,7 @@ async def _progress(client: ServerClient, addition: AddedDocument, **content: An
     if response.status_code != 404:
         job = checked(response, Job)
         return Progress(job.stage, job.done, job.total, job.error, job.error_code)
-    # another worker has the job, or a restart forgot it: the document itself says how it stands
+    # another worker has the job, or a restart forgot it: use the document's status instead
     path = f"/documents/{addition.document.document_id}"
     response = await ask_patiently(client, "GET", path, **content)
     if response.status_code == 404:
@@ -109,7 +109,7 @@ class Summary:
 
 
 class Ingester:
-    """Sends files, follows their jobs, counts what became of them."""
+    """Sends files, follows their jobs, and counts the outcomes."""
 
     def __init__(self, client: ServerClient, tags: str | None, date: str | None) -> None:
         self._client = client
@@ -117,7 +117,7 @@ class Ingester:
         self.summary = Summary()
 
     async def run(self, files: Sequence[Path], bar: tqdm[NoReturn]) -> Summary:
-        """Raises CommandError when the server cannot be reached, or refuses the key."""
+        """Raises CommandError if the server cannot be reached or refuses the key."""
         running: deque[tuple[Path, AddedDocument]] = deque()
         for file in files:
             if len(running) == IN_FLIGHT:
@@ -132,14 +132,14 @@ class Ingester:
         return self.summary
 
     async def _send(self, file: Path) -> AddedDocument | str:
-        """Why not, when it cannot be read or the server refuses it. Raises CommandError for a wrong key."""
+        """Send a file; return why it is unreadable or refused. Raises CommandError for a wrong key."""
         try:
             files = {"file": (file.name, await asyncio.to_thread(file.read_bytes))}
         except OSError as error:
             return str(error)
         data = self._fields | {"external_id": external_id_of(file)}
         response = await ask_patiently(self._client, "POST", "/documents", files=files, data=data)
-        if response.status_code in KEYS:  # no other file would be taken either
+        if response.status_code in KEYS:  # no other file would be accepted either
             raise refusal(response)
         return read(response, AddedDocument) if response.is_success else reason_of(response)
 
@@ -154,9 +154,9 @@ class Ingester:
         bar.update()
 
     async def _outcome(self, addition: AddedDocument, bar: tqdm[NoReturn]) -> str | None:
-        """Why it failed; None when it did not."""
+        """Wait for the job; return why it failed, or None."""
         shown = -1
-        async for job in reading_in(self._client, addition):
+        async for job in job_progress(self._client, addition):
             bar.set_postfix_str(f"{job.done}/{job.total} chunks", refresh=job.done != shown)
             shown = job.done
         return None if job.stage == "done" else job.error or f"it was {job.stage}"
@@ -172,19 +172,19 @@ def _retry_after_s(response: httpx.Response) -> float:
 
 
 def left_out(paths: Sequence[Path]) -> str:
-    """What the folders hold of kinds that cannot be read; empty when there is none."""
+    """Describe the folders' files of unsupported types; "" if there are none."""
     files = [file for path in paths if path.is_dir() for file in visible_files(path)]
     endings = Counter(file.suffix.lower() for file in files if not is_supported(file.name))
     return skipped_words([KindCount(*each) for each in endings.most_common()])
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
-    """Named files as they are, whatever their kind; of folders the files that can be read, sorted."""
+    """Return named files whatever their type, and the supported files of folders, sorted."""
     return [file for path in paths for file in (supported_files(path) if path.is_dir() else [path])]
 
 
 def external_id_of(path: Path) -> str:
-    """The full path, for what two folders call the same are different documents; of a long one the end."""
+    """Return the full path, since folders may share file names; only the end of a long one."""
     return Path(os.path.abspath(path)).as_posix()[-MAX_EXTERNAL_ID_CHARS:]
 
 
@@ -203,11 +203,11 @@ def _tags(text: str) -> str:
 
 @click.command("ingest", help=__doc__)
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="FOLDER|FILE...")
-@click.option("--remove-sample", is_flag=True, help="Remove the guide that came with Wenmai.")
+@click.option("--remove-sample", is_flag=True, help="Remove the bundled guide.")
 @click.option(
-    "--tags", type=_tags, metavar="TAGS", help="Separated by commas; without, those of an older version stay."
+    "--tags", type=_tags, metavar="TAGS", help="Separated by commas (default: those of an older version)."
 )
-@click.option("--date", type=_date, metavar="DATE", help="Of the documents, like 2026-01-31.")
+@click.option("--date", type=_date, metavar="DATE", help="Date of the documents, like 2026-01-31.")
 @as_json
 @at_url
 def ingest(**options: Any) -> int:

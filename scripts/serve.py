@@ -14,7 +14,7 @@ from config.settings import ServerSettings, Settings, load_settings
 from config.sources import ConfigurationError
 from scripts.commands.maintenance import EXIT_REFUSED, invoke, one_math_thread, print_refusal
 
-SHORTEST_PUBLIC_KEY = 32
+MIN_PUBLIC_KEY_CHARS = 32
 _M_ARENA_MAX = -8  # malloc.h
 
 
@@ -26,7 +26,7 @@ def serve() -> int:
 def main() -> int:
     """Exit codes: 0 stopped, 1 the store is in use, 2 the configuration is refused."""
     one_math_thread()
-    one_heap()
+    limit_malloc_arenas()
     try:
         settings = load_settings()
         check_binding(settings.server)
@@ -39,26 +39,26 @@ def main() -> int:
     return _serve(settings)
 
 
-def one_heap() -> None:
-    """For all threads: glibc gives each its own, and hardly gives back what one has freed (45 MB of a server
-    at fifty streams). What the environment says goes before; other C libraries have no such setting."""
+def limit_malloc_arenas() -> None:
+    """Use one malloc arena for all threads, unless MALLOC_ARENA_MAX is set: glibc gives each thread its own
+    and returns little freed memory (45 MB at fifty streams). Other C libraries have no such setting."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
         mallopt(_M_ARENA_MAX, 1)
 
 
 def check_binding(server: ServerSettings) -> None:
-    """Raises ConfigurationError when the network could reach a server that asks nobody for a key."""
+    """Raises ConfigurationError if a server reachable from the network has no API keys, or weak ones."""
     if is_loopback(server.host):
         return
     if not server.keys:
         raise ConfigurationError(
             f"HOST = {server.host!r} is reachable from the network: set API_KEYS to a key of "
-            f"at least {SHORTEST_PUBLIC_KEY} characters, or bind 127.0.0.1."
+            f"at least {MIN_PUBLIC_KEY_CHARS} characters, or bind 127.0.0.1."
         )
-    if any(len(key) < SHORTEST_PUBLIC_KEY for key in server.keys):
+    if any(len(key) < MIN_PUBLIC_KEY_CHARS for key in server.keys):
         raise ConfigurationError(
-            f"API_KEYS has a key shorter than {SHORTEST_PUBLIC_KEY} characters, too short for a public HOST."
+            f"API_KEYS has a key shorter than {MIN_PUBLIC_KEY_CHARS} characters, too short for a public HOST."
         )
 
 
@@ -73,7 +73,7 @@ def _serve(settings: Settings) -> int:
     from api.early_start import begin_store
 
     begin_store(settings.store)
-    gc.disable()  # what is loaded stays; looking through it meanwhile is a sixth of the start
+    gc.disable()  # imported objects stay alive; collecting meanwhile costs a sixth of the start
     from routes.server import run_server
 
     gc.enable()
@@ -83,5 +83,5 @@ def _serve(settings: Settings) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(invoke(serve))
-    except KeyboardInterrupt:  # before there was anything to stop in order
+    except KeyboardInterrupt:  # before there was anything to shut down
         sys.exit(130)

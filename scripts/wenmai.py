@@ -1,4 +1,4 @@
-"""The one door of the commands: `wenmai serve`, `wenmai doctor`, `wenmai backup`…"""
+"""The entry point of all commands: `wenmai serve`, `wenmai doctor`, `wenmai backup`…"""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ COMMANDS = {
     "serve": ("serve", "Start the server."),
     "ask": ("commands.ask", "Ask a question in the terminal."),
     "ingest": ("ingest", "Add files to a running server."),
-    "sync": ("commands.sync", "Follow the configured folders now."),
+    "sync": ("commands.sync", "Sync the configured folders now."),
     "search": ("commands.ask", "Show which passages a question finds."),
-    "import": ("commands.conversations", "Bring in conversations that another product exported."),
+    "import": ("commands.conversations", "Import conversations that another product exported."),
     "mcp": ("commands.agents", "Give the tools of a running server to an agent."),
     "sessions": ("commands.conversations", "List the conversations, or the turns of one."),
-    "prompt": ("commands.conversations", "Show what a model got for a turn."),
+    "prompt": ("commands.conversations", "Show what a model received for a turn."),
     "doctor": ("commands.doctor", "Check the installation, the configuration and what is stored."),
     "evaluate": ("commands.evaluate", "Measure retrieval and answers on sets of questions."),
     "calibrate": ("commands.calibrate", "Fit what counts as sure to your own documents."),
@@ -29,17 +29,17 @@ COMMANDS = {
     "erase": ("commands.erase", "Erase a turn, a session, a document or an owner, and prove it."),
     "repair": ("backfill_parent_turns", "Repair what earlier versions left in the conversations."),
     "backup": ("commands.archives", "Write everything that is stored into one archive."),
-    "restore": ("commands.archives", "Put a backup into an empty store."),
+    "restore": ("commands.archives", "Restore a backup into an empty store."),
     "migrate": ("commands.archives", "Move between the embedded store and a Qdrant server."),
-    "reembed": ("commands.reembed", "Embed everything that is stored with another model."),
+    "reembed": ("commands.reembed", "Re-embed everything stored with another model."),
     "version": ("wenmai", "Print the version."),
 }
-"""Name → module of `scripts`, in which the command has this name, and what it is for."""
+"""Name → the module of `scripts` that defines the command under this name, and its purpose."""
 PARTS = ("qdrant-edge-py", "qdrant-client", "llama-index-core", "fastapi", "uvicorn")
 
 
 class Commands(click.Group):
-    """Only the command that is run is loaded."""
+    """Loads only the command that is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -67,7 +67,7 @@ class Commands(click.Group):
 
 
 def _function(command: str) -> str:
-    """Its name in its module, where Python keeps the word for itself."""
+    """Return the command's function name, which differs if the command's name is a Python keyword."""
     return f"{command}_" if keyword.iskeyword(command) else command
 
 
@@ -92,7 +92,7 @@ def wenmai(context: click.Context) -> None:
 @click.command("version")
 @as_json
 def version(**options: Any) -> int:
-    """Print the version, of Python and of the main libraries, too."""
+    """Print the version, and those of Python and the main libraries."""
     versions = {"wenmai": _version("wenmai"), "python": sys.version.split()[0]}
     versions |= {name: _version(name) for name in PARTS}
     lines = "\n".join(f"{name} {number}" for name, number in versions.items())
@@ -107,7 +107,7 @@ def _version(distribution: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command's own exit code, of EXIT_CODES."""
+    """Run the command and return its exit code, of EXIT_CODES."""
     return invoke(wenmai, arguments)
 
 

@@ -1,1 +1,1 @@
-"""The product's services: the two fronts that callers know, and the rooms behind them."""
+"""The product's services: two modules for callers of earlier versions, and the packages behind them."""

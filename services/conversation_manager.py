@@ -1,4 +1,4 @@
-"""Conversations: what is stored of a turn, and what of a branch is remembered for the next one."""
+"""Conversations: storing turns, and selecting what of a branch the next turn remembers."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from services.store.points import batches, equals, in_range
 
 log = structlog.get_logger()
 
-IMPORTED_AT_ONCE = 100
-MOST_UNSTORED_BYTES = 50 << 20
-ABANDONED_IMAGES_S = 3_600.0  # no turn takes so long to begin
+IMPORT_BATCH = 100
+MAX_UNSTORED_BYTES = 50 << 20
+ABANDONED_IMAGES_S = 3_600.0  # no turn takes this long to begin
 
 
 class ConversationManager:
@@ -45,7 +45,7 @@ class ConversationManager:
         clock: Clock = utc_now_us,
         activity: Activity | None = None,
     ) -> None:
-        """Without `retention`, expiry knows the turns alone: no holds, no traces, no receipts."""
+        """Without `retention`, expiry covers turns only: no holds, no traces, no receipts."""
         self.turns = turns
         self._settings = settings
         self.recall = HistoryRecall(turns, settings, embedding.name)
@@ -55,7 +55,7 @@ class ConversationManager:
         self._clock = clock
 
     async def find_branch(self, session_id: str, owner: str, parent_turn_id: str | None = UNSET) -> Branch:
-        """The branch a new turn grows on; UNSET means the latest completed turn, None a new root.
+        """Return the branch a new turn extends; UNSET means the latest completed turn, None a new root.
 
         Raises InvalidParentError when the parent is not a turn of this session.
         """
@@ -66,11 +66,10 @@ class ConversationManager:
         return tree.branch(parent)
 
     async def add_conversation_turn(self, turn: Turn, vectors: TurnVectors | None = None) -> None:
-        """Store the turn; when this returns, it survives a crash. A question that was not embedded is
-        afterwards.
+        """Store the turn; once this returns, it survives a crash. A missing question vector is added later.
 
-        Raises StoreUnavailableError; then it is kept, and stored as soon as the store is back: one that only
-        begins as interrupted, since nobody will answer it.
+        Raises StoreUnavailableError. The turn is then kept in memory and stored as soon as the store is back;
+        a turn that was only beginning is stored as interrupted, since nobody will answer it.
         """
         vectors = replace(vectors or TurnVectors(), sparse=await read_words(turn))
         try:
@@ -83,15 +82,16 @@ class ConversationManager:
             self._indexer.later([turn])
 
     async def add_imported(self, turns: Sequence[Turn]) -> None:
-        """Turns from elsewhere, parents before their children. Raises StoreUnavailableError; then the first
-        ones may be stored."""
-        for part in batches(turns, IMPORTED_AT_ONCE):
+        """Store imported turns, parents before their children. Raises StoreUnavailableError; the first
+        batches may have been stored by then."""
+        for part in batches(turns, IMPORT_BATCH):
             await self.turns.put_many([(turn, TurnVectors(sparse=await read_words(turn))) for turn in part])
             self._indexer.later(part)
 
     def after_turn(self, branch: Branch, turn: Turn) -> None:
-        """Have the turn embedded, in the background, that one more after this one takes out of the recent
-        history. `turn` was stored on `branch`."""
+        """Embed, in the background, the turn that the next one will push out of the recent history.
+
+        `turn` was stored on `branch`."""
         if TurnNode.of(turn).is_history:
             before = max(self._settings.max_recent_turns, 1) - 1
             ids = [*_last_answered(branch, before), turn.turn_id]
@@ -99,11 +99,11 @@ class ConversationManager:
                 self._indexer.leaving(ids[0])
 
     def keep_interrupted(self, turn: Turn) -> None:
-        """It was begun and will not be answered; that is stored as soon as the store is back."""
+        """Keep a turn that was begun but will not be answered; it is stored as soon as the store is back."""
         self._unstored.keep(replace(turn, status=TurnStatus.INTERRUPTED))
 
-    async def store_kept(self, turn_id: str = "") -> list[Turn]:
-        """What could not be stored when it ended, or of it this turn alone; returns what was stored now.
+    async def store_pending(self, turn_id: str = "") -> list[Turn]:
+        """Store the turns that could not be stored before, or only `turn_id`; return those stored now.
 
         Raises StoreUnavailableError.
         """
@@ -113,39 +113,39 @@ class ConversationManager:
         self._indexer.later(stored)
         return stored
 
-    async def save_meanwhile(self, turn_id: str, answer: str, thinking: str) -> None:
-        """What a running turn has said so far, so that it survives the end of this process.
+    async def save_partial(self, turn_id: str, answer: str, thinking: str) -> None:
+        """Store the partial answer of a running turn, so that it survives the end of this process.
 
         Raises StoreUnavailableError, StoreRequestError.
         """
-        said = {"assistant_response": answer, "thinking": thinking}
-        await self.turns.set_payload(said, [turn_id])
+        partial = {"assistant_response": answer, "thinking": thinking}
+        await self.turns.set_payload(partial, [turn_id])
 
     async def save_tool_calls(self, turn_id: str, uses: Sequence[ToolUse]) -> None:
-        """Before one begins: after a crash it is known that it may have done something.
+        """Store the tool calls before one begins, so that a crash leaves a record of what may have run.
 
         Raises StoreUnavailableError, StoreRequestError.
         """
         await self.turns.set_payload({"tool_calls": [asdict(use) for use in uses]}, [turn_id])
 
     def index_later(self, turns: Sequence[Turn]) -> None:
-        """Have stored turns embedded in the background, oldest first; commands and unfinished ones never."""
+        """Embed stored turns in the background, oldest first; never commands or unfinished turns."""
         self._indexer.later(turns)
 
     async def get_recent_history(self, branch: Branch) -> list[Turn]:
-        """The turns of `recent_ids`; those that are gone or cannot be read are left out."""
+        """Return the turns of `recent_ids`, without deleted or unreadable ones."""
         return await self.turns.get_many(self.recent_ids(branch))
 
     def recent_ids(self, branch: Branch) -> list[str]:
-        """The last MAX_RECENT_TURNS questions of the branch that were answered at all, oldest first."""
+        """Return the ids of the branch's last MAX_RECENT_TURNS answered questions, oldest first."""
         return _last_answered(branch, self._settings.max_recent_turns)
 
     async def retrieve_relevant_history(
         self, query: Query, branch: Branch, recent: Sequence[Turn], owner: str
     ) -> list[Turn]:
-        """Earlier completed turns of this branch that the question is about, oldest first.
+        """Return earlier completed turns of this branch that the question is about, oldest first.
 
-        Never a recent one, a sibling or another session; of equal questions the newest stays.
+        Never a recent turn, a sibling or another session; of identical questions the newest stays.
         """
         return await self.recall.recall(query, branch, recent, owner)
 
@@ -159,8 +159,8 @@ class ConversationManager:
     ) -> list[Message]:
         """system → relevant history → recent history → knowledge context → question.
 
-        For callers of earlier versions; nothing here asks for it. A turn's messages are fitted into its
-        model's window first (api.turn.prompt).
+        For callers of earlier versions; unused here. A turn's own messages are fitted into its model's
+        window first (api.turn.prompt).
         """
         history = History(relevant=relevant, recent=recent)
         return assemble(texts, history, candidates, question).messages
@@ -168,38 +168,37 @@ class ConversationManager:
     async def delete_old_conversations(
         self, days: int, *, dry_run: bool = False, reason: Reason = "request"
     ) -> ExpiryReport:
-        """Remove every turn older than `days` (UTC), or than its session's own limit; running turns and held
-        sessions stay. Leaves a receipt.
+        """Delete every turn older than `days` (UTC) or than its session's own limit, and leave a receipt.
 
-        With dry_run only count. Raises ValueError if days < 1.
+        Running turns and held sessions stay. With dry_run only count. Raises ValueError if days < 1.
         """
         if dry_run:
             return await self._retention.preview(days)
         return await self._retention.expire(days, reason, confirmed=True)
 
     async def cleanup_expired_conversations(self, *, unattended: bool = False) -> ExpiryReport:
-        """The nightly job: delete_old_conversations with CONVERSATION_EXPIRE_DAYS; prompts and memories have
-        limits of their own.
+        """Run the nightly job: delete_old_conversations with CONVERSATION_EXPIRE_DAYS; prompts and memories
+        have their own limits.
 
-        Raises ConflictError, nothing deleted, when nobody attends and the clock is not believed
+        Raises ConflictError, with nothing deleted, when the run is unattended and the clock is not trusted
         (core.operations.expiry.trusts_clock).
         """
         days = self._settings.conversation_expire_days
         report = await self._retention.expire(days, "schedule", confirmed=not unattended)
-        # Afterwards: a clock that is not believed takes no prompts either.
+        # Only after `expire`: a clock that is not trusted must not delete prompts either.
         await self._retention.forget_prompts(self._settings.prompt_keep_days)
         await self._retention.forget_memories(self._settings.memory_expire_days)
         await self.sweep_images(ABANDONED_IMAGES_S)
         return report
 
     async def sweep_images(self, min_age_s: float = 0) -> int:
-        """Images that a crash left before their turn was stored; with other workers only old ones."""
+        """Delete images that a crash left before their turn was stored; with other workers only old ones."""
         return await self._retention.sweep_images(min_age_s)
 
     async def recover_running(self, min_age_s: float = 0) -> list[Turn]:
-        """At start: turns that a crash left running become interrupted. Returns those that can be read.
+        """At start, mark turns that a crash left running as interrupted. Returns the readable ones.
 
-        With other workers on the same store, `min_age_s` is how long an answer may take at most.
+        With other workers on the same store, `min_age_s` is the longest an answer may take.
         """
         old = in_range("created_us", lte=self._clock() - int(min_age_s * 1_000_000))
         point_filter = Filter(must=[equals("status", TurnStatus.RUNNING.value), old])
@@ -209,14 +208,15 @@ class ConversationManager:
         return await self.turns.get_many(ids)
 
     async def index_missing(self, on_progress: Progress | None = None) -> int:
-        """Embed the turns a crash or a cut import left without a vector, oldest first. Returns how many."""
+        """Embed turns that a crash or aborted import left without vectors, oldest first. Returns how many."""
         return await self._indexer.missing(on_progress)
 
     async def close(self) -> None:
-        """What is kept is stored, if it can be. Wait for the embedding of the last turns, briefly; what is
-        missed is caught up at the next start."""
+        """Store what is still kept in memory, if possible, and wait briefly for the last turns' embedding.
+
+        Whatever is missed is caught up at the next start."""
         with suppress(StoreUnavailableError):
-            await self.store_kept()
+            await self.store_pending()
         await self._indexer.close()
 
 
@@ -230,7 +230,7 @@ def _last_answered(branch: Branch, number: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Unstored:
-    """`is_whole` False: no room was left for the text; only that the turn was cut is kept."""
+    """`is_whole` is False if there was no room for the text: then only the interrupted status is kept."""
 
     turn: Turn
     vectors: TurnVectors
@@ -239,24 +239,24 @@ class Unstored:
 
 
 class UnstoredTurns:
-    """Their first write, with which a turn begins, has reached the store, or may have: what the store does
-    not have then was never begun, or has been erased since, and is not written."""
+    """Turns whose final write failed. The write that began each of them has reached the store, or may have:
+    a turn missing from the store never began or has been erased since, so it is not written."""
 
-    def __init__(self, turns: TurnStore, most_bytes: int = MOST_UNSTORED_BYTES) -> None:
+    def __init__(self, turns: TurnStore, max_bytes: int = MAX_UNSTORED_BYTES) -> None:
         self._turns = turns
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._kept: dict[str, Unstored] = {}
-        self._one_by_one = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def keep(self, turn: Turn, vectors: TurnVectors | None = None) -> None:
-        """In the place of what was kept of it before."""
+        """Keep the turn, replacing any earlier version of it."""
         self._kept.pop(turn.turn_id, None)
         size_bytes = len(to_json(to_payload(turn)))
         used = sum(each.size_bytes for each in self._kept.values())
-        if used + size_bytes <= self._most_bytes:
+        if used + size_bytes <= self._max_bytes:
             kept = Unstored(turn, vectors or TurnVectors(), size_bytes)
         else:
             cut = replace(turn, status=TurnStatus.INTERRUPTED)
@@ -265,18 +265,18 @@ class UnstoredTurns:
         log.warning("turn_kept_in_memory", turn_id=turn.turn_id, whole=kept.is_whole, kept=len(self._kept))
 
     async def store(self, turn_id: str = "") -> list[Turn]:
-        """Write all, or this one; returns what the store has now. Raises StoreUnavailableError."""
+        """Write all turns, or only this one; return those stored now. Raises StoreUnavailableError."""
         stored = []
-        async with self._one_by_one:
+        async with self._lock:
             for each in list(self._kept.values()):
                 if turn_id in ("", each.turn.turn_id):
-                    if await self._written(each):
+                    if await self._write(each):
                         stored.append(each.turn)
                     if self._kept.get(each.turn.turn_id) is each:
                         del self._kept[each.turn.turn_id]
         return stored
 
-    async def _written(self, unstored: Unstored) -> bool:
+    async def _write(self, unstored: Unstored) -> bool:
         turn, turn_id = unstored.turn, unstored.turn.turn_id
         payload = to_payload(turn) if unstored.is_whole else {"status": turn.status.value}
         try:
@@ -288,7 +288,7 @@ class UnstoredTurns:
             return False
         except StoreUnavailableError:
             raise
-        except StoreRequestError as error:  # as it stands it never will be
+        except StoreRequestError as error:  # a retry would be refused, too
             log.exception("kept_turn_refused", turn_id=turn_id, reason=str(error))
             cut = {"status": TurnStatus.INTERRUPTED.value}
             await self._turns.set_payload(cut, [turn_id])

@@ -1,4 +1,4 @@
-"""The models a question may be sent to, by the configuration's own names."""
+"""The models a question may be sent to, by their names in the configuration."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ log = structlog.get_logger()
 
 DEFAULT_MODEL_ID = "default"
 DEFAULT_OPENAI_MODEL = "gpt-4o-mini"
-TEACHING = (400, 422)  # how servers refuse a form
-NO_CHAT = (404, 405)  # a server has no /chat/completions; any other status says nothing of it
+REFUSALS = (400, 422)  # statuses with which servers refuse a message layout
+NO_CHAT_ENDPOINT = (404, 405)  # the server has no /chat/completions; any other status says nothing about that
 
-IN_A_ROW = 2  # answers that teach that answers begin in thinking: one may have been asked to look like it
+ANSWERS_IN_A_ROW = 2  # that begin in thinking before it is learned: a single one may have been asked to
 
 NO_TEXTS = PromptTexts("", "", "")
 
-ASK_AGAIN_S = 15.0  # a server that did not tell a model's window, or not for good
+WINDOW_RETRY_S = 15.0  # retry interval when a server reported no window for a model, or a provisional one
 
-Lay = Callable[[Layout], Sequence[Message]]
-Form = tuple[Layout, bool]  # and whether it goes to the completion side
+LayOut = Callable[[Layout], Sequence[Message]]
+Form = tuple[Layout, bool]  # and whether it is sent to /completions
 BeginsThinking = Literal["auto", "always", "never"]
 
 
-_TEMPLATE_OPENS = re.compile(r"\br1\b|\bqwq\b|thinking", re.I)  # models whose chat templates say "<think>"
+_TEMPLATE_OPENS = re.compile(r"\br1\b|\bqwq\b|thinking", re.I)  # models whose chat templates emit "<think>"
 
 
 @dataclass(slots=True)
 class Learned:
-    """What a model taught in this process, by refusing a form or by how its answers began; None: nothing.
+    """What this process has learned about a model from refused layouts and answer beginnings; None: nothing.
 
-    `only_completes`: its server has no /chat/completions, but /completions. `thinking_in_a_row`: the latest
-    answers that began in thinking, none that did not between them.
+    `only_completes`: its server has /completions but no /chat/completions. `thinking_in_a_row`: how many of
+    the latest answers in a row began in thinking.
     """
 
     layout: Layout | None = None
@@ -66,7 +66,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class WindowReply:
-    """A window as a model's server tells it; 0: it does not. Not `final`: later it may be another."""
+    """A context window as the model's server reports it, 0 if it does not. Unless `final`, it may change."""
 
     tokens: int = 0
     final: bool = True
@@ -77,7 +77,7 @@ NO_WINDOW = WindowReply()
 
 @dataclass(frozen=True, slots=True)
 class ListedModel:
-    """What a server offers under this name; `window` is 0 where it does not tell."""
+    """A model that a server offers; `window` is 0 if the server does not report it."""
 
     name: str
     window: int = 0
@@ -88,11 +88,11 @@ class ListedModel:
 class ModelEntry:
     """One configured model. `generative` is False for the extractive answerer, which cannot judge.
 
-    `max_tokens` is what is kept free for the answer; `count_tokens` counts as the model does, where known.
-    `asked_by` is the owner whose calls these are, "" for the server's own. `table_tokens` is the longest
-    answer as the table says, `answer_share` the share of the window that is kept for it at most. `ask_window`
-    is None where the window is configured, or nobody can be asked. `vision`: it was
-    configured as one that sees images; `tools_in_prompt`: as one that reads of tools in its prompt.
+    `max_tokens` is reserved for the answer; `count_tokens` uses the model's own tokenizer where known.
+    `asked_by` is the owner on whose behalf it is called, "" for the server itself. `table_tokens` is the
+    configured longest answer, `answer_share` the largest share of the window reserved for it. `ask_window`
+    is None if the window is configured or no server can report it. `vision` and `tools_in_prompt` are
+    configured: the model accepts images, and is told about tools in its prompt.
     """
 
     model_id: str
@@ -115,8 +115,8 @@ class ModelEntry:
     answer_share: float = 0.25
     ask_window: Callable[[], Awaitable[WindowReply]] | None = field(default=None, compare=False)
 
-    def asked_with(self, options: CallOptions) -> ModelEntry:
-        """To be asked so, with an answer that is no longer than its share of the window."""
+    def with_options(self, options: CallOptions) -> ModelEntry:
+        """Return this model with `options`, the answer capped at its share of the window."""
         most = options.max_tokens or self.max_tokens
         most = answer_reserve(most, self.context_window, self.answer_share)
         return replace(self, options=replace(options, max_tokens=most))
@@ -127,12 +127,12 @@ class ModelEntry:
 
     @property
     def answer_tokens(self) -> int:
-        """What is kept free for the answer, as it is asked for."""
+        """The tokens reserved for the answer, which are also the limit that is requested."""
         return self.options.max_tokens or self.max_tokens
 
     @property
     def layout_now(self) -> Layout:
-        """The form that the next request begins with; never AUTO."""
+        """The layout the next request tries first; never AUTO."""
         if self.layout is not Layout.AUTO:
             return self.layout
         return self.learned.layout or (
@@ -141,7 +141,7 @@ class ModelEntry:
 
     @property
     def takes_tools(self) -> bool:
-        """Whether calls of tools can be offered, in its provider's form or in the prompt."""
+        """Whether tools can be offered, as the provider's API parameters or in the prompt."""
         return self.tools_in_prompt or (self.provider in HTTP_PROVIDERS and not self.completes_now)
 
     @property
@@ -149,26 +149,26 @@ class ModelEntry:
         return self.vision and not self.completes_now
 
     def learn_beginning(self, *, in_thinking: bool) -> None:
-        """What an answer showed of how this model's answers begin; a lesson counts until the next start.
+        """Learn from an answer how this model's answers begin; remembered until the next start.
 
-        In thinking: learned after IN_A_ROW such answers. Otherwise: at once. A setting is not overruled.
+        Thinking is learned after ANSWERS_IN_A_ROW such answers, its absence at once. A setting always wins.
         """
         row = self.learned.thinking_in_a_row + 1 if in_thinking else 0
         self.learned.thinking_in_a_row = row
         news = in_thinking is not self.starts_in_thinking and self.begins_thinking == "auto"
-        if not news or (in_thinking and row < IN_A_ROW):
+        if not news or (in_thinking and row < ANSWERS_IN_A_ROW):
             return
         self.learned.begins_thinking = in_thinking
         log.warning("model_beginning_learned", model_id=self.model_id, in_thinking=in_thinking)
 
     @property
     def completes_now(self) -> bool:
-        """Whether the next request goes to the completion side."""
+        """Whether the next request goes to /completions."""
         return self.layout is Layout.FLAT or self.learned.only_completes
 
     @property
     def starts_in_thinking(self) -> bool:
-        """Whether an answer's first words are taken for thinking although nothing opened it."""
+        """Whether an answer's first words count as thinking although no tag opened it."""
         if self.begins_thinking != "auto":
             return self.begins_thinking == "always"
         if self.learned.begins_thinking is not None:
@@ -176,15 +176,15 @@ class ModelEntry:
         return self.generative and bool(_TEMPLATE_OPENS.search(self.label))
 
     async def stream_laid(
-        self, lay: Lay, exchange: Exchange | None = None, report: Report | None = untold
+        self, lay: LayOut, exchange: Exchange | None = None, report: Report | None = untold
     ) -> AsyncGenerator[LLMDelta, None]:
-        """Send what `lay` makes for a layout; with AUTO, a refused form is followed by one other.
+        """Send the messages `lay` builds for a layout; with AUTO, a refused layout gets one fallback.
 
-        A call that fails passingly before its first delta is retried, and `report` is called; with None it
-        is sent as if nothing had been sent before, and never retried.
+        A call that fails transiently before its first delta is retried, and `report` is called; with None it
+        bypasses the guarded calls and is never retried.
 
-        `exchange` records what was sent, in which layout. When both forms are refused, it is the
-        first refusal's, which is raised (LLMRefusedError), and nothing is remembered.
+        `exchange` records what was sent and in which layout. If both layouts are refused, it describes the
+        first attempt, whose refusal is raised (LLMRefusedError), and nothing is learned.
         """
         exchange = exchange or Exchange()
         refusal: LLMRefusedError | None = None
@@ -196,33 +196,33 @@ class ModelEntry:
         except LLMRefusedError as error:
             refusal = error
         if refusal is not None:
-            async with aclosing(self._another_form(lay, refusal, exchange, report)) as deltas:
+            async with aclosing(self._retry_with_fallback(lay, refusal, exchange, report)) as deltas:
                 async for delta in deltas:
                     yield delta
 
     async def reply(self, messages: Sequence[Message]) -> str:
-        """The whole answer to [system, question] at once, for judgements and summaries.
+        """Return the whole answer to [system, question], for judgements and summaries.
 
-        Scrubbed, trimmed and without its thinking: empty when it met a limit before its thinking ended.
+        Scrubbed, trimmed and without thinking: empty if it hit a limit before its thinking ended.
         """
-        model = replace(self, options=CallOptions(thinking=False))  # what a person chose is for answers
+        model = replace(self, options=CallOptions(thinking=False))  # a person's options apply to answers only
         stream = model.stream_laid(lambda layout: lay_out(messages, layout, NO_TEXTS))
         async with aclosing(stream):
             deltas = [delta async for delta in stream]
         scrubber = TextScrubber()
         text = scrubber.feed("".join([delta.text for delta in deltas])) + scrubber.flush()
-        if any(delta.thinking for delta in deltas):  # it came apart, so the text does not begin with it
+        if any(delta.thinking for delta in deltas):  # thinking came separately, so the text has none in front
             return without_thinking(text)
         guessed = self.begins_thinking == "auto"
         cut = any(delta.finish_reason == "length" for delta in deltas)
         return without_thinking(text, self.starts_in_thinking, guessed=guessed, cut=cut)
 
-    async def _another_form(
-        self, lay: Lay, refusal: LLMRefusedError, exchange: Exchange, report: Report | None
+    async def _retry_with_fallback(
+        self, lay: LayOut, refusal: LLMRefusedError, exchange: Exchange, report: Report | None
     ) -> AsyncGenerator[LLMDelta, None]:
-        form, refused = self._other_form(refusal, exchange), exchange.snapshot()
+        form, refused = self._fallback_form(refusal, exchange), exchange.snapshot()
         if form is None or (form[1] and any(message.images for message in lay(form[0]))):
-            raise refusal  # to complete a text takes no images
+            raise refusal  # /completions takes no images
         try:
             async with aclosing(self._attempt(lay, form, exchange, report)) as deltas:
                 async for delta in deltas:
@@ -233,7 +233,7 @@ class ModelEntry:
             raise refusal from None
 
     def _attempt(
-        self, lay: Lay, form: Form, exchange: Exchange, report: Report | None
+        self, lay: LayOut, form: Form, exchange: Exchange, report: Report | None
     ) -> AsyncGenerator[LLMDelta, None]:
         layout, completes = form
         messages = lay(layout)
@@ -247,20 +247,20 @@ class ModelEntry:
 
         return self.calls.stream(opening, report, self.asked_by) if report else opening()
 
-    def _other_form(self, refusal: LLMRefusedError, exchange: Exchange) -> Form | None:
+    def _fallback_form(self, refusal: LLMRefusedError, exchange: Exchange) -> Form | None:
         if exchange.offer is not None and exchange.offer.as_parameters:
-            return None  # it is the tools that a server refuses rather than the form
+            return None  # the server refuses the tools rather than the layout
         if self.layout is not Layout.AUTO or self.completes_now:
             return None
-        if refusal.status in NO_CHAT and self.provider == "openai":
+        if refusal.status in NO_CHAT_ENDPOINT and self.provider == "openai":
             return Layout.FLAT, True
         layout = (
-            next_after_refusal(exchange.layout) if refusal.status in TEACHING and refusal.about_form else None
+            next_after_refusal(exchange.layout) if refusal.status in REFUSALS and refusal.about_form else None
         )
         return (layout, False) if layout else None
 
     def _learn(self, form: Form) -> None:
-        """Every delta says it again; what is news is logged."""
+        """Remember a form that worked. Called for every delta; logs only a change."""
         layout, completes = form
         if (self.learned.layout, self.learned.only_completes) == form:
             return
@@ -275,7 +275,7 @@ class ModelEntry:
 
 
 def configured_llms(models: ModelSettings) -> dict[str, LLMSettings]:
-    """The tables of the file; `default` is OPENAI_… of the environment, else the first, else extractive."""
+    """Return the file's [llms] tables; `default` is the environment's OPENAI_…, the first, or extractive."""
     entries = dict(models.llms)
     if DEFAULT_MODEL_ID not in entries:
         if models.openai_base_url or models.openai_api_key:
@@ -297,7 +297,7 @@ class LLMService:
         self._entries = dict(entries)
 
     def get(self, model_id: str, owner: str = "") -> ModelEntry:
-        """To be asked on behalf of `owner`.
+        """Return the model, to be called on behalf of `owner`.
 
         Raises UnknownModelError: a model id is a key of the configuration, never a URL or a path.
         """
@@ -308,11 +308,11 @@ class LLMService:
         return replace(entry, asked_by=owner) if owner else entry
 
     async def keep_windows(self) -> None:
-        """Ask the models' servers for the windows that nobody configured, each until it tells. Never ends."""
+        """Ask the models' servers for unconfigured context windows until each has answered. Never returns."""
         while True:
             asking = [entry for entry in self._entries.values() if entry.ask_window is not None]
             await asyncio.gather(*map(self._learn_window, asking))
-            await asyncio.sleep(ASK_AGAIN_S)
+            await asyncio.sleep(WINDOW_RETRY_S)
 
     async def _learn_window(self, entry: ModelEntry) -> None:
         try:
@@ -321,14 +321,14 @@ class LLMService:
             log.debug("model_window_not_known", model_id=entry.model_id, reason=str(error))
             return
         if self._entries.get(entry.model_id) is not entry:
-            return  # changed meanwhile
+            return  # replaced meanwhile
         if reply.tokens and reply.tokens != entry.context_window:
             log.info("model_window_learned", model_id=entry.model_id, tokens=reply.tokens)
             entry = entry.with_window(reply.tokens)
         self._entries[entry.model_id] = replace(entry, ask_window=None) if reply.final else entry
 
     def put(self, model_id: str, entry: ModelEntry | None) -> None:
-        """From the next question on; None takes it away."""
+        """Set the model from the next question on; None removes it."""
         if entry is None:
             self._entries.pop(model_id, None)
         else:
@@ -343,30 +343,30 @@ class LLMService:
 
 # How many tokens a model accepts and may answer with.
 
-UNKNOWN_WINDOW = 8_192  # what nearly every model in use has at least
+UNKNOWN_WINDOW = 8_192  # nearly every model in use has at least this
 
-_ENDS_A_NAME = ("", "-", "@", "_")
+_NAME_BOUNDARIES = ("", "-", "@", "_")
 
 
 def known_window(model: str) -> int:
-    """The longest name of config/model_windows.toml that `model` begins with, part by part; else 0.
+    """Return the window of the longest name in config/model_windows.toml that `model` begins with, else 0.
 
-    A vendor's prefix ("openai/…"), "ft:" and a tag behind a colon ("qwen3:8b") are left aside.
+    Only whole parts match. A vendor prefix ("openai/…"), "ft:" and a tag after ":" ("qwen3:8b") are ignored.
     """
     name = model.lower().rpartition("/")[2].removeprefix("ft:").partition(":")[0]
     windows = _windows()
-    ends = (end for end in range(len(name), 0, -1) if name[end : end + 1] in _ENDS_A_NAME)
+    ends = (end for end in range(len(name), 0, -1) if name[end : end + 1] in _NAME_BOUNDARIES)
     return next((windows[name[:end]] for end in ends if name[:end] in windows), 0)
 
 
 def window_of(entry: LLMSettings, llm: LLM | None, model_id: str = "default") -> int:
-    """The configured window, else what the model's class says, else 8,192 with a line in the log.
+    """Return the configured window, else the one the model's class reports, else 8,192 with a log line.
 
-    A class that leaves LlamaIndex's own default may mean it or not: it is kept, being small, and logged.
+    A class that reports LlamaIndex's default may or may not mean it: being small, it is used, but logged.
     """
     if entry.context_window:
         return entry.context_window
-    reported = _reported_by(llm)
+    reported = _class_window(llm)
     if reported <= 0 or reported == DEFAULT_CONTEXT_WINDOW:
         log.warning(
             "model_window_unknown",
@@ -378,12 +378,12 @@ def window_of(entry: LLMSettings, llm: LLM | None, model_id: str = "default") ->
 
 
 def answer_reserve(max_tokens: int, window: int, answer_share: float) -> int:
-    """Tokens kept free for the answer; also the most that may be asked for, so that both fit."""
+    """Return the tokens reserved for the answer; also the most that may be requested, so that both fit."""
     return max(1, min(max_tokens, int(window * answer_share)))
 
 
-def _reported_by(llm: LLM | None) -> int:
-    """0 when the class does not know; LlamaIndex's OpenAI raises for a model that it does not know."""
+def _class_window(llm: LLM | None) -> int:
+    """Return 0 if the class does not know; LlamaIndex's OpenAI class raises for an unknown model."""
     try:
         return llm.metadata.context_window if llm is not None else 0
     except ValueError:

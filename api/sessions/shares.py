@@ -91,7 +91,7 @@ class SharesHandler:
         key's."""
         session_id, secret = _split(token)
         try:
-            session = await self._store.of_anybody(session_id)
+            session = await self._store.get_of_any_owner(session_id)
         except UnknownSessionError as error:
             raise _not_found() from error
         if session.owner not in self._owners:

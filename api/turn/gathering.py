@@ -25,7 +25,7 @@ from core.relevance.query import Query, parts_of
 from core.relevance.sparse import covered
 from core.relevance.talk import ANSWERS_TALK, Talk, TalkModel, is_about_languages, talk_of
 from core.tools import SEARCH_TOOL
-from services.conversation.episodes import EpisodeAsked, Episodes, episode_asked
+from services.conversation.episodes import EpisodeQuestion, Episodes, parse_episode
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.knowledge.chunks import SamplePrecedence
@@ -142,7 +142,7 @@ class Gathering:
         self._fallback_reported = False
         self._without_sample = False  # in the last search
         self._date = turn.request.date if turn.request else ""
-        self._episode: EpisodeAsked | None = None
+        self._episode: EpisodeQuestion | None = None
         self.query: Query | None = None
         self.rewritten_from: tuple[str, ...] = ()
 
@@ -249,11 +249,11 @@ class Gathering:
     def _wants_memory(self) -> bool:
         return self._turn.request is None or self._turn.request.memory
 
-    async def _episode_asked(self) -> EpisodeAsked | None:
+    async def _episode_asked(self) -> EpisodeQuestion | None:
         """Return the earlier conversation that the question is about, if memory applies here. In a session
         with history the question must clearly mean one."""
         memories, is_new = self._pipeline.memories, not self._branch.nodes
-        asked = episode_asked(self._turn.question, day_asked(self._date, self._pipeline.prompts.now().date()))
+        asked = parse_episode(self._turn.question, day_asked(self._date, self._pipeline.prompts.now().date()))
         if asked is None or not self._wants_memory:
             return None
         is_meant = (asked.sure or is_new) and memories.suits(is_new=is_new)

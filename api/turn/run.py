@@ -91,7 +91,7 @@ class TurnRun:
             max_chars=pipeline.max_answer_chars,
             shows_thinking=model.options.thinking is not False,
         )
-        self._saver = AnswerSaver(self._answer, partial(pipeline.conversations.save_meanwhile, self.turn_id))
+        self._saver = AnswerSaver(self._answer, partial(pipeline.conversations.save_partial, self.turn_id))
         self._citing = Citing()
         look_up = partial(self._gathering.look_up, top_n=plan.request.how.rerank_top_n)
         search = KnowledgeTool(look_up, self._citing.add, lambda text: self.tools.has_room(text))

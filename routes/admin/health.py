@@ -209,7 +209,7 @@ async def stats(container: ContainerDep, admin: Admin) -> wire.Statistics:
     return wire.Statistics(
         store_id=await asyncio.to_thread(container.store_id),
         stored=counts,
-        chunks_made_for=None if store.qdrant_url else container.knowledge.size.most_chunks,
+        chunks_made_for=None if store.qdrant_url else container.knowledge.size.max_chunks,
         bytes_on_disk=size,
         running_turns=len(container.running),
         tasks=len(asyncio.all_tasks()),

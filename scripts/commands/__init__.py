@@ -1,1 +1,1 @@
-"""The commands of `wenmai`, by their subjects, and how they reach the store or a running server."""
+"""The commands of `wenmai` by subject, and how they reach the store or a running server."""

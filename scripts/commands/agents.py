@@ -1,4 +1,4 @@
-"""For agents that start their tools as a program: those of a running server, over the standard streams."""
+"""Offer a running server's tools over standard input and output, to agents that start tools as programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ASK_TIMEOUT_S = 600
 @click.command("mcp", help=__doc__)
 @at_url
 def mcp(**options: Any) -> int:
-    """Runs until its standard input ends."""
+    """Run until standard input ends."""
     return run(_mcp, Options(**options))
 
 
@@ -51,7 +51,7 @@ async def _serve_standard_streams(client: ServerClient) -> int:
 
 
 def _bridge(client: Client) -> MCPServer[Any]:
-    """Hands every request on, and the progress of an answer back."""
+    """Return an MCP server that forwards every request, and relays the progress of answers."""
     from mcp import types
     from mcp.server.lowlevel import Server as MCPServer
 

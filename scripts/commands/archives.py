@@ -1,4 +1,4 @@
-"""Backups: written, listed and verified, restored into an empty store; and a store moved elsewhere."""
+"""Backups: writing, listing, verifying, restoring into an empty store; and moving a store elsewhere."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from scripts.commands.maintenance import (
 from scripts.commands.server import (
     Server,
     ServerClient,
-    asking,
     at_server,
     at_store,
     at_url,
+    open_client,
     show_place,
     show_store,
 )
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 BACKUP_DESCRIPTION = """Write the whole store into one archive, while the server serves or without it.
 
-`wenmai backup` writes into BACKUP_DIR; `--list` shows what is there, `--verify FILE` reads an
+`wenmai backup` writes to BACKUP_DIR; `--list` shows the archives there; `--verify FILE` reads an
 archive to its end and compares its checksums.
 """
 
@@ -54,18 +54,18 @@ archive to its end and compares its checksums.
 @click.option(
     "--to",
     type=Path,
-    help="A folder that exists, or a file in one, while no server runs (default: BACKUP_DIR).",
+    help="An existing folder, or a file in one, while no server runs (default: BACKUP_DIR).",
 )
 @click.option(
-    "--keep", type=click.IntRange(1, 1_000), help="Afterwards delete all but this many archives there."
+    "--keep", type=click.IntRange(1, 1_000), help="Afterwards, delete all but this many archives there."
 )
-@click.option("--allow-empty", is_flag=True, help="Also of a store with nothing in it.")
+@click.option("--allow-empty", is_flag=True, help="Back up even an empty store.")
 @click.option("--list", is_flag=True, help="Show the archives in BACKUP_DIR.")
 @click.option("--verify", type=Path, metavar="FILE", help="Read an archive to its end.")
 @as_json
 @at_url
 def backup(**options: Any) -> int:
-    """Exit codes: 0 done, 1 failed (also a damaged archive of --verify), 2 refused."""
+    """Exit codes: 0 done, 1 failed (also if --verify finds damage), 2 refused."""
     for name in ("list", "to", "keep", "url"):
         one_of(Options(**options), "verify", name)
     one_of(Options(**options), "list", "keep")
@@ -92,18 +92,18 @@ def _print_backup(report: Backup, folder: Path) -> None:
     rows: list[tuple[str, int | str]] = [(role, number) for role, number in report.points.items()]
     print_table([*rows, ("bytes", report.size_bytes), ("seconds", f"{report.seconds:.1f}")])
     here = folder / report.file
-    place = here if here.exists() else f"{report.file} in BACKUP_DIR of the server"  # it may have another
+    place = here if here.exists() else f"{report.file} in BACKUP_DIR of the server"  # may not be ours
     print(f"{place}\nas it was at {report.created}, sha256 {report.sha256}")
     for removed in report.removed:
         print(f"removed {removed}{', which held more' if removed in report.fuller else ''}")
 
 
 def _place(to: Path | None, backups: Path) -> tuple[Path, str]:
-    """The folder, and the file's name when `to` names one ("" otherwise). Raises CommandError."""
+    """Return the folder, and the file name if `to` names one (else ""). Raises CommandError."""
     if to is None or to.is_dir():
         return to or backups, ""
     folder = to.parent if to.name.endswith(".zip") else to
-    if not folder.exists():  # a disk that is not mounted: not to be made on the one below it
+    if not folder.exists():  # perhaps an unmounted disk: do not create it on the disk below
         raise CommandError(f"--to {to}: there is no folder {folder}; mount or make it first", EXIT_REFUSED)
     if folder == to:
         return to, ""
@@ -129,7 +129,7 @@ async def _create(settings: Settings, options: Options, folder: Path, name: str)
         _refuse_empty(look, options)
         _refuse_to(options)
         params = {"keep": options.keep} if options.keep else {}
-        async with asking(server) as client:
+        async with open_client(server) as client:
             return await client.send("POST", "/admin/backups", Backup, None, **params)
 
     return await at_store(settings, options, here, by_server)
@@ -152,13 +152,13 @@ def _refuse_empty(look: StoreContents, options: Options) -> None:
 
 @contextmanager
 def _folder_errors(to: Path | None, folder: Path) -> Iterator[None]:
-    """A folder that cannot be used is named as it was given. Raises CommandError."""
+    """Turn errors into CommandError, naming the folder as the user did."""
     try:
         yield
     except NotADirectoryError:
         name = "--to" if to else "BACKUP_DIR"
         raise CommandError(f"{name} {folder} is not a folder", EXIT_REFUSED) from None
-    except BrokenPipeError:  # nobody reads what is shown
+    except BrokenPipeError:  # the output's reader has gone
         raise
     except OSError as error:
         raise CommandError(f"{folder} cannot be used: {error.strerror or error}") from error
@@ -215,17 +215,17 @@ def _print_manifest(path: Path, manifest: Manifest) -> None:
     print(f"{path} is whole: {manifest.made_by}, as it was at {manifest.created}")
 
 
-RESTORE_DESCRIPTION = """Bring a backup back into an empty store.
+RESTORE_DESCRIPTION = """Restore a backup into an empty store.
 
-`wenmai restore FILE` reads the archive to its end and shows what is in it, `--apply` restores
-it. Nothing is ever overwritten: a store with anything in it is refused.
+`wenmai restore FILE` reads the archive to its end and shows its contents; `--apply` restores
+it. Nothing is ever overwritten: a store that is not empty is refused.
 """
 
 
 @click.command("restore", help=RESTORE_DESCRIPTION)
 @click.argument("file", type=Path)
 @click.option("--apply", is_flag=True, help="Restore; without it nothing is changed.")
-@click.option("--as-is", is_flag=True, help="Accept another embedding than the configured one.")
+@click.option("--as-is", is_flag=True, help="Accept an embedding other than the configured one.")
 @as_json
 def restore(**options: Any) -> int:
     """Exit codes: 0 done, 1 failed or in use, 2 refused: a damaged archive, a store that is not empty."""
@@ -256,7 +256,7 @@ async def _restore(settings: Settings, options: Options) -> int:
 
 
 def _unchanged(points: Mapping[Any, int], what: str, options: Options, problem: str = "") -> int:
-    """`problem`: why --apply may be refused."""
+    """`problem` is why --apply may be refused."""
     advice = f"add --apply to {what}" + (f"; {problem}" if problem else "")
     result = {"points": points, "dry_run": True, **({"problem": problem} if problem else {})}
     print_result(result, options, lambda _: print(f"Nothing was changed: {advice}."))
@@ -284,8 +284,8 @@ KEY_HELP = f"The environment variable with the key of the server of {{}} (defaul
 
 MIGRATE_DESCRIPTION = """Move a store from the embedded engine to a Qdrant server, or back.
 
-`wenmai migrate --from DATA_DIR --to URL` shows what would be moved, `--apply` does it. The
-source is only read and stays; the target must be empty. Keys are named by the environment variables that
+`wenmai migrate --from DATA_DIR --to URL` shows what would be moved; `--apply` moves it. The source is only
+read and is kept; the target must be empty. Keys are given by the names of the environment variables that
 hold them.
 """
 
@@ -294,7 +294,7 @@ hold them.
 @click.option(
     "--from", "source", required=True, metavar="PLACE", help="A DATA_DIR, or a server's http(s) URL."
 )
-@click.option("--to", "target", required=True, metavar="PLACE", help="The same, and empty.")
+@click.option("--to", "target", required=True, metavar="PLACE", help="Likewise, but empty.")
 @click.option("--from-key-env", default=KEY_ENV, metavar="NAME", help=KEY_HELP.format("--from"))
 @click.option("--to-key-env", default=KEY_ENV, metavar="NAME", help=KEY_HELP.format("--to"))
 @click.option("--apply", is_flag=True, help="Do it; without it nothing is changed.")
@@ -331,7 +331,8 @@ async def _move(settings: Settings, options: Options) -> int:
 
 
 def _store_at(settings: StoreSettings, option: str, place: str, key_env: str) -> StoreSettings:
-    """The same collections elsewhere. Raises CommandError, which does not repeat the place: see its key."""
+    """Return the settings for the same collections elsewhere. Raises CommandError, which does not repeat the
+    place, since a URL may hold a password."""
     from pydantic import ValidationError
 
     from config.settings import StoreSettings

@@ -1,4 +1,4 @@
-"""From the terminal: `wenmai ask` prints the answer as it comes; `wenmai search` what it could cite."""
+"""Asking from the terminal: `wenmai ask` streams an answer, `wenmai search` shows what it could cite."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DIM, BOLD, RED, PLAIN = "\033[2m", "\033[1m", "\033[31m", "\033[0m"
 
 
 class Terminal:
-    """Prints a stream as it comes; colours only on a terminal."""
+    """Prints a stream as it arrives; colours only on a terminal."""
 
     def __init__(self, *, colours: bool) -> None:
         self._colours = colours
@@ -49,7 +49,7 @@ class Terminal:
         self.failed = False
 
     def show(self, kind: str, text: str) -> None:
-        """One event of the prefix format."""
+        """Print one event of the prefix format."""
         if kind == "SESSION":
             self.session_id = text
         elif kind == "STATUS":
@@ -83,7 +83,7 @@ class Terminal:
 
 
 async def events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str]]:
-    """(kind, text) of each event; an empty data line is a line break inside the text."""
+    """Yield (kind, text) of each event; an empty data line is a line break in the text."""
     data: list[str] = []
     async for line in lines:
         if line.startswith("data:"):
@@ -97,7 +97,7 @@ async def events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str]]:
 async def send_whole(
     client: ServerClient, terminal: Terminal, question: str, options: dict[str, Any]
 ) -> None:
-    """One question, and its answer as one JSON object. Raises CommandError."""
+    """Ask one question and print its answer as one JSON object. Raises CommandError."""
     body = {"question": question, "session_id": terminal.session_id, "stream": False, **options}
     answer = await client.send("POST", PATH, Answer, body)
     terminal.session_id, terminal.failed = answer.session_id, answer.error is not None
@@ -107,7 +107,7 @@ async def send_whole(
 async def send_streamed(
     client: ServerClient, terminal: Terminal, question: str, options: dict[str, Any]
 ) -> None:
-    """One question, and its answer as it comes. Raises CommandError."""
+    """Ask one question and print its answer as it arrives. Raises CommandError."""
     body = {"question": question, "session_id": terminal.session_id, **options}
     terminal.links = PassageLinks(f"{client.server.url}/")
     async with client.stream("POST", PATH, body) as response:
@@ -119,7 +119,7 @@ async def send_streamed(
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[str]:
-    """Lines end at LF only; a text may hold other line breaks."""
+    """Yield lines ended by LF only; a text may contain other line breaks."""
     rest = ""
     async for text in response.aiter_text():
         *lines, rest = (rest + text).split("\n")
@@ -129,7 +129,7 @@ async def _lines(response: httpx.Response) -> AsyncIterator[str]:
 
 @click.command("ask")
 @click.argument("question", nargs=-1)
-@click.option("--session", help="Go on in this session.")
+@click.option("--session", help="Continue this session.")
 @click.option("--model", default="default", help="A model id of the configuration.")
 @click.option("--thinking", is_flag=True, help="Ask for visible thinking.")
 @as_json
@@ -137,7 +137,7 @@ async def _lines(response: httpx.Response) -> AsyncIterator[str]:
 def ask(**options: Any) -> int:
     """Ask from the terminal: `wenmai ask "父子链是什么？"`. 在终端里提问。
 
-    Without a question it is a conversation until Ctrl-D.
+    Without a question it starts a conversation that ends with Ctrl-D.
     """
     return run(_ask, Options(**options))
 
@@ -191,8 +191,8 @@ async def _search(settings: Settings, options: Options) -> int:
     body = {"question": " ".join(options.question), "top_n": options.top}
 
     async def work(client: ServerClient) -> int:
-        found = await client.send("POST", "/search", SearchResult, body)
-        print_result(found, options, print_candidates)
+        result = await client.send("POST", "/search", SearchResult, body)
+        print_result(result, options, print_candidates)
         return EXIT_OK
 
     def print_candidates(result: SearchResult) -> None:

@@ -1,9 +1,9 @@
 """Fit a running server's probabilities to its documents: what is shown as sure, as closest, or not at all.
 
-`wenmai calibrate questions.jsonl` takes lines such as
-{"question": "How many days of leave?", "passage": "25 days"}, `passage` being words of a passage that
-answers (or a list of such), and {"question": "Who won the cup?", "answerable": false}: twenty at least, five
-of them unanswered. `--ratings` takes the answers that readers rated. Nothing is changed without `--apply`.
+`wenmai calibrate questions.jsonl` reads lines such as
+{"question": "How many days of leave?", "passage": "25 days"}, where `passage` quotes a passage that answers
+(or is a list of quotes), and {"question": "Who won the cup?", "answerable": false}: at least twenty, five
+of them unanswerable. `--ratings` uses the answers that readers rated. Nothing changes without `--apply`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from scripts.commands.server import ServerClient, at_server, at_url
 if TYPE_CHECKING:
     from config.settings import Settings
 
-TIMEOUT_S = 600  # a thousand questions are embedded and searched for
+TIMEOUT_S = 600  # a thousand questions are embedded and searched
 PATH = "/admin/calibration"
 
 
 @click.command("calibrate", help=__doc__)
 @click.argument("file", required=False, type=Path, metavar="[QUESTIONS.jsonl]")
-@click.option("--ratings", is_flag=True, help="From the answers that readers rated.")
-@click.option("--undo", is_flag=True, help="Back to the calibration before.")
-@click.option("--show", is_flag=True, help="The calibration in force.")
+@click.option("--ratings", is_flag=True, help="Use the answers that readers rated.")
+@click.option("--undo", is_flag=True, help="Return to the previous calibration.")
+@click.option("--show", is_flag=True, help="Show the calibration in force.")
 @click.option("--apply", is_flag=True, help="Use it from now on; without it nothing is changed.")
 @as_json
 @at_url

@@ -1,5 +1,5 @@
-"""What was said and sent: `wenmai sessions` lists conversations, `wenmai prompt` shows what a model got,
-`wenmai import` brings in those of other products, and of Wenmai."""
+"""Conversations: `wenmai sessions` lists them, `wenmai prompt` shows what a model received, `wenmai import`
+imports those of other products and of Wenmai."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def _print_turns(branch: Branch) -> None:
 
 @click.command("prompt")
 @click.argument("turn_id")
-@click.option("--request", is_flag=True, help="Then the request as it was sent.")
+@click.option("--request", is_flag=True, help="Also show the request as it was sent.")
 @as_json
 @at_url
 def prompt(**options: Any) -> int:
-    """Show what the model got for the turn with this TURN_ID, part by part. 显示某一轮发给模型的提示词。"""
+    """Show what the model received for this TURN_ID, part by part. 显示某一轮发给模型的提示词。"""
     return run(_prompt, Options(**options))
 
 
@@ -92,7 +92,7 @@ async def _prompt(settings: Settings, options: Options) -> int:
 
 
 def lines(prompt: Prompt, *, with_request: bool = False) -> Iterator[tuple[str, str]]:
-    """(colour, line), part by part."""
+    """Yield (colour, line), part by part."""
     yield BOLD, f"turn {prompt.turn_id}"
     if prompt.parts is None:
         yield "", f"model {prompt.model_id}: no record of the prompt is kept for this turn (PROMPT_KEEP_DAYS)"
@@ -148,15 +148,15 @@ def _request(request: PromptRequest | None) -> str:
 
 IMPORT_PATH, OWN_PATH = "/sessions/import/file", "/sessions/import"
 OWN = "Wenmai"
-MOST_SHOWN = 50
-BRINGS_IN = """Bring in conversations that another product exported: ChatGPT, Claude, Open WebUI, LibreChat,
-or lists of OpenAI's messages; or one that Wenmai exported as JSON. Without --apply it only says what the file
-would bring in. 导入对话：其他产品导出的，或 Wenmai 导出的 JSON；不加 --apply 只显示会导入什么。"""
+MAX_SHOWN = 50
+IMPORT_DESCRIPTION = """Import conversations exported by other products: ChatGPT, Claude, Open WebUI,
+LibreChat, or lists of OpenAI messages; or one that Wenmai exported as JSON. Without --apply it only shows
+what would be imported. 导入对话：其他产品导出的，或 Wenmai 导出的 JSON；不加 --apply 只显示会导入什么。"""
 
 
-@click.command("import", help=BRINGS_IN)
+@click.command("import", help=IMPORT_DESCRIPTION)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--apply", is_flag=True, help="Bring them in.")
+@click.option("--apply", is_flag=True, help="Import them.")
 @as_json
 @at_url
 def import_(**options: Any) -> int:
@@ -188,7 +188,7 @@ async def _import_foreign(client: ServerClient, content: bytes, options: Options
 
 
 def _own_export(content: bytes) -> dict[str, Any]:
-    """A conversation in the form of Wenmai's export; empty: the file is none, and the server knows others."""
+    """Parse a conversation exported by Wenmai; empty for other files, which the server may know."""
     try:
         value = json.loads(content)
     except ValueError:
@@ -199,9 +199,9 @@ def _own_export(content: bytes) -> dict[str, Any]:
 
 
 async def _import_own(client: ServerClient, own: dict[str, Any], options: Options) -> ForeignImport:
-    """All of it or nothing: a session that is here already is refused, and has nothing new."""
+    """Import all or nothing: a session that exists already is refused, and counts as having nothing new."""
     turns, session_id = own["turns"], str(own.get("session_id") or "")
-    is_here = bool(session_id) and await _is_here(client, session_id)
+    exists = bool(session_id) and await _exists(client, session_id)
     if options.apply:
         session_id = (await client.send("POST", OWN_PATH, ImportedConversation, own)).session_id
     parents = {str(turn.get("parent_turn_id")) for turn in turns}
@@ -209,7 +209,7 @@ async def _import_own(client: ServerClient, own: dict[str, Any], options: Option
         session_id=session_id,
         title=str(own.get("title") or ""),
         turns=len(turns),
-        fresh=0 if is_here else len(turns),
+        fresh=0 if exists else len(turns),
         branches=max(1, sum(str(turn.get("turn_id")) not in parents for turn in turns)),
         persona=bool(own.get("persona")),
         attachments=0,
@@ -219,16 +219,16 @@ async def _import_own(client: ServerClient, own: dict[str, Any], options: Option
     return ForeignImport(product=OWN, applied=options.apply, conversations=[plan])
 
 
-async def _is_here(client: ServerClient, session_id: str) -> bool:
+async def _exists(client: ServerClient, session_id: str) -> bool:
     response = await client.request("GET", f"/sessions/{quote(session_id, safe='')}")
     return response.status_code not in (404, 422) and bool(checked(response, Session))
 
 
 def _print_plan(plan: ForeignImport) -> None:
-    for each in plan.conversations[:MOST_SHOWN]:
+    for each in plan.conversations[:MAX_SHOWN]:
         print(shown(f"{each.title or each.session_id}: {_figures(each)}"))
-    if len(plan.conversations) > MOST_SHOWN:
-        print(f"… and {len(plan.conversations) - MOST_SHOWN} more")
+    if len(plan.conversations) > MAX_SHOWN:
+        print(f"… and {len(plan.conversations) - MAX_SHOWN} more")
     fresh = sum(each.fresh for each in plan.conversations)
     done = "brought in" if plan.applied else "would be brought in (--apply does it)"
     conversations = counted(len(plan.conversations), "conversation")

@@ -1,7 +1,7 @@
-"""Check the installation, the configuration, and what is stored: one line each, `ok`, `warn` or `fail`.
+"""Check the installation, the configuration and the store: one line each, `ok`, `warn` or `fail`.
 
-Nothing is changed, no key and no text is printed. The server that has the store open is asked what is
-stored; with `--url` only that server is asked, of its models, too.
+Nothing is changed; no keys and no texts are printed. If a server has the store open, it is asked for the
+contents; with `--url`, only that server is asked, also about its models.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from scripts.commands.server import (
     KEYS,
     Server,
     ServerClient,
-    asking,
     at_url,
     checked_store,
-    holding,
+    holder_of,
+    open_client,
     read,
     server_of,
     show_store,
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
     from config.settings import Settings
 
 ASK_LIMIT_S = 3.0
-MODELS_LIMIT_S = 30.0  # of each it waits for ten seconds, of all at once
+MODELS_LIMIT_S = 30.0  # the server checks all models concurrently, ten seconds each
 
 
 @click.command("doctor", help=__doc__)
-@click.option("--fast", is_flag=True, help="Do not look into the store.")
+@click.option("--fast", is_flag=True, help="Do not examine the store.")
 @as_json
 @at_url
 def doctor(**options: str | bool | None) -> int:
-    """Exit codes: 0 all is well or only warned of, 1 something fails, 2 the configuration is refused."""
+    """Exit codes: 0 all well or only warnings, 1 something fails, 2 the configuration is refused."""
     return _examine(Options(**options))
 
 
@@ -90,7 +90,7 @@ async def _findings(settings: Settings, options: Options) -> list[Finding]:
 
     async def ask_holder(error: StoreLockedError) -> list[Finding]:
         try:
-            holder = holding(settings, server, error)
+            holder = holder_of(settings, server, error)
         except CommandError as refused:
             return [fail("store", str(refused))]
         return await _of_server(settings, holder, named=False)
@@ -99,9 +99,9 @@ async def _findings(settings: Settings, options: Options) -> list[Finding]:
 
 
 async def _of_server(settings: Settings, server: Server, *, named: bool) -> list[Finding]:
-    """What it says of itself; of one that was named how its models answer, too."""
+    """Return what a server reports about itself; with `named`, also how its models answer."""
     try:
-        async with asking(server, ASK_LIMIT_S) as client:
+        async with open_client(server, ASK_LIMIT_S) as client:
             ready = await client.request("GET", "/health/ready")
             findings = [_readiness(ready, server), *await _stored(settings, client, server, named=named)]
             return [*findings, *(await _models(client) if named else ())]
@@ -155,7 +155,7 @@ def _readiness(response: httpx.Response, server: Server) -> Finding:
         return fail("server", f"not ready at {server.url}: {_listed(ready.problems)}")
     if not ready.warnings:
         return ok("server", f"ready at {server.url}")
-    judged = fail if "store" in ready.warnings else warn  # it lost a part, and nothing is written
+    judged = fail if "store" in ready.warnings else warn  # it lost a part, and refuses writes
     return judged("server", f"degraded at {server.url}: {_listed(ready.warnings)}")
 
 

@@ -1,7 +1,7 @@
 """Erase a turn, a session, a document or everything of an owner, and prove that nothing of it is left.
 
-`wenmai erase --session ID` shows what would go, `--apply --yes` erases it. What is gone already is
-searched for all the same, and what is left of it is erased. `--owners` lists whose data there is.
+`wenmai erase --session ID` shows what would be erased; `--apply --yes` erases it. Something deleted before
+is searched for all the same, and any remains are erased. `--owners` lists whose data is stored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from scripts.commands.maintenance import (
     run,
     shown,
 )
-from scripts.commands.server import Server, asking, at_store, at_url, open_here
+from scripts.commands.server import Server, at_store, at_url, open_client, open_here
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -52,7 +52,7 @@ def _point_id(text: str) -> str:
 
 
 def _session_id(text: str) -> str:
-    """One that was imported may be any text."""
+    """Check a session id; that of an imported session may be any text."""
     try:
         uuid.UUID(text)
     except ValueError:
@@ -66,7 +66,7 @@ def _session_id(text: str) -> str:
 @click.option("--document", type=_point_id, metavar="ID", help="The document with this id.")
 @click.option("--memory", type=_point_id, metavar="ID", help="The memory with this id.")
 @click.option("--owner", metavar="NAME", help="All sessions, turns, documents and memories of an owner.")
-@click.option("--owners", is_flag=True, help="List every owner of whom something is stored, and how much.")
+@click.option("--owners", is_flag=True, help="List every owner with stored data, and how much.")
 @click.option("--apply", is_flag=True, help="Erase; without it nothing is changed.")
 @click.option("--yes", is_flag=True, help="Confirm --apply: it cannot be undone.")
 @click.option("--with-answers", is_flag=True, help="Also the answers that quote the erased document.")
@@ -79,7 +79,7 @@ def _session_id(text: str) -> str:
 @as_json
 @at_url
 def erase(**options: Any) -> int:
-    """Exit codes: 0 done, though copies may hold it; 1 failed, or something else is left; 2 refused."""
+    """Exit codes: 0 done, though backups may hold it; 1 failed, or something else is left; 2 refused."""
     named = [kind for kind in KINDS if options[kind] is not None]
     if options["owners"]:
         if named or options["apply"]:
@@ -111,7 +111,7 @@ async def _erase(settings: Settings, options: Options) -> int:
 
 
 def _is_text(name: str) -> bool:
-    """An argument that is no UTF-8 arrives with lone surrogates."""
+    """Whether the argument is valid UTF-8; otherwise it arrives with lone surrogates."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -124,7 +124,7 @@ def _hits_in_use(proof: Proof) -> int:
 
 
 async def _ask(settings: Settings, options: Options, kind: str, name: str) -> tuple[Erased, StoreContents]:
-    """With what was in the store before."""
+    """Erase, or show what would be; also return the store's contents before."""
     from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
 
     erasure_options = ErasureOptions(
@@ -151,7 +151,7 @@ async def _ask(settings: Settings, options: Options, kind: str, name: str) -> tu
             "with_answers": options.with_answers,
             "backups": options.backups,
         }
-        async with asking(server) as client:
+        async with open_client(server) as client:
             return await client.send("POST", "/admin/erase", Erased, None, **params), look
 
     return await at_store(settings, options, here, by_server)
@@ -170,7 +170,7 @@ async def _list_owners(settings: Settings, options: Options) -> int:
 
 
 async def _owners_of(server: Server) -> AsyncIterator[StoredOwner]:
-    async with asking(server) as client:
+    async with open_client(server) as client:
         cursor: str | None = ""
         while cursor is not None:
             page = await client.send("GET", "/admin/owners", OwnerPage, limit=PAGE, cursor=cursor)
@@ -180,7 +180,7 @@ async def _owners_of(server: Server) -> AsyncIterator[StoredOwner]:
 
 
 def _print_owners(page: OwnerPage) -> None:
-    """Numbers in columns; `key` says whether a configured one is theirs."""
+    """Print owners as a table; `key` says whether a configured API key is theirs."""
     if not page.owners:
         print("Nothing of anybody is stored.")
         return

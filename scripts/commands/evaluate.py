@@ -1,22 +1,22 @@
 """Measure retrieval and answers on sets of questions: `wenmai evaluate FOLDER...`.
 
-Each FOLDER is a set, or holds one folder per set. A set of searches has corpus.jsonl {id, text or file,
-title?, scope?, date?} (more of them in corpus_*.jsonl), queries.jsonl {id, text, history?: [{role, text}],
+Each FOLDER is a set, or contains one folder per set. A retrieval set has corpus.jsonl {id, text or file,
+title?, scope?, date?} (optionally more in corpus_*.jsonl), queries.jsonl {id, text, history?: [{role, text}],
 scope?, date?, answerable?, answers?} and qrels.jsonl {query_id, doc_id, rel}. Every line of the corpus
-becomes a document of a store that is thrown away, every question is searched with what was said before it,
-and nothing is generated. Where questions have `answers` that a relevant document has word for word, a second
-table says whether the chunks found hold them: how well documents are cut. Where the corpus is conversations
-(every line with scope and turn_index), each scope is a session and its earlier turns are recalled.
+becomes a document in a temporary store, every question is searched with its history, and nothing is
+generated. If questions have `answers` that a relevant document contains verbatim, a second table shows
+whether the retrieved chunks contain them: how well documents are chunked. If the corpus consists of
+conversations (every line with scope and turn_index), each scope is a session, and earlier turns are recalled.
 
 A set of whole turns has questions.jsonl {question, history?, language?, kind?, answerable?, documents?,
-passage?, answers?, sections?, split?} and documents/, files of any supported format; without documents/ the
-product's own guide is asked. Each question is answered without a language model: is the passage that answers
-ranked first, cited, and readable in the answer; is a question without an answer refused?
+passage?, answers?, sections?, split?} and documents/, files of any supported format; without documents/,
+questions are asked of the bundled guide. Each question is answered without a language model: is the answering
+passage ranked first, cited, and readable in the answer; is an unanswerable question refused?
 
-The first table stands beside plain lists of the same store: by meaning (dense), by words (sparse), both fused
-by rank (rrf), and the last with the set's own rewrite, which the product never sees. FOLDER/baselines.json
-{set: {name: {"R@5": …}}} is shown, too. A set without unanswerable questions has its questions asked again
-of a collection without their answers (scripts/evaluation/baselines.py); refusal and calibration look at both.
+The first table compares with plain lists of the same store: by meaning (dense), by words (sparse), both fused
+by rank (rrf), and fused with the set's own rewrite, which the product never sees. FOLDER/baselines.json
+{set: {name: {"R@5": …}}} is shown, too. The questions of a set without unanswerable ones are repeated on
+collections without their answers (scripts/evaluation/baselines.py); refusal and calibration use both.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class _Words(click.Command):
-    """`--sets a b` is taken as `--sets a --sets b`."""
+    """Accepts `--sets a b` as `--sets a --sets b`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words: list[str] = []
@@ -58,26 +58,26 @@ class _Words(click.Command):
 
 @click.command("evaluate", cls=_Words, help=__doc__)
 @click.argument("folders", type=Path, nargs=-1, required=True, metavar="FOLDER...")
-@click.option("--sets", multiple=True, metavar="NAME...", help="Which of them (default: all).")
-@click.option("--cache", type=Path, help="Folder that keeps vectors from run to run.")
+@click.option("--sets", multiple=True, metavar="NAME...", help="Only these sets (default: all).")
+@click.option("--cache", type=Path, help="Folder that caches vectors between runs.")
 @click.option("--out", type=Path, help="Folder for table.md, figures.json and one run file per set.")
-@click.option("--plots", type=Path, metavar="FOLDER", help="A page with plots, in this folder.")
-@click.option("--by", default="", metavar="FIELD", help="Also by this field of the questions.")
+@click.option("--plots", type=Path, metavar="FOLDER", help="Write a page with plots to this folder.")
+@click.option("--by", default="", metavar="FIELD", help="Break results down by this field of the questions.")
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", help="At most N questions of each set, evenly spread."
 )
-@click.option("--split", default="", help="Of whole turns, only the questions of this `split`.")
+@click.option("--split", default="", help="Only the whole-turn questions of this `split`.")
 @click.option("--narrow", is_flag=True, help="Without the passages of corpus_*.jsonl.")
-@click.option("--http", is_flag=True, help="Through a server of its own (no --cache).")
+@click.option("--http", is_flag=True, help="Through a temporary server (no --cache).")
 @click.option(
     "--url",
     type=address,
     metavar="ADDRESS",
-    help="Through this server; with a key for each scope: that of WENMAI_KEY, then those of API_KEYS.",
+    help="Through this server, with one key per scope: that of WENMAI_KEY, then those of API_KEYS.",
 )
 @as_json
 def evaluate(**options: Any) -> int:
-    """Exit codes: 0 measured, 1 the server is not there, 2 refused."""
+    """Exit codes: 0 measured, 1 no server answers, 2 refused."""
     one_math_thread()
     return run(_evaluate, Options(**options))
 
@@ -91,7 +91,7 @@ async def _evaluate(settings: Settings, options: Options) -> int:
 
     configure_logging("error")
     try:
-        reports = await evaluate(_measured(options))
+        reports = await evaluate(_to_options(options))
     except BadSetError as error:
         raise CommandError(str(error), EXIT_REFUSED) from error
     if not reports:
@@ -107,8 +107,8 @@ async def _evaluate(settings: Settings, options: Options) -> int:
     return EXIT_OK
 
 
-def _measured(options: Options) -> evaluation.Options:
-    """Raises CommandError where a set is missing."""
+def _to_options(options: Options) -> evaluation.Options:
+    """Raises CommandError if a set is missing."""
     from scripts.evaluation import run as evaluation
     from scripts.evaluation.sets import sets_in
 

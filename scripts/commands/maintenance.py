@@ -1,4 +1,4 @@
-"""What the commands share: options, the run with its exit codes, and how it is printed."""
+"""Shared by all commands: options, running with exit codes, and printing."""
 
 from __future__ import annotations
 
@@ -55,38 +55,38 @@ as_json = click.option("--json", is_flag=True, help="Print the result as JSON.")
 
 
 def invoke(command: click.Command, arguments: Sequence[str] | None = None) -> int:
-    """Parse and run it. Returns the exit code; what cannot be parsed is refused in one line."""
+    """Parse the arguments and run the command. Returns the exit code; usage errors print one line."""
     defer_packages()
     try:
         result: int | None = command.main(
-            arguments, _called(command), standalone_mode=False, help_option_names=HELP_OPTIONS
+            arguments, _command_name(command), standalone_mode=False, help_option_names=HELP_OPTIONS
         )
     except click.Abort:
         return EXIT_INTERRUPTED
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
-        name = context.command_path if context else _called(command)
+        name = context.command_path if context else _command_name(command)
         reason = " ".join(error.format_message().split())
         reason += "" if reason.endswith((".", "?")) else "."
         return print_refusal(CommandError(f"{reason} See {name} --help."), EXIT_REFUSED)
     return result or EXIT_OK
 
 
-def _called(command: click.Command) -> str:
+def _command_name(command: click.Command) -> str:
     return "wenmai" if isinstance(command, click.Group) else f"wenmai {command.name}"
 
 
 def one_of(options: Options, *names: str, required: bool = False) -> None:
-    """Raises UsageError when more than one was given, or none of the `required`."""
-    given = [name for name in names if getattr(options, name)]
-    if len(given) > 1:
-        raise click.UsageError(f"{_option(given[0])} does not go with {_option(given[1])}.")
-    if required and not given:
+    """Raises UsageError if more than one of these options is used, or none although one is `required`."""
+    present = [name for name in names if getattr(options, name)]
+    if len(present) > 1:
+        raise click.UsageError(f"{_option(present[0])} does not go with {_option(present[1])}.")
+    if required and not present:
         raise click.UsageError(f"One of these is needed: {', '.join(map(_option, names))}.")
 
 
 def _option(name: str) -> str:
-    """As it is typed; an argument as the usage line calls it."""
+    """Return an option as it is typed, an argument as the usage line names it."""
     (param,) = (each for each in click.get_current_context().command.params if each.name == name)
     return (param.metavar or name).strip("[]") if isinstance(param, click.Argument) else param.opts[0]
 
@@ -106,14 +106,14 @@ def unsendable() -> CommandError:
 
 
 def run(command: Callable[[Settings, Options], Awaitable[int]], options: Options) -> int:
-    """Run it with the settings. Returns the exit code, of EXIT_CODES."""
+    """Run the command with the settings. Returns one of EXIT_CODES."""
     from config.logging import configure_logging
     from config.settings import load_settings
     from config.sources import ConfigurationError
 
     configure_logging("warning")
     try:
-        return asyncio.run(_awaited(command(load_settings(), options)))
+        return asyncio.run(_run_and_flush(command(load_settings(), options)))
     except BrokenPipeError:
         return end_unread()
     except UnicodeEncodeError:
@@ -131,15 +131,15 @@ def run(command: Callable[[Settings, Options], Awaitable[int]], options: Options
         return EXIT_INTERRUPTED
 
 
-async def _awaited(work: Awaitable[int]) -> int:
+async def _run_and_flush(work: Awaitable[int]) -> int:
     exit_code = await work
-    sys.stdout.flush()  # else it is found at the very end that nobody reads
+    sys.stdout.flush()  # else a closed pipe is noticed only at interpreter exit
     return exit_code
 
 
 def end_unread() -> int:
-    """Quietly, when whoever reads the output has gone (`| head`). Returns the exit code."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+    """End quietly when the output's reader has gone (`| head`). Returns the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for output still in the buffer
     return EXIT_NO_READER
 
 
@@ -147,7 +147,7 @@ _SPACES = "\n\t\N{NO-BREAK SPACE}\N{IDEOGRAPHIC SPACE}"
 
 
 def shown(text: str) -> str:
-    """Without what would steer a terminal; lines stay lines."""
+    """Escape control characters for the terminal, keeping line breaks."""
     return "".join(
         char if char.isprintable() or char in _SPACES else char.encode("unicode_escape").decode()
         for char in text
@@ -155,7 +155,7 @@ def shown(text: str) -> str:
 
 
 def print_refusal(error: Exception, exit_code: int) -> int:
-    """Returns the exit code."""
+    """Print the error with secrets masked. Returns the exit code."""
     from config.secrets import Mask
 
     print(f"wenmai: {shown(Mask()(str(error)))}", file=sys.stderr)
@@ -163,7 +163,7 @@ def print_refusal(error: Exception, exit_code: int) -> int:
 
 
 def print_table(rows: Sequence[tuple[str, int | str]]) -> None:
-    """One row a line, numbers in a column."""
+    """Print one row per line, values right-aligned in a column."""
     widths = max(len(label) for label, _ in rows), max(len(str(value)) for _, value in rows)
     for label, value in rows:
         print(f"{label:<{widths[0]}}  {value:>{widths[1]}}")
@@ -174,7 +174,7 @@ def print_json(body: object) -> None:
 
 
 def print_result(result: T, options: Options, print_words: Callable[[T], object]) -> None:
-    """With --json a model of the wire, a dataclass or what is JSON already; else in words."""
+    """Print the result in words, or, with --json, a wire model, dataclass or JSON value as JSON."""
     if not options.json:
         print_words(result)
         return
@@ -186,10 +186,10 @@ def print_result(result: T, options: Options, print_words: Callable[[T], object]
         print_json(asdict(result) if is_dataclass(result) and not isinstance(result, type) else result)
 
 
-_LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def one_math_thread() -> None:
-    """Two spin against each other on a small machine. What the environment says goes before."""
-    for name in _LIBRARIES:
+    """Limit math libraries to one thread unless set: two spin against each other on small machines."""
+    for name in _THREAD_VARIABLES:
         os.environ.setdefault(name, "1")

@@ -1,8 +1,8 @@
-"""Embed everything that is stored again, with another embedding model.
+"""Re-embed everything stored, with another embedding model.
 
-`wenmai reembed --embedding NEW` shows what would be done and how long it takes, `--apply` does it.
-While a server runs, it makes the copy beside its store and uses it from its next start with EMBEDDING=NEW;
-else the copy takes the store's place at once. The old store, or the old collections of a Qdrant server, stay.
+`wenmai reembed --embedding NEW` shows what would be done and how long it takes; `--apply` does it. A running
+server prepares the copy beside its store and uses it from its next start with EMBEDDING=NEW; without a server
+the copy replaces the store at once. The old store, or the old collections of a Qdrant server, are kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from scripts.commands.maintenance import (
     print_table,
     run,
 )
-from scripts.commands.server import Server, ServerClient, asking, at_store, at_url, show_store
+from scripts.commands.server import Server, ServerClient, at_store, at_url, open_client, show_store
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 PATH = "/admin/reembed"
-LOOK_EVERY_S = 0.5
-LONGEST_SUFFIX = 32
+POLL_S = 0.5
+MAX_SUFFIX_CHARS = 32
 _NOT_AGAIN = "--again is for the embedded store that no server has open: stop the server, and leave --url out"
 
 
@@ -49,21 +49,21 @@ _NOT_AGAIN = "--again is for the embedded store that no server has open: stop th
 @click.option("--apply", is_flag=True, help="Do it; without it nothing is changed.")
 @click.option("--yes", is_flag=True, help="Do not ask before --apply begins.")
 @click.option(
-    "--again", is_flag=True, help="With the same model, too, for damaged vectors; no server may run."
+    "--again", is_flag=True, help="Even with the same model, for damaged vectors; no server may run."
 )
 @click.option("--cancel", is_flag=True, help="Stop the running server's re-embedding.")
 @click.option(
     "--suffix",
-    help="With QDRANT_URL: the new collections are called as the old, _ and this (default: the model).",
+    help="With QDRANT_URL: new collections are named after the old ones, _ and this (default: the model).",
 )
 @click.option("--replace", is_flag=True, help="With QDRANT_URL: remove collections of these names first.")
 @click.option(
-    "--catch-up", is_flag=True, help="With QDRANT_URL, after the change: add what the old ones got meanwhile."
+    "--catch-up", is_flag=True, help="With QDRANT_URL, after the change: add what was written meanwhile."
 )
 @click.option(
     "--back-from",
     metavar="SUFFIX",
-    help="With QDRANT_URL: go back, bring the configured collections level with those of SUFFIX.",
+    help="With QDRANT_URL: go back, updating the configured collections from those of SUFFIX.",
 )
 @as_json
 @at_url
@@ -75,8 +75,8 @@ def reembed(**options: Any) -> int:
 
 @dataclass
 class Outcome:
-    """What `--json` prints. `old_store` is the folder in which the store of before is kept, `settings` what
-    to start with from now on, `status` a server's, of its own re-embedding."""
+    """What `--json` prints. `old_store` is the folder with the previous store, `settings` are those to start
+    with from now on, `status` is that of a server's own re-embedding."""
 
     needed: bool = False
     points: int = 0
@@ -104,12 +104,12 @@ async def _reembed(settings: Settings, options: Options) -> int:
 
 
 def _say(options: Options, text: str) -> None:
-    """With `--json` a note beside the result."""
+    """Print a message; with `--json` on standard error, beside the result."""
     print(text, file=sys.stderr if options.json else sys.stdout)
 
 
 def with_embedding(settings: Settings, embedding: str | None) -> Settings:
-    """The same settings with this EMBEDDING. Raises CommandError."""
+    """Return the same settings with this EMBEDDING. Raises CommandError."""
     from pydantic import ValidationError
 
     from config.settings import ModelSettings
@@ -139,7 +139,7 @@ async def _in_qdrant(settings: Settings, options: Options) -> Outcome:
 
 
 async def _beside(settings: Settings, options: Options) -> Outcome:
-    """The embedded store: by the server that has it open, or is named, else here."""
+    """Re-embed the embedded store, by the server that has it open or is named, else here."""
     if not options.url:
         _finish_interrupted(settings.store, options)
 
@@ -190,7 +190,7 @@ async def _here(settings: Settings, options: Options) -> Outcome:
 
 
 async def _into_folder(parts: Reembedding, names: StoreSettings, options: Options) -> Outcome:
-    """Whether there is a complete copy now."""
+    """Make the copy; the outcome is `done` once it is complete."""
     from api.offline.reembedding import collections_of, folders_of
 
     outcome = await _plan(parts, names, options)
@@ -201,7 +201,7 @@ async def _into_folder(parts: Reembedding, names: StoreSettings, options: Option
         _say(options, f"Named by no setting, so left in the old store: {', '.join(others)}")
     if damage := await parts.damage():
         _say(options, f"Damaged, so copied as far as it can be read: {'; '.join(damage)}")
-    if not _go_on(options):
+    if not _confirmed(options):
         return outcome
     with _bar() as on_progress:
         done = await parts.into_folder(names, on_progress, anew=options.again)
@@ -218,7 +218,7 @@ async def _into_collections(parts: Reembedding, names: StoreSettings, options: O
     if not outcome.needed:
         return outcome
     _say(options, f"New collections: {', '.join(collections_of(new))}")
-    if not _go_on(options):
+    if not _confirmed(options):
         return outcome
     with _bar() as on_progress:
         done = await parts.into_collections(
@@ -229,11 +229,11 @@ async def _into_collections(parts: Reembedding, names: StoreSettings, options: O
         "CONVERSATION_COLLECTION": new.conversation_collection,
         "COLLECTION_SUFFIX": new.collection_suffix,
     }
-    _say(options, "\n".join([*done, *_now_start_with(outcome.settings, options)]))
+    _say(options, "\n".join([*done, *_settings_to_use(outcome.settings, options)]))
     return outcome
 
 
-def _now_start_with(settings: dict[str, str], options: Options) -> list[str]:
+def _settings_to_use(settings: dict[str, str], options: Options) -> list[str]:
     lines = ["Done. The old collections are kept. From now on start with these settings:"]
     lines += [f"{name}={value}" for name, value in settings.items()]
     if not options.catch_up:
@@ -243,14 +243,14 @@ def _now_start_with(settings: dict[str, str], options: Options) -> list[str]:
 
 
 def _sides(parts: Reembedding, names: StoreSettings, options: Options) -> tuple[StoreSettings, StoreSettings]:
-    """What is copied from, and into."""
+    """Return the collections to copy from and into."""
     if options.back_from:
         return renamed(names, options.back_from), names
     return names, renamed(names, options.suffix or safe_suffix(parts.embedding.name))
 
 
 async def _plan(parts: Reembedding, names: StoreSettings, options: Options) -> Outcome:
-    """It is shown."""
+    """Plan the re-embedding and show the plan."""
     plan = await parts.plan(names, anew=options.again)
     needed = plan.needed or options.again
     configured = f"{parts.embedding.name} ({parts.embedding.dimension} dimensions)"
@@ -265,7 +265,7 @@ async def _plan(parts: Reembedding, names: StoreSettings, options: Options) -> O
     return Outcome(needed, plan.points, plan.seconds)
 
 
-def _go_on(options: Options) -> bool:
+def _confirmed(options: Options) -> bool:
     if not options.apply:
         _say(options, "Nothing was changed: add --apply to do it.")
         return False
@@ -292,12 +292,12 @@ def _bar() -> Iterator[OnProgress]:
 
 
 def safe_suffix(embedding_name: str) -> str:
-    """The embedding's name in the characters that a collection's name may have."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", embedding_name)[:LONGEST_SUFFIX].strip("-").lower() or "new"
+    """Return the embedding's name in characters allowed in a collection's name."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", embedding_name)[:MAX_SUFFIX_CHARS].strip("-").lower() or "new"
 
 
 def renamed(names: StoreSettings, suffix: str) -> StoreSettings:
-    """The same settings with the new collections' names. Raises CommandError."""
+    """Return the settings with the new collections' names. Raises CommandError."""
     from pydantic import ValidationError
 
     from api.offline.reembedding import collections_of
@@ -327,12 +327,12 @@ def _duration(seconds: float) -> str:
     return f"about {round(minutes)} min" if minutes < 90 else f"about {minutes / 60:.1f} h"
 
 
-# Re-embedding by a running server, which has the store open: asked, followed, stopped.
+# Re-embedding by a running server that has the store open: starting, following, cancelling it.
 
 
 async def reembed_in_server(server: Server, models: ModelSettings, options: Options) -> Outcome:
     """Raises CommandError."""
-    async with asking(server) as client:
+    async with open_client(server) as client:
         if options.cancel:
             state = await client.send("DELETE", PATH, ReembedState)
             _say(options, f"The server's re-embedding is {state.status}.")
@@ -350,7 +350,7 @@ async def reembed_in_server(server: Server, models: ModelSettings, options: Opti
             _say(options, "Nothing was changed: add --apply to do it.")
             return outcome
         await client.send("POST", PATH, ReembedState, body, dry_run=False)
-        state = await _followed(client)
+        state = await _follow(client)
     if state.status != "prepared":
         raise CommandError(f"the server's re-embedding is {state.status}: {state.error or 'run it again'}")
     name = f"{state.embedding} ({state.dimension} dimensions)"
@@ -365,8 +365,8 @@ async def reembed_in_server(server: Server, models: ModelSettings, options: Opti
     return outcome
 
 
-async def _followed(client: ServerClient) -> ReembedState:
-    """Returns how it ended. Leaving early leaves the server at work."""
+async def _follow(client: ServerClient) -> ReembedState:
+    """Follow the run and return its final state. Interrupting this does not stop the server's work."""
     from tqdm import tqdm
 
     with tqdm(unit="point", disable=None) as bar:
@@ -376,10 +376,10 @@ async def _followed(client: ServerClient) -> ReembedState:
             bar.set_description(f"round {state.round}" if state.round else "opening the model")
             if state.status != "running":
                 return state
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_S)
 
 
 def _body(models: ModelSettings) -> dict[str, str]:
-    """Addresses, keys and options stay here: the server has its own."""
+    """Build the request. Addresses, keys and options are not sent: the server has its own."""
     named = f"openai:{models.openai_embedding}" if models.embedding == "openai" else models.embedding
     return {"embedding": named}

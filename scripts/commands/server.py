@@ -1,5 +1,5 @@
-"""Which store a command acts on, here or in a running server; and the one door of the commands to a server:
-its address, its key, its replies and refusals."""
+"""Which store a command acts on, here or in a running server; and the commands' client for a server: its
+address, its key, its replies and refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-REFUSALS = (400, 404, 409, 422)  # statuses of a server that refuses what was asked
+REFUSALS = (400, 404, 409, 422)  # statuses with which a server refuses a request
 KEYS = {
     401: f"API key missing or wrong: set {KEY_VARIABLE} to one of the server's API_KEYS or ADMIN_API_KEYS",
     403: f"set {KEY_VARIABLE}, which goes first, to one of the server's ADMIN_API_KEYS",
@@ -36,23 +36,23 @@ ADMIN_KEY = (
     "API key missing or wrong, and this needs an administrator's: set ADMIN_API_KEYS here (or "
     f"{KEY_VARIABLE}, which goes first) to one of the server's ADMIN_API_KEYS"
 )
-REQUEST_TIMEOUT_S = 3_600  # a repair of many turns is answered when it is done
+REQUEST_TIMEOUT_S = 3_600  # a repair of many turns replies only when it is done
 CONNECT_TIMEOUT_S = 5
-SILENT = "no server answers at {url} ({kind})"
-WHOSE = "{names} has {count} keys: set {variable} to one of them; what you ask and add belongs to that key"
+NO_REPLY = "no server answers at {url} ({kind})"
+TOO_MANY = "{names} has {count} keys: set {variable} to one of them; what you ask and add belongs to that key"
 NOT_RUNNING = "no server answers at {url} ({error}): start it with `wenmai serve`, or name it with --url"
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running server; `api_key` is empty when it asks for none."""
+    """A running server; `api_key` is empty if it needs none."""
 
     url: str
     api_key: str = ""
 
 
 def address(text: str) -> str:
-    """As `--url` takes it. Raises BadParameter, which does not repeat it: a password may be in it."""
+    """Check a --url. Raises BadParameter, which does not repeat it, since it may contain a password."""
     from config.tables import is_address
 
     if not is_address(text):
@@ -68,7 +68,7 @@ at_url = click.option(
     f"HOST and PORT where only a server can answer). The key is taken from {KEY_VARIABLE}; without it, from "
     "ADMIN_API_KEYS (the first) where an admin is needed, otherwise from API_KEYS (the only one).",
 )
-"""A key is no option: `ps` shows those to others on the machine."""
+"""The key is not an option, since `ps` shows options to other users of the machine."""
 
 
 async def at_store(
@@ -77,10 +77,10 @@ async def at_store(
     here: Callable[[], Awaitable[T]],
     by_server: Callable[[Server, StoreContents], Awaitable[T]],
 ) -> T:
-    """`--url` names the server that is asked, and nothing here is opened. Without it the configured store is
-    opened here, or asked for at the server that has it open. No store is made.
+    """Run a command on a store. With `--url` the named server does it, and nothing is opened here. Otherwise
+    the configured store is opened here, or used through the server that has it open. No store is created.
 
-    The server's store is shown before it is asked; `here` shows its own. Raises CommandError,
+    The server's store is shown before the request; `here` shows its own. Raises CommandError,
     StartRefusedError.
     """
     from api.offline.stores import refuse_missing
@@ -91,8 +91,8 @@ async def at_store(
         try:
             return await here()
         except StoreLockedError as error:
-            server = holding(settings, server, error)
-    return await by_server(server, await look_of(settings, server, named=bool(options.url)))
+            server = holder_of(settings, server, error)
+    return await by_server(server, await server_contents(settings, server, named=bool(options.url)))
 
 
 async def at_server(
@@ -103,9 +103,9 @@ async def at_server(
     *,
     as_admin: bool = False,
 ) -> int:
-    """For a command that opens no store: `--url`, else the server that has the store of DATA_DIR open, else
-    the address of HOST and PORT. Its store is shown; of one that was not named it is the store of DATA_DIR,
-    where that has one.
+    """Run a command that opens no store, on `--url`, else on the server that has the store of DATA_DIR open,
+    else on the address of HOST and PORT. Shows the server's store; without `--url` it must be the store of
+    DATA_DIR, if that has one.
 
     Returns the exit code of `work`. Raises CommandError.
     """
@@ -115,20 +115,20 @@ async def at_server(
     held = "" if options.url else serving(settings.store)
     if held:
         server = Server(held, server.api_key)
-    async with asking(server, timeout_s, NOT_RUNNING) as client:
-        await show_asked(settings, client, server, named=bool(options.url))
+    async with open_client(server, timeout_s, NOT_RUNNING) as client:
+        await show_server_store(settings, client, server, named=bool(options.url))
         return await work(client)
 
 
-async def show_asked(settings: Settings, client: ServerClient, server: Server, *, named: bool) -> None:
-    """A user's key learns which store it is, and not what is in it; an administrator's, which no other server
-    than one's own is sent for that, learns both. Raises CommandError."""
+async def show_server_store(settings: Settings, client: ServerClient, server: Server, *, named: bool) -> None:
+    """Show the server's store: with a user's key only which one, with an administrator's also its contents.
+    For this, an administrator's key is sent only to one's own server. Raises CommandError."""
     from api.offline.holders import id_of
     from routes.wire.server import PublicSettings, Statistics
 
     looking = server if named else server_of(settings, server.url)
     named = named or not id_of(settings.store)
-    async with asking(looking, silence=NOT_RUNNING) as administrator:
+    async with open_client(looking, silence=NOT_RUNNING) as administrator:
         response = await administrator.request("GET", "/admin/stats")
     if response.is_success:
         checked_store(settings, server, read(response, Statistics), named=named)
@@ -140,8 +140,8 @@ async def show_asked(settings: Settings, client: ServerClient, server: Server, *
     _show(f"Store {server.url} ({store_id})" if store_id else f"Server {server.url}")
 
 
-def holding(settings: Settings, server: Server, error: StoreLockedError) -> Server:
-    """The server that has the store of DATA_DIR open. Raises CommandError when it is another program."""
+def holder_of(settings: Settings, server: Server, error: StoreLockedError) -> Server:
+    """Return the server that has the store of DATA_DIR open. Raises CommandError if it is another program."""
     from api.offline.holders import holder
 
     url = holder(settings.store).url
@@ -150,21 +150,21 @@ def holding(settings: Settings, server: Server, error: StoreLockedError) -> Serv
     return Server(url, server.api_key)
 
 
-async def look_of(settings: Settings, server: Server, *, named: bool) -> StoreContents:
-    """What a server has in its store, which is shown. One that was not named must have the store of DATA_DIR.
+async def server_contents(settings: Settings, server: Server, *, named: bool) -> StoreContents:
+    """Show and return the contents of a server's store. Unless `named`, it must be the store of DATA_DIR.
 
     Raises CommandError.
     """
     from routes.wire.server import Statistics
 
-    async with asking(server) as client:
+    async with open_client(server) as client:
         return checked_store(
             settings, server, await client.send("GET", "/admin/stats", Statistics), named=named
         )
 
 
 def checked_store(settings: Settings, server: Server, reply: Statistics, *, named: bool) -> StoreContents:
-    """It is shown. Raises CommandError when the server was not named and has another store."""
+    """Show the store. Raises CommandError if the server was not named and has another store."""
     from api.offline.holders import StoreContents
 
     if not named:
@@ -176,7 +176,7 @@ def checked_store(settings: Settings, server: Server, reply: Statistics, *, name
 
 
 def _refuse_another(settings: Settings, server: Server, store_id: str) -> None:
-    """Raises CommandError when it is not the store of DATA_DIR."""
+    """Raises CommandError if it is not the store of DATA_DIR."""
     from api.offline.holders import id_of
 
     ours = id_of(settings.store)
@@ -189,7 +189,7 @@ def _refuse_another(settings: Settings, server: Server, store_id: str) -> None:
 
 @asynccontextmanager
 async def open_here(settings: Settings) -> AsyncIterator[tuple[History, StoreContents]]:
-    """The configured store, opened in this process and shown. Raises StoreLockedError, StartRefusedError."""
+    """Open the configured store in this process and show it. Raises StoreLockedError, StartRefusedError."""
     from api.offline.stores import contents_of
     from api.wiring.assembly import open_maintenance
 
@@ -198,35 +198,35 @@ async def open_here(settings: Settings) -> AsyncIterator[tuple[History, StoreCon
 
 
 def show_store(look: StoreContents) -> StoreContents:
-    """On standard error, since a result may be read by a program."""
+    """Print it on standard error, since a program may read the result."""
     _show(look.line)
     return look
 
 
 def show_place(names: StoreSettings, role: str = "Store") -> None:
-    """Of a store that is not opened now, or not yet."""
+    """Show a store that is not open, or not yet."""
     from api.offline.holders import place_of
 
     _show(f"{role} {place_of(names)}")
 
 
 def _show(line: str) -> None:
-    """An address may hold a password."""
+    """Print with secrets masked: an address may contain a password."""
     from config.secrets import Mask
 
     print(shown(Mask()(line)), file=sys.stderr)
 
 
 def server_of(settings: Settings, url: str | None, *, as_admin: bool = True) -> Server:
-    """`as_admin`: for what is nobody's own. Raises CommandError where it would be a matter of luck whose
-    things are stored or read."""
+    """`as_admin`: for work that concerns no single owner. Raises CommandError if several keys are configured
+    and it would be arbitrary whose data is stored or read."""
     server = settings.server
     key = _named_key() or _configured_key(server, as_admin=as_admin)
     return Server(url or server.address(server.port), key)
 
 
 def _named_key() -> str:
-    """Empty where none is. Raises CommandError."""
+    """Return the environment's key, or "". Raises CommandError."""
     from config.tables import check_key
 
     key = os.environ.get(KEY_VARIABLE, "").strip()
@@ -238,20 +238,20 @@ def _named_key() -> str:
 
 
 def _configured_key(server: ServerSettings, *, as_admin: bool) -> str:
-    """Without an administrator's, a user's will do for an administrator's work: it is refused, whosever it
-    is. Raises CommandError."""
+    """Return a configured key. For administrative work without an administrator's key, any user's will do:
+    the server refuses it anyway. Raises CommandError."""
     names, configured = "API_KEYS", server.api_keys
     if server.admin_api_keys and (as_admin or not configured):
         names, configured = "ADMIN_API_KEYS", server.admin_api_keys
     keys = list(dict.fromkeys(key.get_secret_value() for key in configured))
     if len(keys) > 1 and not as_admin:
-        line = WHOSE.format(names=names, count=len(keys), variable=KEY_VARIABLE)
+        line = TOO_MANY.format(names=names, count=len(keys), variable=KEY_VARIABLE)
         raise CommandError(line, EXIT_REFUSED)
     return next(iter(keys), "")
 
 
 class ServerClient:
-    """Every method raises CommandError in one plain line; `silence` is that line when nothing answers."""
+    """Every method raises CommandError with one plain line; `silence` is that line if no server answers."""
 
     def __init__(self, client: httpx.AsyncClient, server: Server, silence: str) -> None:
         self._client = client
@@ -266,11 +266,11 @@ class ServerClient:
         body: Mapping[str, Any] | None = None,
         **params: str | int,
     ) -> T:
-        """The reply to what the server does not refuse."""
+        """Send a request and parse the reply; a refusal raises CommandError."""
         return checked(await self.request(method, path, params=params, json=body), reply)
 
     async def request(self, method: str, path: str, **content: Any) -> httpx.Response:
-        """Whatever its status; `content` as httpx takes it."""
+        """Return the response, whatever its status; `content` is passed to httpx."""
         with self._plain_errors():
             return await self._client.request(method, path, **content)
 
@@ -294,8 +294,8 @@ class ServerClient:
 
 
 @asynccontextmanager
-async def asking(
-    server: Server, timeout_s: float = REQUEST_TIMEOUT_S, silence: str = SILENT
+async def open_client(
+    server: Server, timeout_s: float = REQUEST_TIMEOUT_S, silence: str = NO_REPLY
 ) -> AsyncIterator[ServerClient]:
     """Raises CommandError."""
     import httpx
@@ -316,14 +316,14 @@ async def asking(
 
 
 def checked(response: httpx.Response, reply: type[T]) -> T:
-    """Raises CommandError, too, for a refusal."""
+    """Parse the reply. Raises CommandError, also for a refusal."""
     if response.is_error:
         raise refusal(response)
     return read(response, reply)
 
 
 def read(response: httpx.Response, reply: type[T]) -> T:
-    """Raises CommandError for what another program, or another version of this one, has answered."""
+    """Parse the reply. Raises CommandError if another program, or another version of this one, answered."""
     from pydantic import TypeAdapter, ValidationError
 
     try:
@@ -344,13 +344,13 @@ def refusal(response: httpx.Response) -> CommandError:
 
 
 def reason_of(response: httpx.Response) -> str:
-    """The sentence of an error's body, else what the status is called."""
+    """Return the message of an error's body, else the status's reason phrase."""
     named = error_part(response, "message") or response.reason_phrase
     return named or f"status {response.status_code}"
 
 
 def error_part(response: httpx.Response, name: str) -> str:
-    """Of an error's body; empty where it has none, as from another program."""
+    """Return a field of an error's body; "" if it has none, as from another program."""
     try:
         return str(response.json()["error"][name])
     except (ValueError, KeyError, TypeError):

@@ -1,6 +1,6 @@
-"""Follow the configured folders now: read in what is new or changed, remove what is gone.
+"""Sync the configured folders now: ingest new and changed files, remove the documents of deleted ones.
 
-While a server runs, it does the work and this command shows how far it is; else it is done here.
+If a server is running, it does the work and this command shows the progress; otherwise it is done here.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from scripts.commands.maintenance import (
     run,
     shown,
 )
-from scripts.commands.server import Server, ServerClient, asking, at_store, at_url, show_store
+from scripts.commands.server import Server, ServerClient, at_store, at_url, open_client, show_store
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
     from config.settings import Settings
 
 PATH = "/admin/sync"
-LOOK_EVERY_S = 0.5
+POLL_S = 0.5
 NOTHING = "No source is configured: name folders in wenmai.toml, as [sources.NAME] with folder = ..."
 RELOAD = "it reads wenmai.toml when it starts"
 FAILURES_SHOWN = 100
 
 
 @click.command("sync", help=__doc__)
-@click.option("--source", help="Only this one (default: all that are configured).")
-@click.option("--yes", is_flag=True, help="Remove documents also where most files, or all, are gone.")
+@click.option("--source", help="Only this source (default: all that are configured).")
+@click.option("--yes", is_flag=True, help="Remove documents even if most files, or all, are gone.")
 @click.option(
     "--forget", metavar="SOURCE", help="Remove the documents of a source that is no longer configured."
 )
 @as_json
 @at_url
 def sync(**options: Any) -> int:
-    """Exit codes: 0 all is in line, 1 some files failed, were held back or not reached, 2 refused."""
+    """Exit codes: 0 all in sync, 1 some files failed, were held back or not reached, 2 refused."""
     one_of(Options(**options), "forget", "source")
     one_of(Options(**options), "forget", "yes")
     one_math_thread()
@@ -65,7 +65,7 @@ async def _sync(settings: Settings, options: Options) -> int:
     from api.offline.holders import serving
 
     named = settings.knowledge.sources or options.source or options.forget or options.url
-    if not (named or serving(settings.store)):  # a server knows its own
+    if not (named or serving(settings.store)):  # a server has its own configuration
         if not options.json:
             print(NOTHING)
         return print_reports((), (), options)
@@ -101,7 +101,7 @@ async def _sync_here(settings: Settings, options: Options) -> int:
 
 
 def quiet(settings: Settings) -> Settings:
-    """The same, but nothing begins by itself."""
+    """Return the same settings with nothing starting automatically."""
     knowledge = settings.knowledge.model_copy(update={"sync_cron": "", "load_sample": False})
     return settings.model_copy(update={"knowledge": knowledge})
 
@@ -153,18 +153,18 @@ def _print_words(*sentences: str) -> None:
         print(f"  {shown(sentence)}")
 
 
-# Folder sync by a running server, which has the store open: asked, followed, its reports read.
+# Folder sync by a running server that has the store open: starting and following it, reading its reports.
 
 
 async def sync_in_server(
     server: Server, source: str | None, allow_removals: bool
 ) -> tuple[Sequence[SyncReport], Sequence[LeftSource], Sequence[str]]:
-    """The reports of the run, once it has ended, and what the server follows. Raises CommandError."""
+    """Sync and return the reports, the leftover sources and what the server follows. Raises CommandError."""
     body = {"source": source, "allow_removals": allow_removals}
-    async with asking(server) as client:
+    async with open_client(server) as client:
         began = await client.send("POST", PATH, SyncState, body)
-        state = await _followed(client)
-    # a report from before is of a source that this run did not get to
+        state = await _follow(client)
+    # an older report belongs to a source that this run did not reach
     began_us = _us(began.began_at) if began.began_at else 0
     last = [each.last for each in state.sources if each.last and source in (None, each.source)]
     reports = [report for report in map(_report, last) if report.began_us >= began_us]
@@ -173,15 +173,15 @@ async def sync_in_server(
 
 
 async def forget_in_server(server: Server, source: str) -> int:
-    """How many documents were removed. Raises CommandError."""
+    """Remove a source's documents and return how many. Raises CommandError."""
     from urllib.parse import quote
 
-    async with asking(server) as client:
+    async with open_client(server) as client:
         return (await client.send("DELETE", f"{PATH}/{quote(source, safe='')}", RemovedSource)).removed
 
 
-async def _followed(client: ServerClient) -> SyncState:
-    """Returns how it ended. Leaving early leaves the server at work."""
+async def _follow(client: ServerClient) -> SyncState:
+    """Follow the run and return its final state. Interrupting this does not stop the server's work."""
     from tqdm import tqdm
 
     with tqdm(unit="file", disable=None) as bar:
@@ -193,7 +193,7 @@ async def _followed(client: ServerClient) -> SyncState:
                 bar.set_description(f"{state.progress.source}: {state.progress.step}")
                 bar.total, bar.n = state.progress.total or None, state.progress.done
                 bar.refresh()
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_S)
 
 
 def _report(report: ReportReply) -> SyncReport:

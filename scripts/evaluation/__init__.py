@@ -1,1 +1,1 @@
-"""How well questions are answered, measured on sets of questions with known answers."""
+"""Evaluation: how well questions are answered, measured on sets with known answers."""

@@ -1,4 +1,4 @@
-"""What plain lists of the same store find: by meaning, by words, and both fused by their ranks."""
+"""Baselines: plain lists of the same store, by meaning, by words, and both fused by rank."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DEPTH = 100
 DENSE, SPARSE, RRF, REWRITTEN = "dense", "sparse", "rrf", "rrf, human rewrite"
 Scored = list[tuple[str, float]]
 LinesOf = Callable[[ScoredPoint], Sequence[str]]
-"""The lines of a set that a point of the store stands for."""
+"""Returns the lines of a set that a point of the store represents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Where the vectors are, and under which names."""
+    """The collection with the vectors, and the dense vector's name."""
 
     store: VectorStore
     embedding: EmbeddingService
@@ -33,7 +33,7 @@ class Index:
 async def baseline_answers(
     index: Index, question: Question, point_filter: Filter, lines_of: LinesOf
 ) -> dict[str, Answer]:
-    """By the last turn alone; and by the set's own rewrite, which the product is never given."""
+    """Search by the last turn alone, and by the set's own rewrite, which the product never sees."""
     dense, sparse = await _search(index, question.text, point_filter)
     answers = {
         DENSE: Answer(question, _first(_scored(dense), lines_of)),
@@ -47,14 +47,14 @@ async def baseline_answers(
 
 
 def documents_of(owner: str) -> Filter:
-    """One owner's documents that can be found."""
+    """Match one owner's searchable documents."""
     return Filter(must=[equals("ready", True), equals("owner", owner)])
 
 
 async def _search(
     index: Index, text: str, point_filter: Filter
 ) -> tuple[Sequence[ScoredPoint], Sequence[ScoredPoint]]:
-    """By meaning, and by words."""
+    """Return the hits by meaning and by words."""
     vector = (await index.embedding.embed_queries([embedded_part(text)]))[0]
     words = encode_query(text)
     requests = [_request(vector, index.dense, point_filter)]
@@ -83,7 +83,7 @@ def _fused(dense: Sequence[ScoredPoint], sparse: Sequence[ScoredPoint]) -> list[
 
 
 def _first(points: Iterable[tuple[ScoredPoint, float]], lines_of: LinesOf) -> Scored:
-    """Each line where it stands first."""
+    """Return each line once, at its best rank."""
     best: dict[str, float] = {}
     for point, score in points:
         for line in lines_of(point):
@@ -91,13 +91,12 @@ def _first(points: Iterable[tuple[ScoredPoint, float]], lines_of: LinesOf) -> Sc
     return list(best.items())
 
 
-# The same questions asked of a collection that does not hold their answers.
+# The same questions asked of a collection without their answers.
 #
-# A set without unanswerable questions says nothing about refusal. Here the questions of each scope are dealt
-# into two halves, and for each half the scope's documents are read in once more under another owner, without
-# those that answer any question of that half (nor any of the same text). So every question meets a real,
-# smaller collection through the real store, with ranks and scores as they are there. Their vectors are in the
-# cache by then.
+# A set without unanswerable questions says nothing about refusal. So the questions of each scope are split
+# into two halves, and for each half the scope's documents are ingested once more under another owner, without
+# those that answer any question of that half (or have the same text). So every question meets a real,
+# smaller collection in the real store, with realistic ranks and scores. Its vectors are cached by then.
 
 
 HALVES = 2
@@ -113,7 +112,7 @@ class Collection:
 
 
 def whole_collections(data: EvaluationSet) -> list[Collection]:
-    """One per scope, also where nothing is asked; a question of a scope without documents is asked, too."""
+    """Return one collection per scope, including scopes without questions or without documents."""
     scopes = dict.fromkeys([*data.scopes, *(question.scope for question in data.questions)])
     return [
         Collection(
@@ -126,7 +125,7 @@ def whole_collections(data: EvaluationSet) -> list[Collection]:
 
 
 def collections_without_answers(data: EvaluationSet) -> list[Collection]:
-    """None where the set has unanswerable questions of its own. The questions become unanswerable."""
+    """Return collections whose questions are now unanswerable; [] if the set has unanswerable ones itself."""
     if data.has_refusals:
         return []
     collections = [
@@ -136,7 +135,7 @@ def collections_without_answers(data: EvaluationSet) -> list[Collection]:
 
 
 def _without(scope: Collection, half: int) -> Iterator[Collection]:
-    # those of one document go together, so that each half keeps as many documents as it can
+    # keep questions of one document together, so that each half keeps as many documents as possible
     judged = sorted((q for q in scope.questions if q.gold), key=lambda question: min(question.gold))
     middle = len(judged) // HALVES
     asked = judged[:middle] if half == 0 else judged[middle:]

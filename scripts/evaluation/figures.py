@@ -1,5 +1,5 @@
-"""How good a ranked list is, how well a probability shows that there is nothing to find, and whether the
-chunks hold the answer's own words.
+"""Figures: quality of a ranked list, how well probabilities reveal unanswerable questions, and whether the
+chunks contain the answer's own words.
 
 Recall is the mean fraction of the relevant documents; the gain of nDCG is `rel`, its discount log2; a
 document counts once; a question without a list counts 0.
@@ -40,9 +40,9 @@ def calibration_error(chances: Matrix, labels: Matrix) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Documents found for a question, best first, with their scores; `ms` without embedding it.
+    """Documents retrieved for a question, best first, with their scores; `ms` excludes embedding.
 
-    `chunks` are the texts of all chunks found, best first.
+    `chunks` are the texts of all retrieved chunks, best first.
     """
 
     question: Question
@@ -52,13 +52,13 @@ class Answer:
 
     @property
     def best(self) -> tuple[str, float]:
-        """The highest score and its document; ("", 0) when nothing was found."""
+        """The document with the highest score, and the score; ("", 0) without results."""
         return max(self.ranked, key=lambda scored: scored[1], default=("", 0.0))
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """Over the answerable questions that have relevant documents."""
+    """Means over the answerable questions that have relevant documents."""
 
     questions: int
     recall_1: float
@@ -70,7 +70,7 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Shares of the questions for which nothing reaches the threshold, with an answer and without."""
+    """Shares of refused questions (nothing reaches the threshold), among answerable and unanswerable ones."""
 
     answerable: int
     unanswerable: int
@@ -80,7 +80,7 @@ class Refusal:
 
 
 def retrieval(answers: Sequence[Answer]) -> Retrieval | None:
-    """None when no question is answerable and judged."""
+    """Return None if no question is answerable and judged."""
     scored = [answer for answer in answers if answer.question.answerable and answer.question.gold]
     if not scored:
         return None
@@ -89,7 +89,7 @@ def retrieval(answers: Sequence[Answer]) -> Retrieval | None:
 
 
 def above(answers: Sequence[Answer], threshold: float) -> list[Answer]:
-    """What a model would be shown of each list."""
+    """Return the part of each list that a model would be shown."""
     return [replace(each, ranked=_shown(each, threshold)) for each in answers]
 
 
@@ -99,7 +99,7 @@ def _shown(answer: Answer, threshold: float) -> list[tuple[str, float]]:
 
 
 def refusal(answers: Sequence[Answer], threshold: float) -> Refusal | None:
-    """A question is refused when nothing reaches the threshold. None without questions of both kinds."""
+    """A question is refused if nothing reaches the threshold. None without questions of both kinds."""
     wrongly = [answer.best[1] < threshold for answer in answers if answer.question.answerable]
     rightly = [answer.best[1] < threshold for answer in answers if not answer.question.answerable]
     if not wrongly or not rightly:
@@ -109,16 +109,15 @@ def refusal(answers: Sequence[Answer], threshold: float) -> Refusal | None:
 
 
 def separation(answers: Sequence[Answer]) -> float | None:
-    """The area under the ROC curve of the best score against `answerable`; None without both kinds."""
+    """Return the ROC AUC of the best score against `answerable`; None without questions of both kinds."""
     right = [answer.best[1] for answer in answers if answer.question.answerable]
     wrong = [answer.best[1] for answer in answers if not answer.question.answerable]
     return auroc(right, wrong) if right and wrong else None
 
 
 def top_calibration(answers: Sequence[Answer]) -> float | None:
-    """Expected calibration error (ten bins) of the best probability against that document's relevance.
-
-    Answerable questions without judged documents say nothing about it and are left out.
+    """Return the expected calibration error (ten bins) of the best probability against that document's
+    relevance, without answerable questions that have no judged documents.
     """
     judged = [
         answer
@@ -132,7 +131,7 @@ def top_calibration(answers: Sequence[Answer]) -> float | None:
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """The value below which this share of them lies (nearest rank); 0 of none."""
+    """Return the value below which this share lies (nearest rank); 0 if there are none."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
 
@@ -153,13 +152,13 @@ def _dcg(gains: Sequence[float]) -> float:
     return math.fsum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1))
 
 
-FEW = 5
+FIRST_CHUNKS = 5
 ROOMS = (500, 1_000, 2_000)
 PASSAGE_COLUMNS = (
     "set",
     "questions",
     "in chunk 1",
-    f"in 1–{FEW}",
+    f"in 1–{FIRST_CHUNKS}",
     *(f"in {room} tokens" for room in ROOMS),
     "tokens each",
 )
@@ -167,10 +166,10 @@ PASSAGE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """Shares of the questions whose phrase is in the first chunk, in one of five, and in a room of tokens.
+    """Shares of the questions whose phrase is in the first chunk, in one of five, and within a token budget.
 
-    Larger chunks hold more, so beside the first chunks stands what fits into the same room of a prompt.
-    `rooms` goes with ROOMS; a chunk counts only when all of it fits. `tokens` is the median chunk's size.
+    Larger chunks contain more, so besides the first chunks, those that fit the same budget are compared.
+    `rooms` are the shares by ROOMS; a chunk counts only if all of it fits. `tokens` is the median chunk size.
     """
 
     questions: int
@@ -181,18 +180,18 @@ class Passages:
 
 
 def passages(answers: Sequence[Answer]) -> Passages | None:
-    """None when no question says which phrase it is after."""
+    """Return None if no question has phrases."""
     asked = [answer for answer in answers if answer.question.phrases and answer.question.answerable]
     if not asked:
         return None
     rows = [_holds_phrase(answer) for answer in asked]
     first, five, *rooms = (statistics.fmean(column) for column in zip(*rows, strict=True))
-    sizes = [estimate_tokens(chunk) for answer in asked for chunk in answer.chunks[:FEW]]
+    sizes = [estimate_tokens(chunk) for answer in asked for chunk in answer.chunks[:FIRST_CHUNKS]]
     return Passages(len(asked), first, five, tuple(rooms), int(statistics.median(sizes or [0])))
 
 
 def passages_table(rows: Iterable[tuple[str, Passages | None]]) -> str:
-    """Markdown: one line per set that says which phrases it is after."""
+    """Return a Markdown table with one line per set whose questions have phrases."""
     lines: list[Sequence[str]] = []
     for name, row in rows:
         if row:
@@ -206,10 +205,10 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str
 
 
 def _holds_phrase(answer: Answer) -> tuple[bool, ...]:
-    """In the first chunk, in the first five, in each room."""
+    """Whether the phrase is in the first chunk, in the first five, in each of ROOMS."""
     used = 0
     for rank, chunk in enumerate(answer.chunks, start=1):
         used += estimate_tokens(chunk)
         if any(phrase in plain(chunk) for phrase in answer.question.phrases):
-            return (rank == 1, rank <= FEW, *(used <= room for room in ROOMS))
+            return (rank == 1, rank <= FIRST_CHUNKS, *(used <= room for room in ROOMS))
     return (False,) * (2 + len(ROOMS))

@@ -1,4 +1,4 @@
-"""The product's own services in this process, over a store that is thrown away."""
+"""The product's own services in this process, over a temporary store."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from core.errors import BadRequestError, WenmaiError
 from core.knowledge import Candidate, JobStage, Upload
 from scripts.evaluation.figures import quantile
 from scripts.evaluation.judging import Hit, Reply
-from scripts.evaluation.knowledge import Exchanges, NotReadError, SearchResult
+from scripts.evaluation.knowledge import Exchanges, IngestionError, SearchResult
 from services.models.embedding import BatchEmbedding, PassageReading, QuestionReading
 
 Vectors = list[list[float]]
 
 
 class CachedEmbedding(BatchEmbedding):
-    """Another embedding, whose vectors are kept in a folder under the hash of name, side and text.
+    """Wraps an embedding and caches its vectors in a folder, by the hash of name, side and text.
 
-    `name` separates one model's vectors from another's; by default the model's own. What several texts lack
-    is embedded in one call where the model can do that. `query_s` is the time questions took so far.
+    `name` separates one model's vectors from another's; the default is the model's own. Missing vectors of
+    several texts are embedded in one call if the model can. `query_s` is the time questions took so far.
     """
 
     _inner: BaseEmbedding = PrivateAttr()
@@ -77,7 +77,7 @@ class CachedEmbedding(BatchEmbedding):
         return isinstance(self._inner, BatchEmbedding) and self._inner.reads_tokens
 
     def read_queries(self, queries: Sequence[str]) -> list[QuestionReading]:
-        """Not kept: tokens of a question are fifteen times as large as its vector, and quickly made."""
+        """Not cached: a question's tokens are fifteen times as large as its vector, and fast to compute."""
         if not self.reads_tokens or not isinstance(self._inner, BatchEmbedding):
             return super().read_queries(queries)
         started = time.perf_counter()
@@ -86,7 +86,7 @@ class CachedEmbedding(BatchEmbedding):
         return readings
 
     def read_passages(self, texts: Sequence[str]) -> list[PassageReading]:
-        """Their signs are kept beside the vectors."""
+        """Read passages; their signs are cached beside the vectors."""
         if not self.reads_tokens or not isinstance(self._inner, BatchEmbedding):
             return super().read_passages(texts)
         paths = {text: self._path("passage", text) for text in texts}
@@ -116,7 +116,7 @@ class CachedEmbedding(BatchEmbedding):
 
 
 def _read(path: Path) -> NDArray[Any] | None:
-    """None when there is none, or when it was cut off while it was written."""
+    """Return None if the file is missing or truncated."""
     try:
         vector: NDArray[Any] = np.load(path)
     except (OSError, ValueError, EOFError):
@@ -136,39 +136,39 @@ def _signs(path: Path) -> Path:
 
 
 def _write(path: Path, vector: NDArray[Any] | None) -> None:
-    """All or nothing: another run may be reading."""
+    """Write atomically: another run may be reading."""
     half = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
     with half.open("wb") as file:
         np.save(file, np.asarray(vector))
     half.replace(path)
 
 
-READS_AT_ONCE = 32
+MAX_INGESTING = 32
 TIMED_QUESTIONS = 20
 
 
 class Services:
-    """The container's parts; its vectors come from the cache where it has them."""
+    """A Target that uses the container's services; vectors come from the cache where possible."""
 
-    reads_at_once = READS_AT_ONCE
+    max_ingesting = MAX_INGESTING
 
     def __init__(self, container: Container, embedding: CachedEmbedding) -> None:
         self.container = container
         self._embedding = embedding
-        self._in_order = asyncio.Lock()
+        self._order_lock = asyncio.Lock()
 
     async def add(self, upload: Upload) -> str:
-        """Raises NotReadError."""
+        """Raises IngestionError."""
         knowledge = self.container.knowledge
         try:
-            async with self._in_order:  # what ties is found in the order it came in, the same in every run
+            async with self._order_lock:  # ties are ranked in ingestion order, the same in every run
                 addition = await knowledge.add(upload)
         except WenmaiError as error:
-            raise NotReadError(error.code) from error
+            raise IngestionError(error.code) from error
         if addition.job_id is not None:
             job = await knowledge.wait(addition.job_id, [upload.owner])
             if job.stage is not JobStage.DONE:
-                raise NotReadError(job.error_code or job.stage.value)
+                raise IngestionError(job.error_code or job.stage.value)
         return addition.document.document_id
 
     async def search(self, request: SearchRequest) -> SearchResult:
@@ -201,13 +201,13 @@ class Services:
         return Reply(text, sources)
 
     async def embedding_ms(self, texts: Sequence[str]) -> float:
-        """What the model itself takes for a question: the median of a few, past the cache."""
+        """Return the model's own time per question: the median of a few, bypassing the cache."""
         return await asyncio.to_thread(_embedding_ms, self._embedding.inner, texts[:TIMED_QUESTIONS])
 
 
 @asynccontextmanager
 async def open_services(cache: Path | None) -> AsyncIterator[Services]:
-    """As configured, but without a model that generates, and with an embedded store of its own, empty.
+    """Open services as configured, but without a generating model and with an empty embedded store.
 
     Raises StartRefusedError.
     """

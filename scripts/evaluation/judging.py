@@ -1,8 +1,8 @@
-"""Whole turns judged: whether the passage that answers came first, is cited and can be read in the answer,
-and how sure an answer is that should not be there.
+"""Judging whole turns: whether the answering passage came first, is cited and readable in the answer, and how
+confident an answer to an unanswerable question is.
 
-A set is a folder with questions.jsonl, one TurnQuestion a line, and `documents/`, files of any supported
-format; without `documents/` the product's own guide is asked.
+A set is a folder with questions.jsonl, one TurnQuestion per line, and `documents/`, files of any supported
+format; without `documents/`, questions are asked of the bundled guide.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Language = Literal["zh", "en", ""]
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk; `text` is what the model would read of it, its heading path included. As the source of an
-    answer `cited` says whether the answer refers to it."""
+    """A chunk; `text` is what the model would read, including the heading path. For a source of an answer,
+    `cited` says whether the answer refers to it."""
 
     document_id: str
     probability: float
@@ -53,30 +53,30 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole turn's answer with the passages that the answerer was shown. Nothing at all: it was refused
-    before it began, as a blank question is."""
+    """A whole turn's answer with the passages that the answerer was shown. Empty if the request was refused,
+    as a blank question is."""
 
     text: str = ""
     sources: tuple[Hit, ...] = ()
 
     @property
     def verdict(self) -> Literal["sure", "closest", "refused"]:
-        """By the probabilities of its sources, not by its words; refused where it cites none."""
+        """The verdict by the probabilities of its sources, not by its words; refused if it cites none."""
         if not any(hit.cited for hit in self.sources):
             return "refused"
         return "sure" if max(hit.probability for hit in self.sources) >= SURE else "closest"
 
 
 def _listed(value: object) -> object:
-    """One passage may stand for a list of it; an empty one says nothing."""
+    """Accept a single passage for a list of one; an empty one counts as none."""
     return [value] if value and isinstance(value, str) else value or ()
 
 
 class TurnQuestion(SetRow):
-    """`answers` are the facts that a reader must see, each a list of alternatives, and `passage` (or several)
-    words of a chunk that answers, both as they stand in `documents`; the cells of a table's row are divided
-    by `|`. `sections` are words of the heading that answers, any of them. `answer_language` is that of what
-    can be quoted, where it is not the question's."""
+    """`answers` are the facts a reader must see, each a list of alternatives; `passage` is one or more quotes
+    of an answering chunk; both are worded as in `documents`, with table cells separated by `|`. `sections`
+    are words of an answering heading, any of which suffices. `answer_language` is the language of what can be
+    quoted, if it is not the question's."""
 
     question: str
     history: tuple[Message, ...] = ()
@@ -92,7 +92,7 @@ class TurnQuestion(SetRow):
 
     @property
     def is_judged(self) -> bool:
-        """Whether it says what answers it."""
+        """Whether the set says what answers it."""
         return self.answerable and bool(self.passage or self.answers or self.sections)
 
     def is_answered_by(self, hit: Hit) -> bool:
@@ -100,11 +100,11 @@ class TurnQuestion(SetRow):
             return any(words in hit.heading for words in self.sections)
         if self.documents and hit.file_name not in self.documents:
             return False
-        said = any(holds_words(hit.text, words) for words in self.passage)
-        return said or self.is_readable_in(hit.text)
+        quoted = any(holds_words(hit.text, words) for words in self.passage)
+        return quoted or self.is_readable_in(hit.text)
 
     def is_readable_in(self, text: str) -> bool:
-        """Whether every fact is in it, whatever marks stand between."""
+        """Whether the text contains every fact, ignoring white space and Markdown marks."""
         seen = _UNSEEN.sub("", text)
         return bool(self.answers) and all(any(_shows(seen, each) for each in fact) for fact in self.answers)
 
@@ -115,7 +115,7 @@ def _shows(seen: str, alternative: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """None where the question does not say."""
+    """The judgement of one turn; None where the question does not say."""
 
     question: TurnQuestion
     reply: Reply
@@ -145,8 +145,8 @@ def judge(question: TurnQuestion, ranked: Sequence[Hit], reply: Reply) -> Outcom
 
 @dataclass(frozen=True, slots=True)
 class TurnFigures:
-    """Counts, and shares: up to `refused_wrongly` of the answerable questions, up to `refused_rightly` of the
-    unanswerable ones, `in_language` of all. In the order of TURN_COLUMNS; None where no question says."""
+    """Counts, and shares: of the answerable questions up to `refused_wrongly`, of the unanswerable ones up to
+    `refused_rightly`, of all for `in_language`. Ordered as TURN_COLUMNS; None where no question says."""
 
     answerable: int
     first: float | None
@@ -180,7 +180,7 @@ def turn_figures(outcomes: Sequence[Outcome]) -> TurnFigures:
 
 
 def by_group(outcomes: Sequence[Outcome]) -> dict[str, TurnFigures]:
-    """All under "", then by language, then by kind."""
+    """Return the figures of all questions under "", then by language, then by kind."""
     groups = {"": turn_figures(outcomes)}
     by: tuple[Callable[[TurnQuestion], str], ...] = (lambda one: one.language, lambda one: one.kind)
     for group_of in by:
@@ -190,7 +190,7 @@ def by_group(outcomes: Sequence[Outcome]) -> dict[str, TurnFigures]:
 
 
 def turns_table(sets: Iterable[tuple[str, Mapping[str, TurnFigures]]]) -> str:
-    """Markdown, one line per set and group."""
+    """Return a Markdown table with one line per set and group."""
     lines: list[Sequence[str]] = []
     for name, groups in sets:
         for group, row in groups.items():
@@ -200,7 +200,7 @@ def turns_table(sets: Iterable[tuple[str, Mapping[str, TurnFigures]]]) -> str:
 
 
 def load_questions(folder: Path, split: str = "") -> tuple[TurnQuestion, ...]:
-    """With `split` only those of that half. Raises BadSetError."""
+    """Load questions, with `split` only those of that half. Raises BadSetError."""
     questions = tuple(rows_of(folder / TURNS_FILE, TurnQuestion))
     return tuple(each for each in questions if not split or each.split == split)
 

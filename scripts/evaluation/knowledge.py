@@ -1,4 +1,4 @@
-"""Documents read in through the product, then each question searched with what was said before it."""
+"""Ingesting documents through the product, then searching each question with its history."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ Exchanges = Sequence[tuple[str, str]]
 """Questions with their answers, oldest first."""
 
 
-class NotReadError(Exception):
-    """A document that was refused or failed; the reason in one plain line."""
+class IngestionError(Exception):
+    """A document was refused or failed; the message is the reason in one plain line."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Chunks, best first, the threshold not applied; `ms` without the embedding, where that can be
-    measured. A question that is refused, as a blank one is, has none."""
+    """Chunks, best first, without applying the threshold; `ms` excludes the embedding if measurable. A
+    refused question, such as a blank one, has no chunks."""
 
     hits: tuple[Hit, ...] = ()
     ms: float = 0.0
 
 
 class Target(Protocol):
-    """What is measured: it takes documents, answers searches and whole turns. `reads_at_once` is how many
-    documents may be on their way in at a time."""
+    """The system measured: it ingests documents, answers searches and whole turns. `max_ingesting` is how
+    many documents may be ingested concurrently."""
 
-    reads_at_once: int
+    max_ingesting: int
 
     async def add(self, upload: Upload) -> str:
-        """Returns the document's id once it can be found. Raises NotReadError."""
+        """Return the document's id once it is searchable. Raises IngestionError."""
         ...
 
     async def search(self, request: SearchRequest) -> SearchResult: ...
 
     async def answer(self, question: str, previous: Exchanges, owner: str) -> Reply:
-        """In a new session, after these questions and their answers."""
+        """Answer in a new session, after these questions and their answers."""
         ...
 
 
@@ -63,11 +63,10 @@ _MARKS = re.compile(r"([!-/:-@\[-`{-~])")  # ASCII punctuation, which Markdown a
 
 
 def upload_of(line: Line, number: int, owner: str) -> Upload:
-    """A line as the file a user would upload; its id is the external id.
+    """Return a line as the file a user would upload; its id is the external id.
 
-    Plain text, or with a title Markdown under that heading; a document in a file of its own is that file.
-    What Markdown would take for a heading inside the text gets a backslash and stays text. The file name says
-    nothing.
+    Plain text, or, with a title, Markdown under that heading; a document in its own file is that file.
+    Lines inside the text that Markdown would read as headings are escaped. The file name reveals nothing.
     """
     if line.file_name:
         name, content = f"{number}{PurePath(line.file_name).suffix}", line.text
@@ -82,7 +81,7 @@ def upload_of(line: Line, number: int, owner: str) -> Upload:
 
 
 def usable_date(value: str) -> str:
-    """The date as the product takes it, or "": a year far from ours, or what is no date, helps nobody."""
+    """Return a date the product accepts, or "": years far from ours and invalid dates do not help."""
     is_near = _ISO.fullmatch(value) and EARLIEST_YEAR <= int(value[:4]) <= datetime.now(UTC).year + 1
     return value if is_near and is_iso_date(value) else ""
 
@@ -94,7 +93,7 @@ Step = Callable[[], object]
 
 @dataclass(slots=True)
 class Library:
-    """Which lines a document is: all of the owner's that say the same, whichever copy of them is found."""
+    """Maps documents to lines: all of the owner's lines with the same text, whichever copy is found."""
 
     lines: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     copies: dict[tuple[str, bytes], set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -105,18 +104,18 @@ class Library:
         return [line for document_id in document_ids for line in self.lines.get(document_id, ())]
 
 
-async def read_in(target: Target, collections: Sequence[Collection], step: Step) -> Library:
-    """Every line of every collection, a few at a time; what is refused is counted by its reason."""
+async def ingest_lines(target: Target, collections: Sequence[Collection], step: Step) -> Library:
+    """Ingest every line of every collection, a few at a time; refusals are counted by reason."""
     library, started = Library(), time.perf_counter()
     waiting = ((line, at, part.owner) for part in collections for at, line in enumerate(part.lines, start=1))
-    await asyncio.gather(*(_read(target, waiting, library, step) for _ in range(target.reads_at_once)))
+    await asyncio.gather(*(_read(target, waiting, library, step) for _ in range(target.max_ingesting)))
     library.seconds = time.perf_counter() - started
     for copies in library.copies.values():
         together = [line for document_id in copies for line in library.lines[document_id]]
         library.lines.update((document_id, [*together]) for document_id in copies)
     place = {line.line_id: at for part in collections for at, line in enumerate(part.lines)}
     for lines in library.lines.values():
-        lines.sort(key=place.__getitem__)  # not in the order they happened to be read
+        lines.sort(key=place.__getitem__)  # not in the order they happened to be ingested
     return library
 
 
@@ -129,13 +128,13 @@ async def _read(
             document_id = await target.add(upload)
             library.lines[document_id].append(line.line_id)
             library.copies[owner, upload.content].add(document_id)
-        except NotReadError as error:
+        except IngestionError as error:
             library.refused[str(error)] += 1
         step()
 
 
 async def ask(target: Target, part: Collection, library: Library, step: Step) -> list[Answer]:
-    """One question after the other, so that the times are those of a quiet server."""
+    """Ask one question after the other, so that the times are those of a quiet server."""
     answers = []
     for question in part.questions:
         result = await target.search(request_of(question, part.owner))
@@ -157,7 +156,7 @@ def request_of(question: Question, owner: str) -> SearchRequest:
 
 
 async def ask_turn(target: Target, question: TurnQuestion, owner: str) -> Outcome:
-    """The question as a person asks it, and where the passages stand that it could be answered from."""
+    """Ask a question as a user does, and judge it with the ranks of the passages that could answer it."""
     texts = [message.text for message in question.history]
     previous = [*zip(texts[::2], texts[1::2], strict=False)]
     result = await target.search(request_of_turn(question, owner))
@@ -170,21 +169,21 @@ def request_of_turn(question: TurnQuestion, owner: str) -> SearchRequest:
     return SearchRequest(question.question, owner, previous_questions=tuple(texts[::2]), last_answer=last)
 
 
-async def read_files(target: Target, folder: Path, owner: str, step: Step) -> Counter[str]:
-    """Every supported file below the folder; what is refused by its reason."""
+async def ingest_files(target: Target, folder: Path, owner: str, step: Step) -> Counter[str]:
+    """Ingest every supported file below the folder; return refusals by reason."""
     refused: Counter[str] = Counter()
     for path in supported_files(folder):
         name = path.relative_to(folder).as_posix()
         try:
             await target.add(Upload(owner, path.name, path.read_bytes(), name))
-        except NotReadError as error:
+        except IngestionError as error:
             refused[str(error)] += 1
         step()
     return refused
 
 
 def _ranked(hits: Sequence[Hit], library: Library) -> list[tuple[str, float]]:
-    """Each document where its first chunk stands; its lines share its place and its best probability."""
+    """Rank each document at its first chunk; its lines share its rank and best probability."""
     best: dict[str, float] = {}
     for hit in hits:
         best[hit.document_id] = max(hit.probability, best.get(hit.document_id, 0.0))

@@ -1,4 +1,4 @@
-"""A page of the results with plots: plain SVG bars, with a light and a dark look, beside the same table."""
+"""A page of results with plots: plain SVG bars, in a light and a dark theme, beside the same table."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ PAGE = """# 测量结果 · Measured quality
 Written by `wenmai evaluate`, without a language model; the guide's "Measuring quality" explains the columns.
 """
 Groups = Mapping[str, Mapping[str, float | None]]
-"""For each group its bars, by series."""
+"""The bars of each group, by series."""
 
 
 def write_page(folder: Path, reports: Sequence[SetReport]) -> None:
-    """README.md and the plots it shows; a plot without bars is not drawn."""
+    """Write README.md and its plots; a plot without bars is omitted."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = [PAGE]
     for name, groups in _plots(reports).items():
@@ -47,7 +47,7 @@ def write_page(folder: Path, reports: Sequence[SetReport]) -> None:
 
 
 def bars(title: str, unit: str, groups: Groups) -> str:
-    """Horizontal bars of 0 to 1, group by group; each series has its colour. None draws none."""
+    """Return horizontal bars of 0 to 1, group by group, one colour per series; None draws no bar."""
     names = dict.fromkeys(name for figures in groups.values() for name in figures)
     series = {name: at for at, name in enumerate(names)}
     width, height = LABEL + BARS + FIGURE, 60 + sum(len(each) * HIGH + GAP for each in groups.values())

@@ -1,4 +1,4 @@
-"""The table of all that was measured, and the files it is kept in."""
+"""The table of all results, and the files they are written to."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ COLUMNS = (
 )  # fmt: skip
 NONE = "–"
 Published = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""Figures of others, by set and name; keys as in COLUMNS."""
+"""Published figures of other systems, by set and name; keys as in COLUMNS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One list's figures. What a list does not say (a raw score is no probability) is None.
+    """One list's figures; None where it has none (a raw score is not a probability).
 
-    `ndcg_10_above` is the nDCG@10 of what reaches the threshold, which a model would be shown.
+    `ndcg_10_above` is the nDCG@10 of what reaches the threshold and would be shown to a model.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class SetReport:
-    """`groups` are the same rows for each value of the --by field; `turns` the figures of whole turns, by
+    """`groups` are the same rows for each value of the --by field; `turns` are the figures of whole turns by
     language and kind, "" for all."""
 
     name: str
@@ -74,7 +74,7 @@ def our_row(
     threshold: float,
     times: tuple[float, float],
 ) -> Row:
-    """`absent` are questions asked where their answers are not; refusal and calibration look at both."""
+    """`absent` are questions asked of collections without their answers; refusal and calibration use both."""
     both, shown = [*answers, *absent], retrieval(above(answers, threshold))
     return Row(
         name,
@@ -92,7 +92,7 @@ def plain_row(name: str, answers: Sequence[Answer]) -> Row:
 
 
 def read_published(path: Path) -> Published:
-    """baselines.json, when there is one. Raises BadSetError."""
+    """Read baselines.json if it exists. Raises BadSetError."""
     if not path.is_file():
         return {}
     try:
@@ -102,7 +102,7 @@ def read_published(path: Path) -> Published:
 
 
 def table(reports: Sequence[SetReport], by: str = "") -> str:
-    """Markdown: one line per list, then what there is to say, then the same by group; then whole turns."""
+    """Return Markdown: one line per list, then notes, then the same by group, then whole turns."""
     parts = [markdown_table(COLUMNS, _lines(reports))] if any(report.rows for report in reports) else []
     parts.append("\n".join(f"- {r.name}: {note}" for r in reports for note in r.notes))
     if any(report.passages for report in reports):
@@ -115,7 +115,7 @@ def table(reports: Sequence[SetReport], by: str = "") -> str:
 
 
 def write_run(path: Path, answers: Sequence[Answer]) -> None:
-    """{query_id, ranked, scores} per question; `confidence` where the best score does not stand first."""
+    """Write {query_id, ranked, scores} per question, and `confidence` if the best score is not first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as run:
         for answer in answers:
@@ -130,7 +130,7 @@ def write_run(path: Path, answers: Sequence[Answer]) -> None:
 
 
 def write_turns(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """{question, kind, answer, verdict, probability, first, among, cited, readable, in_language} each."""
+    """Write {question, kind, answer, verdict, probability, first, among, cited, readable, in_language}."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as run:
         for each in outcomes:
@@ -148,7 +148,7 @@ def write_turns(path: Path, outcomes: Sequence[Outcome]) -> None:
 
 
 def figures(reports: Sequence[SetReport]) -> str:
-    """As JSON, by the set's name."""
+    """Return all reports as JSON, by the set's name."""
     return json.dumps({report.name: asdict(report) for report in reports}, ensure_ascii=False, indent=1)
 
 

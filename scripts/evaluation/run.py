@@ -1,4 +1,4 @@
-"""Every set of a folder through the product, beside what plain lists of the same store find."""
+"""Running every set of a folder through the product, compared with plain lists of the same store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from scripts.evaluation.baselines import (
 from scripts.evaluation.figures import TOP, Answer, passages, quantile
 from scripts.evaluation.in_process import Services, open_services
 from scripts.evaluation.judging import Outcome, by_group, load_questions
-from scripts.evaluation.knowledge import Library, Step, Target, ask, ask_turn, read_files, read_in
+from scripts.evaluation.knowledge import Library, Step, Target, ask, ask_turn, ingest_files, ingest_lines
 from scripts.evaluation.report import (
     OURS,
     Published,
@@ -56,7 +56,7 @@ BEGAN_US = 1_700_000_000_000_000
 
 @dataclass(slots=True)
 class Sessions:
-    """Each scope's session, and each turn's line."""
+    """The session id of each scope, and the line of each turn."""
 
     ids: dict[str, str] = field(default_factory=dict)
     line_of: dict[str, str] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """One question: the order alone with each turn's probability, what would be recalled, and the plain
+    """One question: the pure ranking with each turn's probability, what would be recalled, and the plain
     lists."""
 
     ranked: Answer
@@ -73,12 +73,11 @@ class Recalled:
 
 
 class MemoryRun:
-    """Long conversations: every scope one session, every line one turn, every question recalls earlier turns.
+    """Long conversations: each scope is a session, each line a turn, and each question recalls earlier turns.
 
-    The milliseconds are the product's own recall (branch, recent and relevant history, as configured), the
-    embedding of the question not counted. Beside the order alone stands what reaches the threshold and would
-    go into the prompt. `ranking` is the product's recall ten deep and of every turn; `product` is as
-    configured.
+    The milliseconds are the product's own recall (branch, recent and relevant history, as configured),
+    without embedding the question. Besides the pure ranking, what reaches the threshold and would go into the
+    prompt is measured. `_ranking` recalls ten of all turns; `_product` is as configured.
     """
 
     def __init__(self, services: Services) -> None:
@@ -95,7 +94,7 @@ class MemoryRun:
         self.threshold = DEFAULT_THRESHOLD if configured is None else configured
 
     async def store(self, data: EvaluationSet) -> None:
-        """Every line a turn without an answer, on the turn before it, a second later; then embedded."""
+        """Store every line as a turn without an answer, one second after its parent; then embed them."""
         for scope in data.scopes:
             await self._store_session(scope, [line for line in data.lines if line.scope == scope])
         with tqdm(desc=f"{data.name}: turns", total=len(data.lines)) as bar:
@@ -159,7 +158,7 @@ class MemoryRun:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`sets` are folders. `http` measures through a server: one of its own, or the one at `url`."""
+    """`sets` are folders. `http` measures through a server: a temporary one, or the one at `url`."""
 
     sets: tuple[Path, ...]
     cache: Path | None = None
@@ -174,7 +173,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """Lists by name, ours first. `absent` are ours to questions whose answers were not there."""
+    """Lists by name, ours first. `absent` are ours on collections without the questions' answers."""
 
     lists: Mapping[str, Sequence[Answer]]
     absent: Sequence[Answer]
@@ -206,14 +205,14 @@ async def evaluate(options: Options) -> list[SetReport]:
 
 
 async def _turns(folder: Path, options: Options) -> tuple[SetReport, list[Outcome]]:
-    """Its own documents, else the product's guide, asked through whole turns."""
+    """Ask the set's own documents, else the bundled guide, in whole turns."""
     name = folder.name
     questions = spread(load_questions(folder, options.split), options.limit)
     documents = folder / DOCUMENTS if (folder / DOCUMENTS).is_dir() else SAMPLE_FOLDER
     outcomes = []
     async with _target(options, [OWNER]) as target:
         with tqdm(desc=f"{name}: documents", unit="") as bar:
-            refused = await read_files(target, documents, OWNER, bar.update)
+            refused = await ingest_files(target, documents, OWNER, bar.update)
         with tqdm(desc=f"{name}: turns", total=len(questions)) as bar:
             for question in questions:
                 outcomes.append(await ask_turn(target, question, OWNER))
@@ -294,14 +293,14 @@ async def _memory(data: EvaluationSet, options: Options) -> _Measured:
 
 
 async def _ask_absent(target: Target, data: EvaluationSet) -> list[Answer]:
-    """After all else: these copies of the documents count in how rare a word is."""
+    """Run this last: these copies of the documents change how rare words are."""
     parts = collections_without_answers(data)
     return (await _ask(target, parts, f"{data.name}: without answers,"))[1] if parts else []
 
 
 async def _ask(target: Target, parts: Sequence[Collection], label: str) -> tuple[Library, list[Answer]]:
     with tqdm(desc=f"{label} documents", total=sum(len(part.lines) for part in parts)) as bar:
-        library = await read_in(target, parts, bar.update)
+        library = await ingest_lines(target, parts, bar.update)
     answers: list[Answer] = []
     with tqdm(desc=f"{label} questions", total=sum(len(part.questions) for part in parts)) as bar:
         for part in parts:
@@ -359,14 +358,14 @@ def _rows(measured: _Measured) -> tuple[Row, ...]:
     times = [answer.ms for answer in ours]
     shown = (quantile(times, 0.5), quantile(times, 0.99))
     rows = [our_row(OURS, ours, measured.absent, measured.threshold, shown)]
-    if measured.recalled_answers:  # what of them is shown has a row of its own
+    if measured.recalled_answers:  # what is shown of them has its own row
         rows = [replace(rows[0], ndcg_10_above=None)]
         rows.append(replace(plain_row(f"{OURS}, told", measured.recalled_answers), auroc=None))
     return (*rows, *(plain_row(name, answers) for name, answers in measured.lists.items() if name != OURS))
 
 
 def _only(measured: _Measured, value: str) -> _Measured:
-    """The questions of one group."""
+    """Restrict the results to the questions of one group."""
 
     def chosen(answers: Sequence[Answer]) -> list[Answer]:
         return [answer for answer in answers if value in answer.question.groups]

@@ -1,6 +1,6 @@
-"""The same over HTTP: a server of our own on a free port, or one that runs already.
+"""Measuring over HTTP: with a temporary server on a free port, or one that is already running.
 
-Over HTTP an owner is an API key, so every scope of a set takes one.
+Over HTTP an owner is an API key, so every scope of a set needs one.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from routes.wire.documents import AddedDocument, DocumentPage
 from routes.wire.imports import ImportedConversation
 from routes.wire.search import SearchResult as SearchReply
 from scripts.commands.maintenance import CommandError
-from scripts.commands.server import Server, ServerClient, asking, checked, error_part, show_asked
+from scripts.commands.server import Server, ServerClient, checked, error_part, open_client, show_server_store
 from scripts.evaluation.judging import Hit, Reply
-from scripts.evaluation.knowledge import Exchanges, NotReadError, SearchResult
-from scripts.ingest import ask_patiently, reading_in
+from scripts.evaluation.knowledge import Exchanges, IngestionError, SearchResult
+from scripts.ingest import ask_patiently, job_progress
 
 if TYPE_CHECKING:
     import httpx
 
 ROOT = Path(__file__).parent.parent.parent
-READS_AT_ONCE = 8
+MAX_INGESTING = 8
 REQUEST_TIMEOUT_S = 120.0
 STOP_WAIT_S = 40.0
 REFUSED = 422
-MOST_PREVIOUS = 10  # more are refused, and fewer are looked at
+MAX_PREVIOUS = 10  # more are refused, and fewer are used
 NO_ANSWER = "no answer from {url} ({kind}): {error}"
 _ADDRESS = re.compile(r"http://[^\s/]+:\d+")
 
 
 class ServedKnowledge:
-    """`keys` by owner; "" sends none. The times are those of whole requests, the embedding included.
+    """A Target behind a server. `keys` by owner; "" sends none. Times are those of whole requests.
 
-    Methods raise CommandError when there is no use in going on.
+    Methods raise CommandError if continuing is pointless.
     """
 
-    reads_at_once = READS_AT_ONCE
+    max_ingesting = MAX_INGESTING
 
     def __init__(self, client: ServerClient, keys: Mapping[str, str]) -> None:
         self._client = client
@@ -57,7 +57,7 @@ class ServedKnowledge:
         self._added: list[tuple[str, str]] = []
 
     async def check_empty(self) -> None:
-        """Raises CommandError also when documents of others would be found among ours."""
+        """Raises CommandError, also if others' documents would appear among ours."""
         for owner in self._keys:
             if checked(await self._send("GET", "/documents", owner), DocumentPage).documents:
                 raise CommandError(
@@ -65,27 +65,27 @@ class ServedKnowledge:
                 )
 
     async def add(self, upload: Upload) -> str:
-        """Raises NotReadError."""
+        """Raises IngestionError."""
         fields = {"external_id": upload.external_id or "", **({"date": upload.date} if upload.date else {})}
         files = {"file": (upload.file_name, upload.content)}
         reply = await self._send("POST", "/documents", upload.owner, files=files, data=fields)
         if reply.status_code in (400, 413, 415, 422):
-            raise NotReadError(error_part(reply, "code") or str(reply.status_code))
+            raise IngestionError(error_part(reply, "code") or str(reply.status_code))
         addition = checked(reply, AddedDocument)
         document_id = addition.document.document_id
         if not addition.existing:
             self._added.append((upload.owner, document_id))
         if addition.job_id is not None:
-            async for job in reading_in(self._client, addition, headers=self._headers(upload.owner)):
+            async for job in job_progress(self._client, addition, headers=self._headers(upload.owner)):
                 stage, code = job.stage, job.error_code
             if stage != "done":
-                raise NotReadError(code or stage)
+                raise IngestionError(code or stage)
         return document_id
 
     async def search(self, request: SearchRequest) -> SearchResult:
-        """What the request does not say is not sent."""
+        """Search; fields the request leaves empty are not sent."""
         filters: dict[str, Any] = {
-            "previous_questions": list(request.previous_questions[-MOST_PREVIOUS:]),
+            "previous_questions": list(request.previous_questions[-MAX_PREVIOUS:]),
             "last_answer": request.last_answer,
             "date": request.date,
         }
@@ -107,7 +107,7 @@ class ServedKnowledge:
         return SearchResult(tuple(hits), elapsed_ms)
 
     async def answer(self, question: str, previous: Exchanges, owner: str) -> Reply:
-        """The session is deleted afterwards."""
+        """Answer in a session that is deleted afterwards."""
         body: dict[str, Any] = {"question": question, "stream": False}
         if previous:
             turns = [{"question": asked, "answer": answered} for asked, answered in previous]
@@ -121,7 +121,7 @@ class ServedKnowledge:
         return Reply(answer.answer, tuple(map(Hit.of_source, answer.sources)))
 
     async def remove_added(self) -> None:
-        """What this run has added goes again."""
+        """Delete the documents this run added."""
         for owner, document_id in self._added:
             await self._send("DELETE", f"/documents/{document_id}", owner)
         self._added.clear()
@@ -138,11 +138,11 @@ class ServedKnowledge:
 async def open_server(
     owners: Sequence[str], url: str, api_keys: Sequence[str]
 ) -> AsyncIterator[ServedKnowledge]:
-    """A server of our own for these owners, or the one at `url` with the keys given. Raises CommandError."""
+    """Start a temporary server for these owners, or use that at `url`. Raises CommandError."""
     if not url:
         keys = {owner: secrets.token_hex(16) for owner in owners}
         with _child(list(keys.values())) as address:
-            async with asking(Server(address), REQUEST_TIMEOUT_S, NO_ANSWER) as client:
+            async with open_client(Server(address), REQUEST_TIMEOUT_S, NO_ANSWER) as client:
                 yield ServedKnowledge(client, keys)
         return
     if len(owners) > max(1, len(api_keys)):
@@ -151,8 +151,8 @@ async def open_server(
             f"({len(api_keys)} given)"
         )
     asked = Server(url, next(iter(api_keys), ""))
-    async with asking(asked, REQUEST_TIMEOUT_S, NO_ANSWER) as client:
-        await show_asked(load_settings(), client, asked, named=True)
+    async with open_client(asked, REQUEST_TIMEOUT_S, NO_ANSWER) as client:
+        await show_server_store(load_settings(), client, asked, named=True)
         server = ServedKnowledge(client, dict(zip(owners, api_keys or [""], strict=False)))
         await server.check_empty()
         try:
@@ -163,7 +163,7 @@ async def open_server(
 
 @contextmanager
 def _child(keys: Sequence[str]) -> Iterator[str]:
-    """`python -m scripts.serve` as configured, but empty and for these keys only. Raises CommandError."""
+    """Run `python -m scripts.serve` as configured, but empty and for these keys only. Raises CommandError."""
     with tempfile.TemporaryDirectory(prefix="wenmai-evaluation-") as folder:
         ours = {
             "DATA_DIR": folder, "HOST": "127.0.0.1", "PORT": "0", "QDRANT_URL": "", "LOAD_SAMPLE": "false",
@@ -183,7 +183,7 @@ def _child(keys: Sequence[str]) -> Iterator[str]:
 
 
 def _address(process: subprocess.Popen[str]) -> str:
-    """From its greeting, which it prints when it is ready; it says why it ends, if it does."""
+    """Read the address from the greeting, printed once it is ready; if it ends, it prints why itself."""
     assert process.stdout is not None
     for line in process.stdout:
         if match := _ADDRESS.search(line):

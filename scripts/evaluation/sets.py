@@ -1,5 +1,5 @@
 """Sets of questions on disk: corpus.jsonl (and corpus_*.jsonl beside it), queries.jsonl and qrels.jsonl in a
-folder per set; or questions.jsonl, which whole turns are asked (scripts/evaluation/judging.py)."""
+folder per set; or questions.jsonl, asked in whole turns (scripts/evaluation/judging.py)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Item = TypeVar("Item")
 
 
 class BadSetError(Exception):
-    """A set that cannot be read; one plain line that names the file and the place."""
+    """A set cannot be read; the message is one plain line that names the file and the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One document, or one turn of a conversation. `file_name` is that of a document in a file of its own."""
+    """One document, or one turn of a conversation. `file_name` is set for a document in its own file."""
 
     line_id: str
     text: str
@@ -38,9 +38,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`previous` are the user's turns before it, oldest first. `rewrite` is the set's own wording that stands
-    alone: for baselines only. `phrases` are words of a relevant document, one of which the chunk that answers
-    must have. `groups` are the values it is reported under."""
+    """`previous` are the user's earlier turns, oldest first. `rewrite` is the set's own stand-alone wording,
+    for baselines only. `phrases` are quotes of a relevant document, one of which an answering chunk must
+    contain. `groups` are the values it is reported under."""
 
     question_id: str
     text: str
@@ -58,7 +58,7 @@ class Question:
 @dataclass(frozen=True, slots=True)
 class EvaluationSet:
     """`is_memory`: the lines of each scope are the turns of one conversation, in order. `has_refusals`: some
-    of its questions are unanswerable."""
+    questions are unanswerable."""
 
     name: str
     lines: tuple[Line, ...]
@@ -68,7 +68,7 @@ class EvaluationSet:
 
     @property
     def scopes(self) -> list[str]:
-        """In the order of the lines."""
+        """The scopes in the order of the lines."""
         return list(dict.fromkeys(line.scope for line in self.lines))
 
 
@@ -109,7 +109,7 @@ class _Judgement(SetRow):
 
 
 def sets_in(folder: Path) -> list[Path]:
-    """The folder itself when it is a set, else its sub-folders that are, by name."""
+    """Return the folder itself if it is a set, else its subfolders that are, by name."""
     if is_set(folder):
         return [folder]
     return sorted(path for path in folder.iterdir() if is_set(path)) if folder.is_dir() else []
@@ -120,8 +120,8 @@ def is_set(folder: Path) -> bool:
 
 
 def load_set(folder: Path, by: str = "", *, narrow: bool = False) -> EvaluationSet:
-    """Raises BadSetError. `by` is the field of a question (or of several values) to report under; `narrow`
-    leaves out the passages of corpus_*.jsonl, which are read with those of corpus.jsonl."""
+    """Load a set. `by` is the question field (of one or several values) to report under; `narrow` leaves out
+    the passages of corpus_*.jsonl, otherwise read with those of corpus.jsonl. Raises BadSetError."""
     wider = [] if narrow else sorted(folder.glob("corpus_*.jsonl"))
     rows = [row for path in (folder / FILES[0], *wider) for row in rows_of(path, _LineRow)]
     lines = tuple(_line(row, folder) for row in rows)
@@ -139,14 +139,14 @@ def load_set(folder: Path, by: str = "", *, narrow: bool = False) -> EvaluationS
 
 
 def spread(questions: tuple[Item, ...], limit: int | None) -> tuple[Item, ...]:
-    """At most `limit` of them, evenly spread: neighbours are often of one kind."""
+    """Return at most `limit` of them, evenly spread: neighbours are often alike."""
     if limit is None or len(questions) <= limit:
         return questions
     return tuple(questions[at * len(questions) // limit] for at in range(limit))
 
 
 def plain(text: str) -> str:
-    """Without white space and Markdown's marks, in which a chunk may differ from its document."""
+    """Remove white space and Markdown marks, in which a chunk may differ from its document."""
     return _UNSEEN.sub("", text)
 
 
@@ -162,7 +162,7 @@ def _line(row: _LineRow, folder: Path) -> Line:
 
 
 def _phrases(row: _QuestionRow, gold: Mapping[str, float], texts: Mapping[str, str]) -> tuple[str, ...]:
-    """Those that a relevant document has word for word: an answer put in other words cannot be looked for."""
+    """Return the answers a relevant document contains verbatim: paraphrased ones cannot be searched for."""
     listed = [row.answers] if isinstance(row.answers, str) else row.answers or ()
     phrases = (plain(each) for each in listed if isinstance(each, str))
     return tuple(each for each in phrases if each and any(each in texts.get(line, "") for line in gold))

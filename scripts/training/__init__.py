@@ -1,1 +1,1 @@
-"""The calibrated reranker's coefficients, learnt from sets of questions."""
+"""Training: the calibrated reranker's coefficients, learnt from sets of questions."""

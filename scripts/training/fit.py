@@ -23,21 +23,21 @@ from scripts.training.judged import Judged
 RIDGE = 10.0
 NEWTON_STEPS = 60
 CONVERGED = 1e-6
-LONGEST_STEP = 2.0  # of any coefficient: beyond, the curve is that of another place
-# No set, however many its questions, counts for more than so many.
-MOST_OF_A_PART = 250
-# Passages that answer are not all marked, and a wrong refusal is worse than one passage too many.
+MAX_STEP = 2.0  # of any coefficient: further away, the local curvature no longer holds
+# No set counts for more than this many questions.
+MAX_PART_QUESTIONS = 250
+# Not all answering passages are labelled, and a wrong refusal is worse than one passage too many.
 RIGHT_WEIGHT = 1.25
 KIND_WEIGHT = {"answerable": 1.0, "unanswerable": 3.0, "absent": 0.5, "strange": 1.0}
-# Conversations and people's own folders are what will be asked, but there are few of them; the reading tests
-# are many and easy.
+# Conversations and people's own folders are what users will ask about, but they are few; the reading
+# comprehension sets are large and easy.
 CONVERSATIONS = ("mtrag", "mtragun")
 FOLDER_WEIGHT = 3.0
-ASIDE_WEIGHT = 0.15
+OTHER_WEIGHT = 0.15
 FOREIGN = ("foreign", "foreign_top_lead")
-# How much the best candidate's lead over its neighbours says about there being an answer, beside the rest.
+# Weight of the best candidate's lead over its neighbours in deciding whether there is an answer.
 BEST_SHARE = 0.25
-TOP_SHARE = 1 / 7  # of the nearest candidate's tokens in whether there is an answer: as of the other six
+TOP_SHARE = 1 / 7  # weight of the nearest candidate's tokens in that decision: the same as the other six
 
 
 def fit(
@@ -47,7 +47,7 @@ def fit(
     embedding: str,
     levels: Levels = NO_LEVELS,
 ) -> Coefficients:
-    """How candidates compare, whether there is an answer at all, and then both together."""
+    """Fit how candidates compare, whether there is an answer at all, and then both together."""
     candidate = _fit_candidate(judged, names)
     question = _fit_question(judged, question_names)
     together = _fit_together(judged, [scores(one, candidate, question) for one in judged])
@@ -57,7 +57,7 @@ def fit(
 def fit_tokens(
     judged: Sequence[Judged], learnt: Coefficients, levels: Levels = NO_LEVELS
 ) -> TokenCoefficients:
-    """What tokens add to what was learnt without them; of questions whose tokens are known."""
+    """Fit what tokens add to the coefficients learnt without them, on questions whose tokens are known."""
     known = [one for one in judged if one.tokens is not None]
     plain = {id(one): scores(one, learnt.candidate, learnt.question) for one in known}
     stacked = {id(one): scored(plain[id(one)][0], one.known_tokens) for one in known}
@@ -82,13 +82,13 @@ def scores(one: Judged, candidate: Linear, question: Linear) -> tuple[Matrix, fl
 
 
 def _fit_candidate(judged: Sequence[Judged], names: Sequence[str]) -> Linear:
-    """Only of questions whose answer was retrieved: what separates it from its neighbours."""
+    """Fit what separates an answer from its neighbours, on questions whose answer was retrieved."""
     columns = [FEATURES.index(name) for name in names]
     return _fit_rows(judged, [one.rows[:, columns] for one in judged], names)
 
 
 def _fit_rows(judged: Sequence[Judged], every: Sequence[Matrix], names: Sequence[str]) -> Linear:
-    """Of each question's rows, which are its candidates."""
+    """Fit on every question's rows, which are its candidates."""
     answered = [one for one in judged if one.is_right]
     rows = np.vstack([own for one, own in zip(judged, every, strict=True) if one.is_right])
     labels = np.concatenate([one.labels for one in answered])
@@ -100,8 +100,8 @@ def _fit_rows(judged: Sequence[Judged], every: Sequence[Matrix], names: Sequence
 
 
 def _fit_question(judged: Sequence[Judged], names: Sequence[str]) -> Linear:
-    """The same weight for each, in its own spread among conversations: of few refusals no better weights can
-    be learnt that hold for other collections (Dawes 1979). What a foreign text lacks is compensated."""
+    """Weigh features equally, scaled by their spread among conversations: few refusals cannot teach better
+    weights that generalise to other collections (Dawes 1979). Foreign-language texts are compensated for."""
     known = [one.question for one in judged if one.part in CONVERSATIONS]
     rows = np.vstack(known or [one.question for one in judged])
     mean, scale = rows.mean(axis=0), np.maximum(rows.std(axis=0), 1e-4)
@@ -111,8 +111,8 @@ def _fit_question(judged: Sequence[Judged], names: Sequence[str]) -> Linear:
 
 
 def _fit_foreign(judged: Sequence[Judged], plain: Linear, names: Sequence[str]) -> list[Feature]:
-    """What turns the score of a question whose nearest texts are foreign into one that means the same: by
-    what separates answerable questions from strange ones there, and at home."""
+    """Fit the correction that makes the score of a question whose nearest texts are in another language
+    comparable, from what separates answerable from strange questions there and in the same language."""
     labelled = [one for one in judged if one.kind == "strange" or one.is_right]
     rows = np.vstack([one.question for one in labelled])
     score = plain.of(rows, QUESTION_FEATURES)
@@ -123,14 +123,14 @@ def _fit_foreign(judged: Sequence[Judged], plain: Linear, names: Sequence[str]) 
     if any(len(set(labels[side])) < 2 for side in (foreign, ~foreign)):
         return []
     constant = np.ones((len(labelled), 1))
-    at_home, slope = _even(np.column_stack([constant, score])[~foreign], labels[~foreign])
+    at_home, slope = _balanced_logistic(np.column_stack([constant, score])[~foreign], labels[~foreign])
     offset = (at_home + slope * score)[foreign]
-    learnt = _even(columns[foreign], labels[foreign], offset)
+    learnt = _balanced_logistic(columns[foreign], labels[foreign], offset)
     return [_feature(name, c / slope, 0.0, 1.0) for name, c in zip(used, learnt, strict=True)]
 
 
-def _even(design: Matrix, labels: Matrix, offset: Matrix | float = 0.0) -> Matrix:
-    """Logistic regression in which both kinds count the same."""
+def _balanced_logistic(design: Matrix, labels: Matrix, offset: Matrix | float = 0.0) -> Matrix:
+    """Logistic regression with both classes weighted equally."""
     weights = np.where(labels > 0, 1 / labels.mean(), 1 / (1 - labels.mean()))
     return newton(design, labels, weights, np.full(design.shape[1], 0.01), offset)
 
@@ -140,7 +140,7 @@ def _feature(name: str, coefficient: float, mean: float, scale: float) -> Featur
 
 
 def _fit_together(judged: Sequence[Judged], both: Sequence[tuple[Matrix, float]]) -> Together:
-    """`both`: of each question, its candidates' scores and its own."""
+    """`both` has each question's candidate scores and its own score."""
     rows = [
         np.column_stack([own - own.max(), np.full(len(own), whole + BEST_SHARE * own.max())])
         for own, whole in both
@@ -157,17 +157,17 @@ def _fit_together(judged: Sequence[Judged], both: Sequence[tuple[Matrix, float]]
 
 
 def _shares(judged: Sequence[Judged]) -> Matrix:
-    """Each question's weight, so that no part counts for more than its share."""
+    """Return each question's weight, so that no part counts for more than its share."""
     counts: dict[str, int] = {}
     for one in judged:
         counts[one.part] = counts.get(one.part, 0) + 1
-    return np.array([min(1.0, MOST_OF_A_PART / counts[one.part]) * _weight(one) for one in judged])
+    return np.array([min(1.0, MAX_PART_QUESTIONS / counts[one.part]) * _weight(one) for one in judged])
 
 
 def _weight(one: Judged) -> float:
     if one.is_of_folder:
         return FOLDER_WEIGHT
-    return 1.0 if one.part in CONVERSATIONS else ASIDE_WEIGHT
+    return 1.0 if one.part in CONVERSATIONS else OTHER_WEIGHT
 
 
 def _logistic(rows: Matrix, labels: Matrix, weights: Matrix, names: Sequence[str]) -> Linear:
@@ -188,7 +188,7 @@ def newton(
         curve = (design * (weights * chances * (1 - chances))[:, None]).T @ design + np.diag(penalty + 1e-9)
         step = np.linalg.solve(curve, slope)
         longest = float(np.abs(step).max())
-        learnt -= step * min(1.0, LONGEST_STEP / max(longest, 1e-9))
+        learnt -= step * min(1.0, MAX_STEP / max(longest, 1e-9))
         if longest < CONVERGED:
             break
     return learnt

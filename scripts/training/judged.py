@@ -1,4 +1,4 @@
-"""Questions searched through the product: the numbers each candidate has, and which of them are right."""
+"""Questions searched through the product: each candidate's features, and which candidates are right."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from scripts.evaluation.baselines import (
 )
 from scripts.evaluation.in_process import Services, hit_of, open_services
 from scripts.evaluation.judging import TurnQuestion, load_questions
-from scripts.evaluation.knowledge import Library, read_in, request_of, request_of_turn
+from scripts.evaluation.knowledge import Library, ingest_lines, request_of, request_of_turn
 from scripts.evaluation.sets import TURNS_FILE, EvaluationSet, Question, spread
 from services.retrieval.query_forms import QueryBuilder
 from services.retrieval.retriever import Retriever
 
 SMALL = 25  # documents
-MOST_SMALL = 12  # collections
+MAX_SMALL = 12  # collections
 
 
 def small(collections: Sequence[Collection], rng: random.Random) -> list[Collection]:
-    """Some of the same documents dealt into small collections, as a person with a few files has."""
+    """Split some of the same documents into small collections, like those of a person with a few files."""
     parts: list[Collection] = []
     for whole in collections:
         lines = rng.sample(whole.lines, len(whole.lines))
-        for at in range(0, min(len(lines), SMALL * MOST_SMALL), SMALL):
+        for at in range(0, min(len(lines), SMALL * MAX_SMALL), SMALL):
             dealt = lines[at : at + SMALL]
             here = {line.line_id for line in dealt}
             questions = [
@@ -53,9 +53,9 @@ def small(collections: Sequence[Collection], rng: random.Random) -> list[Collect
 
 
 def bilingual(data: EvaluationSet, rng: random.Random) -> Collection | None:
-    """A parallel set as one collection that holds each text in one of its languages only.
+    """Return a parallel set as one collection that contains each text in only one of its languages.
 
-    A set is parallel when its scopes are languages and an id is `language:number`; None for others.
+    A set is parallel if its scopes are languages and its ids are `language:number`; None for others.
     """
     numbers = {line.line_id.partition(":")[2] for line in data.lines}
     if not all(line.line_id.startswith(f"{line.scope}:") for line in data.lines) or "" in numbers:
@@ -68,8 +68,8 @@ def bilingual(data: EvaluationSet, rng: random.Random) -> Collection | None:
 
 
 def twins(data: EvaluationSet) -> Collection:
-    """A parallel set as one collection that holds each text in all its languages; what answers is the text
-    in the question's."""
+    """Return a parallel set as one collection that contains each text in all its languages; the answer is the
+    text in the question's language."""
     chinese = {line.line_id: holds_chinese(line.text) for line in data.lines}
     questions = (
         replace(question, gold={line: rel for line, rel in question.gold.items() if chinese[line] == asked})
@@ -79,9 +79,9 @@ def twins(data: EvaluationSet) -> Collection:
     return Collection(f"{data.name} twins", data.lines, tuple(each for each in questions if each.gold))
 
 
-MOST_QUESTIONS = 400  # of one set in one kind of collection
-STRANGE = 25  # questions of other sets that are asked of each collection of a set
-# Ours: what people type into any question box, and what no guide answers.
+MAX_QUESTIONS = 400  # of one set in one kind of collection
+STRANGE = 25  # questions of other sets asked of each set
+# Our own: what people type into any question box, and what no guide answers.
 OFF_TOPIC = (
     "今天天气怎么样？", "你是谁？", "讲个笑话", "明天会下雨吗", "世界杯谁赢了？", "帮我写一首诗",
     "现在几点了？", "推荐一部好看的电影", "比特币今天多少钱", "红烧肉怎么做？", "附近有什么好吃的",
@@ -94,12 +94,12 @@ OFF_TOPIC = (
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One question's numbers, as `Features` has them.
+    """One question's features, as computed by `Features`.
 
-    `part` is the set and the kind of collection, or a folder; questions of one `family` never part into both
-    halves of a trial. `documents`: whose chunk each candidate is (in a folder, the chunk itself); `gold`: how
-    many are right. `kind`:
-    answerable, unanswerable (says the set), absent (its answers were left out), strange.
+    `part` is the set and the kind of collection, or a folder; questions of one `family` are never split
+    between training and test. `documents`: each candidate's document (in a folder, the chunk itself); `gold`:
+    how many are right. `kind`: answerable, unanswerable (according to the set), absent (its answers were left
+    out), strange.
     """
 
     part: str
@@ -114,26 +114,26 @@ class Judged:
 
     @property
     def known_tokens(self) -> Matrix:
-        """Raises ValueError where they are not."""
+        """Raises ValueError if they are unknown."""
         if self.tokens is None:
             raise ValueError("no tokens")
         return self.tokens
 
     @property
     def family(self) -> str:
-        """The set, whatever was made of it."""
+        """The set, whatever collection was derived from it."""
         return self.part.split()[0]
 
     @property
     def is_right(self) -> bool:
-        """Whether there is something to find, and it is among the candidates."""
+        """Whether there is an answer, and it is among the candidates."""
         return bool(self.labels.sum())
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """One question and its candidates. `near_random`: how near it is to texts at random, by whether they are
-    Chinese: mean and deviation of the cosines, where there are enough."""
+    """One question and its candidates. `near_random`: mean and deviation of its cosines to random texts, by
+    whether these are Chinese, if there are enough."""
 
     part: str
     kind: str
@@ -161,7 +161,7 @@ Near = Mapping[bool, tuple[float, float]]
 def levels_of(
     searched: Sequence[Searched], near_of: Callable[[Searched], Near] = lambda one: one.near_random
 ) -> Levels:
-    """Every set counts the same, however many its questions."""
+    """Compute the levels; every set counts the same, however many questions it has."""
     known: dict[tuple[bool, bool], dict[str, list[tuple[float, float]]]] = {}
     for one in searched:
         for chinese, near in near_of(one).items():
@@ -177,7 +177,7 @@ def levels_of(
 
 
 def tokens_near(one: Searched) -> Near:
-    """How near the question's tokens are to its candidates', by whether these are Chinese."""
+    """Return how near the question's tokens are to its candidates', by whether these are Chinese."""
     rows = Features(one.query, one.candidates).tokens(NO_LEVELS)
     if rows is None:
         return {}
@@ -190,11 +190,11 @@ def tokens_near(one: Searched) -> Near:
 
 
 SAMPLE = 256  # chunks of a collection
-FEWEST = 20  # texts of a language, fewer say nothing
+MIN_TEXTS = 20  # texts of a language; fewer are not representative
 
 
 class Sampled:
-    """What of a collection stands for texts at random: their ids are hashes, so the first will do."""
+    """A random sample of a collection's texts: ids are hashes, so the first ones will do."""
 
     def __init__(self, texts: Sequence[str], vectors: Matrix) -> None:
         self._chinese = np.array([holds_chinese(text) for text in texts], dtype=bool)
@@ -214,14 +214,14 @@ class Sampled:
         near: dict[bool, tuple[float, float]] = {}
         for chinese in (False, True):
             vectors = self._vectors[self._chinese == chinese]
-            if len(vectors) >= FEWEST:
+            if len(vectors) >= MIN_TEXTS:
                 cosines = vectors @ np.asarray(query.forms[0].dense, dtype=float)
                 near[chinese] = (float(cosines.mean()), float(cosines.std()))
         return near
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _AskedQuestion:
     part: str
     kind: str
     owner: str
@@ -229,8 +229,8 @@ class _Asked:
 
 
 async def collect(sets: Sequence[EvaluationSet], cache: Path, seed: int) -> AsyncIterator[Searched]:
-    """Each set's own questions, the same without their answers, in small and in bilingual collections too,
-    and questions of nowhere near."""
+    """Search each set's own questions, with and without their answers, also in small and bilingual
+    collections, and unrelated questions."""
     rng = random.Random(seed)  # noqa: S311
     for data in sets:
         strange = [q for other in sets if other.name[:4] != data.name[:4] for q in other.questions]
@@ -245,18 +245,18 @@ async def _collect(
     async with open_services(cache) as services:
         collections = [collection for part in parts.values() for collection in part]
         with tqdm(desc=f"{data.name} documents", total=sum(len(c.lines) for c in collections)) as bar:
-            library = await read_in(services, collections, bar.update)
+            library = await ingest_lines(services, collections, bar.update)
         search = Search(services.container)
         for asked in tqdm([*_questions(parts, strange, rng)], desc=f"{data.name} questions"):
             if asked.kind == "answerable" and not asked.question.gold:
-                continue  # by documents that nobody named
+                continue  # answerable, but the answering documents are not labelled
             query, candidates, near = await search(request_of(asked.question, asked.owner))
             if candidates:
                 yield _searched(asked, query, candidates, near, library)
 
 
 class Search:
-    """As a turn is searched; each owner's collection is sampled once."""
+    """Searches as a turn does; each owner's collection is sampled once."""
 
     def __init__(self, container: Container) -> None:
         self._container = container
@@ -290,17 +290,17 @@ def _parts(data: EvaluationSet, rng: random.Random) -> Iterator[tuple[str, list[
 
 def _questions(
     parts: dict[str, list[Collection]], strange: Sequence[Question], rng: random.Random
-) -> Iterator[_Asked]:
+) -> Iterator[_AskedQuestion]:
     odd = [*(Question(text, text) for text in OFF_TOPIC), *strange]
     for part, collections in parts.items():
         asked = [(c.owner, question) for c in collections for question in c.questions]
-        chosen = spread(tuple(question for _, question in asked), MOST_QUESTIONS)
+        chosen = spread(tuple(question for _, question in asked), MAX_QUESTIONS)
         owners = {id(question): owner for owner, question in asked}
         for question in chosen:
-            yield _Asked(part, _kind(part, question), owners[id(question)], question)
+            yield _AskedQuestion(part, _kind(part, question), owners[id(question)], question)
         for question in odd if collections and "absent" not in part else ():
             alone = replace(question, answerable=False, gold={}, previous=(), last_answer="")
-            yield _Asked(part, "strange", rng.choice(collections).owner, alone)
+            yield _AskedQuestion(part, "strange", rng.choice(collections).owner, alone)
 
 
 def _kind(part: str, question: Question) -> str:
@@ -310,7 +310,7 @@ def _kind(part: str, question: Question) -> str:
 
 
 def _searched(
-    asked: _Asked,
+    asked: _AskedQuestion,
     query: Query,
     candidates: Sequence[Candidate],
     near: Mapping[bool, tuple[float, float]],
@@ -325,16 +325,16 @@ def _searched(
     return Searched(asked.part, asked.kind, query, tuple(candidates), labels, len(gold), near)
 
 
-SPLIT = "dev"  # the other half is for judging what was learnt
+SPLIT = "dev"  # the other half is for evaluating the result
 
 
 async def collect_folders(folder: Path, cache: Path) -> AsyncIterator[Searched]:
-    """Of every folder in `folder` that has documents and questions."""
+    """Search the questions of every folder in `folder` that has documents and questions."""
     names = _names(folder)
     async with open_services(cache) as services:
         search = Search(services.container)
         for name in tqdm(names, desc="folders"):
-            await _read_in(services, folder / name / "documents", name)
+            await _ingest(services, folder / name / "documents", name)
             for question in load_questions(folder / name, SPLIT):
                 query, candidates, near = await search(request_of_turn(question, name))
                 kind = "answerable" if question.answerable else "unanswerable"
@@ -347,7 +347,7 @@ def _names(folder: Path) -> list[str]:
     return sorted(path.parent.name for path in folder.glob(f"*/{TURNS_FILE}"))
 
 
-async def _read_in(services: Services, documents: Path, owner: str) -> None:
+async def _ingest(services: Services, documents: Path, owner: str) -> None:
     for path in supported_files(documents):
         await services.add(Upload(owner, path.name, path.read_bytes()))
 

@@ -2,8 +2,8 @@
 
     python -m scripts.training.talk --sets FOLDER --cache FOLDER
 
-Talk and the questions that look like it are in scripts/training/talk_phrases.toml. FOLDER holds sets as in
-scripts/training/train.py, whose questions are all to documents. Vectors are cached by content.
+Talk, and questions that look like it, are in scripts/training/talk_phrases.toml. FOLDER contains sets as in
+scripts/training/train.py, whose questions are all about documents. Vectors are cached by content.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from scripts.training.fit import newton
 
 SETS = ("mtrag", "mtragun", "cmrc2018", "drcd", "xquad")
 PHRASES = Path(__file__).with_name("talk_phrases.toml")
-DOCUMENTS = "documents"  # the part of PHRASES that is no talk
-SET_WEIGHT = 0.3  # of a set's question: there are many, and they are easy
+DOCUMENTS = "documents"  # the part of PHRASES that is not talk
+SET_WEIGHT = 0.3  # of a set's question: they are many and easy
 RIDGE, KIND_RIDGE, FEATURE_RIDGE = 5.0, 3.0, 1.0
-SPREAD = 0.05  # of each of the vector's numbers, about
+VECTOR_SPREAD = 0.05  # approximate standard deviation of the vector's components
 MARGIN = 2.0
 LEAD = 1.0  # of a kind's score
 TRIALS = 5
-LARGEST = 60  # of a kind's integers
+MAX_INTEGER = 60  # largest weight of a kind, as an integer
 
 Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
 Labels = npt.NDArray[np.str_]
@@ -44,7 +44,7 @@ Labels = npt.NDArray[np.str_]
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """`kinds` are of Talk, or DOCUMENTS; `own` are those of PHRASES; a row each."""
+    """One row per text. `kinds` are of Talk, or DOCUMENTS; `own` marks texts of PHRASES."""
 
     texts: Sequence[str]
     kinds: Labels
@@ -59,7 +59,7 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """intercept + row · weights, over numbers as they are."""
+    """intercept + row · weights, on unscaled numbers."""
 
     intercept: float
     weights: Matrix
@@ -70,7 +70,7 @@ class Line:
 
 
 def phrases() -> Iterator[tuple[str, str]]:
-    """(text, kind)"""
+    """Yield (text, kind)."""
     for kind, by_language in tomllib.loads(PHRASES.read_text(encoding="utf-8")).items():
         for text in by_language.values():
             parts = (part.strip() for line in text.splitlines() for part in line.split("|"))
@@ -78,7 +78,7 @@ def phrases() -> Iterator[tuple[str, str]]:
 
 
 async def read_examples(sets: Path, embed: Embed) -> Examples:
-    """Every text once; of the sets' what phrases do not decide."""
+    """Read all texts without duplicates; of the sets', only those that no phrase rule decides."""
     own = dict(phrases())
     asked = {question.text for name in SETS for question in load_set(sets / name).questions}
     strange = sorted(text for text in asked - own.keys() if len(text) <= MAX_TALK_CHARS and not talk_of(text))
@@ -94,9 +94,9 @@ async def read_examples(sets: Path, embed: Embed) -> Examples:
 
 
 def fit_talk(examples: Examples) -> Line:
-    """Whether a text is talk, of its vector and then its features."""
+    """Fit whether a text is talk, from its vector and then its features."""
     rows = np.hstack([examples.vectors, examples.features])
-    scale = np.concatenate([np.full(examples.vectors.shape[1], SPREAD), examples.features.std(axis=0)])
+    scale = np.concatenate([np.full(examples.vectors.shape[1], VECTOR_SPREAD), examples.features.std(axis=0)])
     ridge = [RIDGE] * examples.vectors.shape[1] + [FEATURE_RIDGE] * len(FEATURES)
     weights = np.where(examples.own, 1.0, SET_WEIGHT)
     labels = (examples.kinds != DOCUMENTS).astype(float)
@@ -104,9 +104,9 @@ def fit_talk(examples: Examples) -> Line:
 
 
 def fit_kinds(examples: Examples) -> Mapping[Talk, Line]:
-    """Which kind it is, each that has examples against all others; both sides count the same."""
+    """Fit which kind it is, one against the rest for each kind with examples; both sides count the same."""
     talk = examples.only(examples.kinds != DOCUMENTS)
-    scale = np.full(talk.vectors.shape[1], SPREAD)
+    scale = np.full(talk.vectors.shape[1], VECTOR_SPREAD)
     ridge = np.array([0.0, *[KIND_RIDGE] * talk.vectors.shape[1]])
     lines = {}
     for kind in [each for each in Talk if each in talk.kinds]:
@@ -124,8 +124,8 @@ def _line(rows: Matrix, labels: Matrix, weights: Matrix, scale: Matrix, ridge: M
 
 
 def figures(examples: Examples) -> dict[str, float]:
-    """Of texts that the model was not learnt from, a fifth at a time, as shares: talk of ours that is known,
-    in the right kind, and questions of ours and of the sets that are taken for talk."""
+    """Return shares by five-fold cross-validation: our talk that is recognised, in the right kind, and our
+    and the sets' questions that are mistaken for talk."""
     trial = np.array([int(hashlib.sha256(text.encode()).hexdigest(), 16) % TRIALS for text in examples.texts])
     known, right, sure = (np.zeros(len(trial), bool) for _ in range(3))
     for number in range(TRIALS):
@@ -164,7 +164,7 @@ def write(path: Path, embedding: str, talk: Line, kinds: Mapping[Talk, Line], he
 
 
 def _in_units(line: Line) -> dict[str, object]:
-    unit = float(f"{np.abs(line.weights).max() / LARGEST:.3g}")
+    unit = float(f"{np.abs(line.weights).max() / MAX_INTEGER:.3g}")
     integers = np.rint(line.weights / unit).astype(int).tolist()
     return {"intercept": round(line.intercept, 2), "unit": unit, "vector": integers}
 
@@ -184,7 +184,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sets", type=Path, required=True, help="folder of question sets")
-    parser.add_argument("--cache", type=Path, required=True, help="folder for vectors, made when missing")
+    parser.add_argument("--cache", type=Path, required=True, help="folder for vectors, created if missing")
     parser.add_argument("--output", type=Path, default=Path("core/relevance/coefficients"))
     asyncio.run(run(parser.parse_args()))
 

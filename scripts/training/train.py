@@ -3,8 +3,8 @@ figures.
 
     python -m scripts.training.train --sets FOLDER --folders FOLDER --cache FOLDER
 
-FOLDER holds one folder per set, in the form that scripts/commands/evaluate.py reads; only sets whose licence
-allows it. Their documents are read in and searched by the product itself, so that training sees what serving
+FOLDER contains one folder per set, in the format of scripts/commands/evaluate.py; only sets whose licence
+allows it. Their documents are ingested and searched by the product itself, so that training sees what serving
 will see. Vectors are cached by content.
 """
 
@@ -31,7 +31,7 @@ from scripts.training.judged import Judged, collect, collect_folders, levels_of,
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Of the candidates with a probability from `at` on: what was promised, what was right, and how many."""
+    """The candidates with a probability from `at` on: mean probability, share that is right, and number."""
 
     at: float
     promised: float
@@ -41,7 +41,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one set. Refusal looks at the best candidate's probability; it is None without such questions."""
+    """Figures of one set. Refusal uses the best candidate's probability; None without such questions."""
 
     questions: int
     ndcg10_fused: float
@@ -54,7 +54,7 @@ class Figures:
 
 
 def figures(judged: Sequence[Judged], chances: Sequence[Matrix], threshold: float) -> Figures:
-    """Questions whose answers were left out count as unanswerable only where the set has no others."""
+    """Questions whose answers were left out count as unanswerable only if the set has no others."""
     best = np.array([chance.max() for chance in chances])
     kinds = np.array([one.kind for one in judged])
     refused = kinds == ("unanswerable" if (kinds == "unanswerable").any() else "absent")
@@ -66,33 +66,33 @@ def figures(judged: Sequence[Judged], chances: Sequence[Matrix], threshold: floa
     strange = kinds == "strange"
     return Figures(
         questions=len(judged),
-        ndcg10_fused=_rounded(np.mean([_ndcg(one, np.zeros(len(chance))) for one, chance in ranked])),
-        ndcg10=_rounded(np.mean([_ndcg(one, chance) for one, chance in ranked])),
-        calibration_error=_rounded(calibration_error(every, labels)),
-        refusal_auroc=_rounded(auroc(best[asked].tolist(), best[refused].tolist())) if both else None,
-        balanced_accuracy=_rounded((accepted + (best[refused] < threshold).mean()) / 2) if both else None,
-        answerable_kept=_rounded(accepted) if asked.any() else None,
-        strange_refused=_rounded((best[strange] < threshold).mean()) if strange.any() else None,
+        ndcg10_fused=_round(np.mean([_ndcg(one, np.zeros(len(chance))) for one, chance in ranked])),
+        ndcg10=_round(np.mean([_ndcg(one, chance) for one, chance in ranked])),
+        calibration_error=_round(calibration_error(every, labels)),
+        refusal_auroc=_round(auroc(best[asked].tolist(), best[refused].tolist())) if both else None,
+        balanced_accuracy=_round((accepted + (best[refused] < threshold).mean()) / 2) if both else None,
+        answerable_kept=_round(accepted) if asked.any() else None,
+        strange_refused=_round((best[strange] < threshold).mean()) if strange.any() else None,
     )
 
 
 def _ndcg(one: Judged, chances: Matrix) -> float:
-    """Of documents, each where its first chunk stands; equal chances keep the fused order."""
+    """Return the nDCG of documents, each ranked at its first chunk; equal chances keep the fused order."""
     right = {one.documents[at]: one.labels[at] for at in np.argsort(-chances, kind="stable")}
     return ndcg(np.array(list(right.values())), one.gold)
 
 
-def _rounded(value: float | np.floating[Any]) -> float:
+def _round(value: float | np.floating[Any]) -> float:
     return round(float(value), 3)
 
 
 def reliability(judged: Sequence[Judged], chances: Sequence[Matrix]) -> list[Bin]:
-    """The reliability diagram, as numbers."""
+    """Return the reliability diagram as numbers."""
     every, labels = np.concatenate(chances), np.concatenate([one.labels for one in judged])
     at = np.minimum((every * BINS).astype(int), BINS - 1)
     of_bin = ((b / BINS, at == b) for b in range(BINS) if (at == b).any())
     return [
-        Bin(begin, _rounded(every[own].mean()), _rounded(labels[own].mean()), int(own.sum()))
+        Bin(begin, _round(every[own].mean()), _round(labels[own].mean()), int(own.sum()))
         for begin, own in of_bin
     ]
 
@@ -104,8 +104,8 @@ THRESHOLD = RetrievalSettings().rerank_score_threshold
 def learn(
     judged: Sequence[Judged], embedding: str, levels: Levels = NO_LEVELS, token_levels: Levels = NO_LEVELS
 ) -> tuple[Coefficients, list[Matrix]]:
-    """The coefficients from all questions; each question's probabilities from a model that saw nothing of its
-    set or folder."""
+    """Return the coefficients from all questions, and each question's probabilities from a model that saw
+    nothing of its set or folder."""
     absolute = ABSOLUTE_FEATURES if embedding == ANY_EMBEDDING else ()
     names = [name for name in FEATURES if name not in absolute]
     question_names = [name for name in QUESTION_FEATURES if name not in absolute]
@@ -180,10 +180,10 @@ def main() -> None:
         "--folders",
         type=Path,
         required=True,
-        help="of documents with questions; their dev half is learnt from",
+        help="folders of documents with questions; their dev half is used",
     )
-    parser.add_argument("--cache", type=Path, required=True, help="folder for vectors, made when missing")
-    parser.add_argument("--embedding", default="multilingual-e5-small", help="name to file them under")
+    parser.add_argument("--cache", type=Path, required=True, help="folder for vectors, created if missing")
+    parser.add_argument("--embedding", default="multilingual-e5-small", help="name to save them under")
     parser.add_argument("--output", type=Path, default=Path("core/relevance/coefficients"))
     parser.add_argument("--seed", type=int, default=7)
     asyncio.run(run(parser.parse_args()))

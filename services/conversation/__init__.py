@@ -1,1 +1,1 @@
-"""What is stored of conversations: turns, sessions, summaries, and the earlier turns a question is about."""
+"""Stored conversations: turns, sessions, summaries, and recall of the earlier turns a question is about."""

@@ -1,7 +1,7 @@
-"""Questions about earlier conversations (「上周我们谈过的报价」), read by rule in Chinese and English: about
-what, and of which days; and the turns of an owner's other sessions that answer one, as they are told.
+"""Questions about earlier conversations (「上周我们谈过的报价」): rules in Chinese and English that extract
+the topic and the days, and the turns of the owner's other sessions that answer one, worded for the prompt.
 
-A question that is taken for one about a conversation costs a search: what it is told must still be about it.
+A false positive costs only a search: a turn still has to be about the question to be used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RECENT_DAYS = 10
 QUESTION_CHARS, ANSWER_CHARS = 160, 240  # of a line in the prompt
 
 Days = tuple[date, date]
-"""The first and the last."""
+"""The first and the last day."""
 _DaysOf = Callable[[date, re.Match[str]], Days]
 
 _WEEKDAYS_ZH = "一二三四五六日天"
@@ -65,7 +65,7 @@ def _last_weekday(today: date, match: re.Match[str]) -> Days:
 
 
 def _ago(unit_days: int) -> _DaysOf:
-    """Half a unit to both sides: nobody counts days."""
+    """Allow half a unit on both sides: nobody counts days."""
 
     def days(today: date, match: re.Match[str]) -> Days:
         text = match["n"].lower()
@@ -76,7 +76,7 @@ def _ago(unit_days: int) -> _DaysOf:
     return days
 
 
-# The first that matches counts.
+# The first match wins.
 _TIMES: tuple[tuple[re.Pattern[str], _DaysOf], ...] = tuple(
     (re.compile(form, re.I), days)
     for form, days in (
@@ -105,7 +105,7 @@ _BEFORE_ZH = (
     r"上一?[次回]|之前|以前|先前|此前|早些时候|那[次天]|上个?月|去年|今年|\d{1,4}[年月](?:\d{1,2}[月日号])?"
 )
 _WE_ZH = r"(?:我们俩?|咱们?俩?|我|你|您)"
-# A time, then the talk, or what only a talk is said of: 过, 到, 起
+# A time followed by a verb of speaking, or particles that only follow one: 过, 到, 起
 _SAID_ZH = re.compile(
     rf"(?:{_BEFORE_ZH})?{_WE_ZH}[^，。？！,?!]{{0,6}}?{_SAY_ZH}(?:[过到起及]+|的(?=[那这]|\S))(?:了?什么|些什么|啥)?"
     rf"|(?:{_BEFORE_ZH})\s*(?:{_WE_ZH}[^，。？！,?!]{{0,4}}?)?{_SAY_ZH}(?:[过到起及了]+|的)?(?:了?什么|些什么|啥)?"
@@ -123,7 +123,7 @@ _SAID_EN = re.compile(
 _TOGETHER_ZH = r"(?:我们俩?|咱们?俩?|我[和跟与]你|你[和跟与]我)"
 _TALK_ZH = r"(?:对话|谈话|聊天|交谈|会话)"
 _TALK_EN = r"(?:conversation|chat|talk|discussion)s?"
-# A talk as a thing: another one than this is meant. Its groups are what it was about.
+# A conversation as a noun, which means another one than this. The groups capture its topic.
 _TALK = re.compile(
     rf"{_TOGETHER_ZH}(?:{_BEFORE_ZH})?(?:关于|有关)([^，。？！,?!]{{1,20}}?)的(?:那[次场个段])?"
     rf"(?:{_TALK_ZH}|讨论(?!会))"
@@ -140,7 +140,7 @@ _EARLIER = re.compile(
     r"|before)\b|另[外一]个?(?:会话|对话)",
     re.I,
 )
-_IDLE = re.compile(  # words of such questions that are no topic
+_IDLE = re.compile(  # words of such questions that are not a topic
     r"\b(?:about|me|on|of|the|to|with|us|again|remind|remember|that|what|was|were|it|do|you|is|in|have|had"
     r"|did|any|anything|ever)\b"
     r"|还?记得|一下|什么|哪些|内容|来着|东西|事情?|关于|是|的|了|吗|呢|那个?|有没有",
@@ -149,17 +149,17 @@ _IDLE = re.compile(  # words of such questions that are no topic
 
 
 @dataclass(frozen=True, slots=True)
-class EpisodeAsked:
-    """`topic` is what the talk was about, "" where the question does not say; `days` None: at any time.
-    `sure`: an earlier conversation is meant, and not perhaps what was said in this one."""
+class EpisodeQuestion:
+    """`topic` is "" if the question names none; `days` None means at any time. `sure`: an earlier
+    conversation is certainly meant, rather than possibly this one."""
 
     topic: str
     days: Days | None
     sure: bool
 
 
-def episode_asked(question: str, today: date) -> EpisodeAsked | None:
-    """None for every other question."""
+def parse_episode(question: str, today: date) -> EpisodeQuestion | None:
+    """Parse a question about an earlier conversation; None for any other question."""
     text = fold_width(question[:MAX_CHARS])
     days, rest = _days_of(text, today)
     zh = f"上次{rest.lstrip()}" if days and not _EARLIER.search(rest) else rest
@@ -171,11 +171,11 @@ def episode_asked(question: str, today: date) -> EpisodeAsked | None:
     about = next(filter(None, said.groups()), "")
     topic = _EARLIER.sub(" ", f"{said.string[: said.start()]} {about} {said.string[said.end() :]}")
     topic = re.sub(r"[^\w\s]+|\s+", " ", topic).strip()
-    return EpisodeAsked(topic if question_terms(_IDLE.sub(" ", topic)) else "", days, sure)
+    return EpisodeQuestion(topic if question_terms(_IDLE.sub(" ", topic)) else "", days, sure)
 
 
 def _days_of(text: str, today: date) -> tuple[Days | None, str]:
-    """And the text without the words for them."""
+    """Return the days the text names, and the text without a relative expression for them."""
     for form, days_of in _TIMES:
         if match := form.search(text):
             return days_of(today, match), f"{text[: match.start()]} {text[match.end() :]}"
@@ -189,7 +189,7 @@ def _date(number: int) -> date:
 
 
 def moments_of(days: Days, zone: tzinfo) -> tuple[int, int]:
-    """From the first moment of the first day to the one after the last, in UTC microseconds."""
+    """Return the start of the first day and the end (exclusive) of the last, in UTC microseconds."""
     first, last = days
     begins = datetime(first.year, first.month, first.day, tzinfo=zone)
     after = last + timedelta(days=1)
@@ -197,13 +197,13 @@ def moments_of(days: Days, zone: tzinfo) -> tuple[int, int]:
     return int(begins.timestamp() * 1_000_000), int(ends.timestamp() * 1_000_000)
 
 
-# A turn as it is told.
+# A turn worded for the prompt.
 
 
 def episode_of(turn: Turn, zone: tzinfo | None) -> Memory:
-    """In the language of its question. It is stored nowhere: each request makes it anew."""
+    """Word a turn as a memory, in the language of its question. Never stored: each request rebuilds it."""
     day = datetime.fromtimestamp(turn.created_us // 1_000_000, zone).date()
-    asked, answered = _clipped(turn.question, QUESTION_CHARS), _clipped(turn.answer, ANSWER_CHARS)
+    asked, answered = _clip(turn.question, QUESTION_CHARS), _clip(turn.answer, ANSWER_CHARS)
     if is_mostly_chinese(turn.question):
         content = f"{day.isoformat()} 的另一个会话里，我问：“{asked}”，得到的回答：“{answered}”"
     else:
@@ -216,41 +216,41 @@ def episode_of(turn: Turn, zone: tzinfo | None) -> Memory:
     )  # fmt: skip
 
 
-def _clipped(text: str, most: int) -> str:
+def _clip(text: str, most: int) -> str:
     plain = " ".join(text.split())
     return plain if len(plain) <= most else f"{plain[:most].rstrip()}…"
 
 
-# What the record of a prompt names it by: not the turn's own id, which must be nowhere once it is erased. It
-# leads back to the turn as long as that exists, by the moment when it began.
-_EPISODES = uuid.UUID("5b0c2f6e-6f0f-4a6c-9a57-0b1de0f4a7c2")
+# Namespace of the ids that prompt records use: not the turn's own id, of which no copy may remain once the
+# turn is erased. The id embeds the moment the turn began, which finds the turn as long as it exists.
+_EPISODES_NAMESPACE = uuid.UUID("5b0c2f6e-6f0f-4a6c-9a57-0b1de0f4a7c2")
 
 
 def episode_id(turn: Turn) -> str:
-    digest = uuid.uuid5(_EPISODES, turn.turn_id).int & (2**64 - 1)
+    digest = uuid.uuid5(_EPISODES_NAMESPACE, turn.turn_id).int & (2**64 - 1)
     return str(uuid.UUID(int=(turn.created_us << 64) | digest))
 
 
 def moment_of(memory_id: str) -> int:
-    """When the turn began, if this is the id of an episode."""
+    """Return when the turn began (UTC microseconds), if this is the id of an episode."""
     return uuid.UUID(memory_id).int >> 64
 
 
-MOST = 3
-LOOKED_AT = 4 * MOST  # what may not be told is among them
+MAX_EPISODES = 3
+MAX_CANDIDATES = 4 * MAX_EPISODES  # some of these may not be used
 
 
 class Episodes:
-    """`now` is the time of day where people are: it says what last week is."""
+    """`now` returns the users' local time, which defines what "last week" is."""
 
     def __init__(self, turns: TurnStore, recall: HistoryRecall, now: Callable[[], datetime]) -> None:
         self._turns, self._recall, self._now = turns, recall, now
 
     async def find(
-        self, asked: EpisodeAsked, query: Query, owner: str, session_id: str
+        self, asked: EpisodeQuestion, query: Query, owner: str, session_id: str
     ) -> list[tuple[Memory, float]]:
-        """With their probabilities, best first: of the days that are named, or, where nothing of these is
-        about the question, of any. Raises StoreUnavailableError."""
+        """Return episodes with their probabilities, best first: from the named days, or from any day if none
+        of these is about the question. Raises StoreUnavailableError."""
         of_days = self._within(asked)
         elsewhere = equals("session_id", session_id)
         if not asked.topic:
@@ -258,15 +258,15 @@ class Episodes:
         words = encode_query(asked.topic)
         about = replace(query, question=asked.topic, forms=(replace(query.forms[0], sparse=words),))
         for within in (of_days, []) if of_days else ([],):
-            found = await self._recall.everywhere(about, owner, LOOKED_AT, within, elsewhere)
+            found = await self._recall.everywhere(about, owner, MAX_CANDIDATES, within, elsewhere)
             if told := [
-                (self._episode(each.turn), each.chance) for each in found if self._may_be_told(each.turn)
+                (self._episode(each.turn), each.chance) for each in found if self._is_usable(each.turn)
             ]:
-                return told[:MOST]
+                return told[:MAX_EPISODES]
         return []
 
     async def get_many(self, memory_ids: Sequence[str], owner: str) -> list[Memory]:
-        """Of these ids those that are episodes, in this order, as far as their turns exist."""
+        """Return the episodes among these ids, in this order, whose turns still exist."""
         episodes: list[Memory] = []
         for memory_id in memory_ids:
             moment_us = moment_of(memory_id)
@@ -283,11 +283,11 @@ class Episodes:
     async def _newest(self, owner: str, within: Sequence[Condition], elsewhere: Condition) -> list[Turn]:
         completed = equals("status", TurnStatus.COMPLETED.value)
         where = Filter(must=[equals("owner", owner), completed, *within], must_not=[elsewhere])
-        records = await self._turns.newest(where, LOOKED_AT, ["turn_id"])
+        records = await self._turns.newest(where, MAX_CANDIDATES, ["turn_id"])
         turns = await self._turns.get_many([str(record.id) for record in records])
-        return [turn for turn in turns if self._may_be_told(turn)][:MOST]
+        return [turn for turn in turns if self._is_usable(turn)][:MAX_EPISODES]
 
-    def _within(self, asked: EpisodeAsked) -> list[Condition]:
+    def _within(self, asked: EpisodeQuestion) -> list[Condition]:
         zone = self._now().tzinfo
         if asked.days is None or zone is None:
             return []
@@ -297,9 +297,9 @@ class Episodes:
     def _episode(self, turn: Turn) -> Memory:
         return episode_of(turn, self._now().tzinfo)
 
-    def _may_be_told(self, turn: Turn) -> bool:
-        """Not what was asked without memory; nor a question of this kind, whose answer repeats what it was
-        told."""
+    def _is_usable(self, turn: Turn) -> bool:
+        """Whether a turn may be used: not one asked without memory, nor a question about earlier
+        conversations, whose answer only repeats other episodes."""
         if turn.command or (turn.request is not None and not turn.request.memory):
             return False
-        return episode_asked(turn.question, self._now().date()) is None
+        return parse_episode(turn.question, self._now().date()) is None

@@ -1,7 +1,7 @@
-"""Images of questions, kept as files beside the store.
+"""Images of questions, stored as files beside the store.
 
-`images/<turn_id>/<number>.png`, numbers from 1. A folder has a file `begun` in it until its turn is stored:
-what a crash leaves between the two is told from all others by it, and taken away (`sweep`).
+`images/<turn_id>/<number>.png`, numbered from 1. A folder contains a marker file `begun` until its turn is
+stored: it identifies what a crash left between the two, which `sweep` deletes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from services.store.durable import make_folder, sync_folder, unwritable, write_d
 FOLDER = "images"  # below DATA_DIR
 BEGUN = "begun"
 ExistingTurns = Callable[[Collection[str]], Awaitable[Collection[str]]]
-"""Those of these turns that are stored."""
+"""Returns the ids among these whose turns are stored."""
 Redraw = Callable[[str, bytes, str], Awaitable[ImageData]]
-"""Media type, bytes and owner → the image drawn anew. Raises ImageRefusedError, UnavailableError."""
+"""Media type, bytes and owner → the re-encoded image. Raises ImageRefusedError, UnavailableError."""
 
 
 class QuestionImages:
-    """What comes with a question is drawn anew, or read again where it is kept."""
+    """Accepts the images of a question: new ones are re-encoded, stored ones are read again."""
 
     def __init__(self, files: ImageFiles, redraw: Redraw, turns: TurnStore) -> None:
         self.files = files
@@ -34,18 +34,18 @@ class QuestionImages:
         self._turns = turns
 
     async def accept(self, sent: Sequence[SentImage], owner: str) -> tuple[ImageData, ...]:
-        """Nothing is stored. Raises ImageRefusedError, UnavailableError."""
+        """Validate and re-encode without storing. Raises ImageRefusedError, UnavailableError."""
         if len(sent) > MAX_IMAGES:
             raise ImageRefusedError(ImageFault.TOO_MANY)
         images: list[ImageData] = []
         for number, each in enumerate(sent, 1):
             try:
-                images.append(await self._accepted(each, owner))
+                images.append(await self._accept(each, owner))
             except ImageRefusedError as error:
                 raise ImageRefusedError(error.fault, number=number) from None
         return tuple(images)
 
-    async def _accepted(self, sent: SentImage, owner: str) -> ImageData:
+    async def _accept(self, sent: SentImage, owner: str) -> ImageData:
         if sent.turn_id:
             try:
                 return await self.stored(sent.turn_id, sent.number, owner)
@@ -55,7 +55,7 @@ class QuestionImages:
         return await self._redraw(media_type, content, owner)
 
     async def stored(self, turn_id: str, number: int, owner: str) -> ImageData:
-        """One of a turn, numbers from 1. Raises UnknownTurnError."""
+        """Return one image of a turn, numbered from 1. Raises UnknownTurnError."""
         turn = await self._turns.get(turn_id)
         kept = turn.images if turn is not None and turn.owner == owner else ()
         images = await self.files.read(turn_id, kept, number)
@@ -66,35 +66,35 @@ class QuestionImages:
 
 class ImageFiles:
     def __init__(self, folder: Path) -> None:
-        """`folder` is made when the first image comes."""
+        """`folder` is created with the first image."""
         self._folder = folder
 
     async def keep(self, turn_id: str, images: Sequence[ImageData]) -> None:
-        """On the disk when this returns; `settle` is to be called once the turn is stored.
+        """Write a turn's images durably; call `settle` once the turn is stored.
 
-        Raises DiskFullError, StoreUnavailableError; then nothing of them is there.
+        Raises DiskFullError, StoreUnavailableError; then none of them is left on disk.
         """
         await asyncio.to_thread(self._keep, turn_id, images)
 
     async def settle(self, turn_id: str) -> None:
-        """The turn that they belong to is stored."""
+        """Note that the turn they belong to is stored."""
         await asyncio.to_thread(self._settle, turn_id)
 
     async def read(self, turn_id: str, images: Sequence[Image], number: int = 0) -> list[ImageData]:
-        """All of a turn in their order, or the `number`th; those whose file is missing are left out."""
+        """Return all images of a turn in order, or the `number`th; images without a file are skipped."""
         numbered = [(at, image) for at, image in enumerate(images, 1) if number in (0, at)]
         return await asyncio.to_thread(lambda: list(self._read(turn_id, numbered)))
 
     async def erase(self, turn_ids: Collection[str]) -> int:
-        """Returns of how many turns there were any."""
+        """Delete the images of these turns. Returns how many turns had any."""
         return await asyncio.to_thread(self._erase, turn_ids)
 
     async def find(self, turn_ids: Collection[str]) -> tuple[int, int]:
-        """How many turns have images, and how many of these."""
+        """Return how many turns have images, overall and among `turn_ids`."""
         return await asyncio.to_thread(lambda: (len(self._all()), len(self._existing(turn_ids))))
 
     async def sweep(self, existing: ExistingTurns, before_s: float) -> int:
-        """What was begun before (UNIX time) and has no turn goes; what has one is settled. How many went."""
+        """Delete folders begun by `before_s` (UNIX time) without a turn; settle others. Returns how many."""
         begun = await asyncio.to_thread(self._begun, before_s)
         stored = await existing(begun) if begun else ()
         for turn_id in set(begun) & set(stored):
@@ -102,7 +102,7 @@ class ImageFiles:
         return await self.erase(set(begun) - set(stored))
 
     def kept(self) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-        """For a copy: each turn's media types and bytes. Blocking; one that goes meanwhile is left out."""
+        """Yield each turn's media types and bytes, for a backup. Blocking; skips turns deleted meanwhile."""
         kinds = {f".{ending}": kind for kind, ending in ENDINGS.items()}
         for turn_id in sorted(self._all()):
             try:
@@ -111,11 +111,11 @@ class ImageFiles:
                     turn_id,
                     [(kinds[each.suffix], each.read_bytes()) for each in files if each.suffix in kinds],
                 )
-            except (FileNotFoundError, ValueError):  # ValueError: not one of ours
+            except (FileNotFoundError, ValueError):  # ValueError: not one of our folders
                 continue
 
     def put_back(self, turn_id: str, images: Sequence[tuple[str, bytes]]) -> None:
-        """From a copy, of which nothing is believed. Blocking. Raises OSError."""
+        """Restore images from a backup, which is not trusted. Blocking. Raises OSError."""
         folder = self._of(turn_id)
         make_folder(folder)
         for number, (kind, content) in enumerate(images[:MAX_IMAGES], 1):
@@ -123,7 +123,7 @@ class ImageFiles:
                 write_durably(folder / f"{number}.{ENDINGS[kind]}", content)
 
     def _of(self, turn_id: str) -> Path:
-        return self._folder / str(UUID(turn_id))  # never another path, whatever is asked for
+        return self._folder / str(UUID(turn_id))  # whatever the request says, never another path
 
     def _settle(self, turn_id: str) -> None:
         (self._of(turn_id) / BEGUN).unlink(missing_ok=True)
@@ -157,7 +157,7 @@ class ImageFiles:
         return len(existing)
 
     def _existing(self, turn_ids: Collection[str]) -> list[Path]:
-        """An imported turn of an earlier version may have an id of another kind, and no images."""
+        """Turns imported from earlier versions may have ids that are not UUIDs; these have no images."""
         names = self._all()
         return [self._folder / each for each in turn_ids if each in names]
 

@@ -1,4 +1,4 @@
-"""The library's folder: a folder in it is a module, a file in that a batch; read again when it changes."""
+"""The library's folder: each subfolder is a module, each file in it a batch; changed files are reread."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _Stamp = tuple[int, int, int, int]
 
 
 class LibraryFolder:
-    """`decode` makes text of a file's bytes, whatever encoding they are in. What is asked for by name is
-    looked up among what was read: no path is made of a request but to write."""
+    """`decode` turns a file's bytes into text, whatever their encoding. Names in requests are looked up among
+    the files read: only `write` builds a path from a request."""
 
     def __init__(self, folder: Path, decode: Callable[[bytes], str], *, named: bool = False) -> None:
-        """`named` by LIBRARY_DIR: then a folder that is missing was there, and is not one yet to be made."""
+        """`named`: LIBRARY_DIR is set, so a missing folder is a fault, not one that is yet to be created."""
         self._folder = folder
         self._decode = decode
         self._named = named
@@ -33,13 +33,13 @@ class LibraryFolder:
         self._problems: tuple[str, ...] = ()
 
     async def problem(self) -> str:
-        """What an operator should know of the folder; empty when all is well."""
+        """Return what an operator should know about the folder; empty if all is well."""
         if not self._named or await asyncio.to_thread(self._folder.is_dir):
             return ""
         return "LIBRARY_DIR is no folder any more, so the library is empty: put it back, or mount its disk."
 
     async def read(self) -> Library:
-        """As the files are now; only those that changed are parsed."""
+        """Return the current library; only files that changed are parsed."""
         return await asyncio.to_thread(self._read)
 
     async def module(self, name: str) -> list[Batch]:
@@ -50,7 +50,7 @@ class LibraryFolder:
         return list(batches.values())
 
     async def batch(self, module: str, name: str) -> Batch:
-        """`name` may be its file's, with the ending. Raises UnknownLibraryError."""
+        """`name` may be the file name with its extension. Raises UnknownLibraryError."""
         batches = (await self.read()).modules.get(module, {})
         batch = batches.get(name) or batches.get(Path(name).stem)
         if batch is None or name not in (batch.name, batch.name + Path(batch.file).suffix):
@@ -58,9 +58,9 @@ class LibraryFolder:
         return batch
 
     async def write(self, module: str, file_name: str, content: bytes) -> tuple[Batch, bool]:
-        """Add a batch, or replace the one of this name. Returns it, and whether it is new.
+        """Add a batch or replace the one of this name. Returns it and whether it is new.
 
-        Raises BadRequestError for a file that could not be read again, StoreUnavailableError.
+        Raises BadRequestError for a file that could not be read back, StoreUnavailableError.
         """
         try:
             return await asyncio.to_thread(self._write, module, file_name, content)
@@ -98,7 +98,7 @@ class LibraryFolder:
         self._problems = problems
 
     def _files(self, problems: list[str]) -> Iterator[Path]:
-        """The files of modules, by name; what stands elsewhere is named."""
+        """Yield the files of all modules, sorted by name; misplaced files are added to `problems`."""
         for entry in self._entries(self._folder, problems):
             if not entry.is_dir():
                 problems.append(f"{entry.name}: it stands in no folder, which would name its module.")
@@ -110,7 +110,7 @@ class LibraryFolder:
                     yield Path(inner.path)
 
     def _entries(self, folder: Path, problems: list[str]) -> list[os.DirEntry[str]]:
-        """Without hidden ones, links that lead out of the library, and names that cannot be shown."""
+        """Return the entries by name, without hidden ones, links out of the library and unprintable names."""
         try:
             with os.scandir(folder) as entries:
                 every = sorted(entries, key=lambda entry: entry.name)
@@ -128,7 +128,7 @@ class LibraryFolder:
         except BadRequestError as error:
             problems.append(str(error))
             return False
-        except OSError as error:  # a ring of links
+        except OSError as error:  # a symlink loop
             problems.append(f"{entry.name}: {error.strerror}.")
             return False
         if entry.is_symlink() and not Path(os.path.realpath(entry.path)).is_relative_to(self._root()):
@@ -140,7 +140,7 @@ class LibraryFolder:
         return os.path.realpath(self._folder)
 
     def _read_file(self, path: Path) -> tuple[_Stamp, Batch | str]:
-        """Its batch, or why there is none."""
+        """Return the file's batch, or the reason why there is none."""
         try:
             status = path.stat()
             stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
@@ -150,13 +150,13 @@ class LibraryFolder:
             if not stat.S_ISREG(status.st_mode):
                 return stamp, "it is no file."
             with path.open("rb") as file:
-                return stamp, self._parsed(path.parent.name, path.name, file.read(MAX_FILE_BYTES + 1))
+                return stamp, self._parse(path.parent.name, path.name, file.read(MAX_FILE_BYTES + 1))
         except BadRequestError as error:
             return stamp, str(error)
         except OSError as error:
             return (0, 0, 0, 0), f"it cannot be read: {error.strerror}."
 
-    def _parsed(self, module: str, file_name: str, content: bytes) -> Batch:
+    def _parse(self, module: str, file_name: str, content: bytes) -> Batch:
         """Raises BadRequestError."""
         ending = Path(file_name).suffix.lower()
         if ending not in READERS:
@@ -168,7 +168,7 @@ class LibraryFolder:
         return Batch(module_name, name, f"{module}/{file_name}", items)
 
     def _write(self, module: str, file_name: str, content: bytes) -> tuple[Batch, bool]:
-        batch = self._parsed(checked_name(module, "module"), checked_name(file_name, "batch"), content)
+        batch = self._parse(checked_name(module, "module"), checked_name(file_name, "batch"), content)
         beside = self._read().modules.get(batch.module, {})
         before = beside.get(batch.name)
         folder = next((self._path(each).parent for each in beside.values()), self._folder / batch.module)
@@ -181,7 +181,7 @@ class LibraryFolder:
         return batch, before is None
 
     def _delete(self, batch: Batch) -> None:
-        """With the module's folder, when nothing else is in it."""
+        """Delete the batch, and its module's folder if it is now empty."""
         path = self._path(batch)
         path.unlink(missing_ok=True)
         sync_folder(path.parent)

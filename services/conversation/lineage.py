@@ -11,20 +11,20 @@ from services.conversation.turns import MARKS, TurnStore
 from services.store.dialect import Filter, Record
 from services.store.points import any_of, batches, equals, is_empty
 
-MOST_TURNS = 2_000  # the newest that have a mark of the history: a bot may have asked the same for years
+MAX_TURNS = 2_000  # the newest that share a mark with the history: a bot may have asked the same for years
 _FIELDS = ["session_id", "parent_turn_id", "created_us", "status", MARKS]
 
 
 class Lineage:
-    """`find` looks at one owner's turns. What earlier versions stored has no marks: it gets them when a
-    history is first not known to its end."""
+    """`find` searches one owner's turns. Turns stored by earlier versions have no marks: they get them the
+    first time a history cannot be matched to its end."""
 
     def __init__(self, turns: TurnStore) -> None:
         self._turns = turns
         self._marked: set[str] = set()
 
     async def find(self, past: Sequence[PastTurn], owner: str, session_id: str | None) -> Continued | None:
-        """The turn that the history continues, in this session or (None) in any; None: there is none."""
+        """Return the turn that the history continues, or None; `session_id` None searches all sessions."""
         match = await self._find(past, owner, session_id)
         if past and (match is None or match.depth < len(past)) and await self._mark_older(owner):
             match = await self._find(past, owner, session_id)
@@ -35,7 +35,7 @@ class Lineage:
             return None
         within = [equals("session_id", session_id)] if session_id else []
         point_filter = Filter(must=[equals("owner", owner), any_of(MARKS, marks_of_history(past)), *within])
-        records = await self._turns.newest(point_filter, MOST_TURNS, _FIELDS)
+        records = await self._turns.newest(point_filter, MAX_TURNS, _FIELDS)
         marked = [_marked(record) for record in records]
         past = as_stored(past, marked)
         whole = {turn.mark for turn in past}
@@ -44,7 +44,7 @@ class Lineage:
         return continued(past, [replace(turn, answer=answers.get(turn.turn_id)) for turn in marked])
 
     async def _mark_older(self, owner: str) -> bool:
-        """Whether there were any."""
+        """Add marks to the owner's turns that lack them. Returns whether there were any."""
         if owner in self._marked:
             return False
         point_filter = Filter(must=[equals("owner", owner), is_empty(MARKS)])
@@ -58,7 +58,7 @@ class Lineage:
 
 
 def _marked(record: Record) -> MarkedTurn:
-    """`answer` is "" for one that was cut, until it is read."""
+    """`answer` is "" for a turn that was cut off, until its text is loaded."""
     payload = record.payload or {}
     parent = payload.get("parent_turn_id")
     return MarkedTurn(

@@ -1,4 +1,4 @@
-"""Relevant history: the earlier turns of a branch that a question is about, and what they are found by."""
+"""Relevant history: the earlier turns of a branch that a question is about, and the vectors to find them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from services.store.points import equals, has_id, has_vector, in_session, sparse
 
 log = structlog.get_logger()
 
-# of each list: deeper brought nothing more on the sets of core.conversation.recall, 16 lost a hundredth
+# of each list: deeper gained nothing on the sets of core.conversation.recall, 16 lost a hundredth
 DEPTH = 40
 JUDGED_PER_RESULT = 2
-# How the store learns of the branch. Naming a turn in a filter costs 5 µs and more for every list, looking
-# a session up next to nothing; so few turns are named, and many are searched with the rest of their session.
-FEW = 100
-MOST_FETCHED = 400
-SESSION_APART = 10_000_000  # more than a session has turns
-ENOUGH = 16
+# How the search is limited to the branch. Each turn id in a filter costs 5 µs or more per list, a session id
+# next to nothing: so a few turns are listed by id, and many are searched with the rest of their session.
+MAX_LISTED_IDS = 100
+MAX_FETCHED = 400
+SESSION_STRIDE = 10_000_000  # more than a session has turns
+MIN_HITS = 16
 
-INLINE_CHARS = 50_000  # about 30 ms of reading words
+INLINE_CHARS = 50_000  # about 30 ms of tokenizing
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Remembered:
 
 
 class HistoryRecall:
-    """`embedding` is the embedder's name, which says what its cosines mean."""
+    """`embedding` is the embedder's name, which determines how its cosines are interpreted."""
 
     def __init__(self, turns: TurnStore, settings: ConversationSettings, embedding: str) -> None:
         self._turns = turns
@@ -64,9 +64,9 @@ class HistoryRecall:
         self._spread = spread_of(embedding)
 
     async def recall(self, query: Query, branch: Branch, recent: Sequence[Turn], owner: str) -> list[Turn]:
-        """At most MAX_RELEVANT_TURNS that reach the threshold, oldest first; none of the `recent`.
+        """Return at most MAX_RELEVANT_TURNS that reach the threshold, oldest first; none of the `recent`.
 
-        Of equal questions the newest stays. Raises StoreUnavailableError.
+        Of identical questions the newest stays. Raises StoreUnavailableError.
         """
         if not self._max_turns:
             return []
@@ -83,10 +83,9 @@ class HistoryRecall:
         within: Sequence[Condition] = (),
         but: Condition | None = None,
     ) -> list[Remembered]:
-        """Completed questions of all sessions of this owner that reach the threshold, best first; those alone
-        that are `within`, and not `but`.
+        """Return completed questions from all of the owner's sessions that reach the threshold, best first.
 
-        Raises StoreUnavailableError.
+        Only those matching `within`, and not `but`. Raises StoreUnavailableError.
         """
         ranked = await self.rank_everywhere(query, owner, within, but)
         judged = await self.judge(query, ranked[: limit * JUDGED_PER_RESULT])
@@ -95,7 +94,7 @@ class HistoryRecall:
     async def rank_everywhere(
         self, query: Query, owner: str, within: Sequence[Condition] = (), but: Condition | None = None
     ) -> list[Ranked]:
-        """The same, nothing cut off by a threshold."""
+        """Rank like `everywhere`, without a threshold."""
         completed = equals("status", TurnStatus.COMPLETED.value)
         mine = Filter(must=[equals("owner", owner), completed, *within], must_not=[but] if but else None)
         rankings = await self._turns.search(_requests(query, mine, DEPTH, ["session_id", "seq"]))
@@ -103,25 +102,25 @@ class HistoryRecall:
         return rank_turns(*_scores_of(rankings), places, DEPTH)
 
     def keep(self, judged: Sequence[Remembered], recent: Sequence[Turn] = ()) -> list[Remembered]:
-        """Those that reach the threshold, in the order given; of equal questions the newest."""
+        """Return those that reach the threshold, in order; of identical questions only the newest."""
         answered = {turn.question for turn in recent if turn.status is TurnStatus.COMPLETED}
         fresh = [each for each in _newest_of_equal(judged) if each.turn.question not in answered]
         return [each for each in fresh if each.chance >= self._threshold]
 
     async def rank(self, query: Query, branch: Branch, shown: Collection[str], owner: str) -> list[Ranked]:
-        """The branch's completed questions except those `shown`, best first, nothing cut off by a threshold.
+        """Rank the branch's completed questions except those `shown`, best first, without a threshold.
 
         Raises StoreUnavailableError.
         """
         scope = _Scope(branch, owner, frozenset(shown))
-        if len(branch.nodes) <= FEW and not scope.turn_ids():
+        if len(branch.nodes) <= MAX_LISTED_IDS and not scope.turn_ids():
             return []
         lists = await self._search(query, scope)
         places = {turn_id: branch.places[turn_id] for each in lists for turn_id, _ in each}
         return rank_turns(*lists, places, DEPTH)
 
     async def judge(self, query: Query, ranked: Sequence[Ranked]) -> list[Remembered]:
-        """The turns themselves, in the same order; those that are gone meanwhile are left out."""
+        """Load the turns with their probabilities, in order; turns deleted meanwhile are left out."""
         if not ranked:
             return []
         match = QuestionMatch(query.question, self._spread)
@@ -132,11 +131,11 @@ class HistoryRecall:
             return [Remembered(turn, match.chance(cosines[turn.turn_id], turn.text)) for turn in turns]
 
         texts = sum(len(turn.question) + len(turn.answer) for turn in turns)
-        # an imported turn can be megabytes; for ordinary ones the way to a thread is longer than the work
+        # an imported turn can be megabytes; for ordinary ones, switching to a thread costs more than the work
         return chances() if texts <= INLINE_CHARS else await asyncio.to_thread(chances)
 
     async def _search(self, query: Query, scope: _Scope) -> tuple[Scores, Scores, Scores]:
-        """As `_scores_of`, of what the scope holds."""
+        """Return the lists of `_scores_of`, restricted to the scope."""
         turn_filter, limit = scope.filter(), scope.limit()
         lists = _scores_of(await self._turns.search(_requests(query, turn_filter, limit)))
         if any(scope.ran_short(each, limit) for each in lists):
@@ -147,9 +146,9 @@ class HistoryRecall:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The turns searched: the branch's completed questions, but for those `shown`.
+    """The turns searched: the branch's completed questions, except those `shown`.
 
-    Nothing here walks a long branch: that alone would cost as much as a search.
+    Avoids walking a long branch: that alone would cost as much as a search.
     """
 
     branch: Branch
@@ -164,28 +163,28 @@ class _Scope:
         return [node.turn_id for node in self.branch.nodes if self.holds(node.turn_id)]
 
     def filter(self) -> Filter:
-        """Every turn of the scope passes, and, where it has many, others too.
+        """Return a filter that passes every turn of the scope, and, for a large scope, others too.
 
-        A second condition, such as the owner, would double what the search of a long session costs.
+        A second condition, such as the owner, would double the cost of searching a long session.
         """
-        if len(self.branch.nodes) <= FEW:
+        if len(self.branch.nodes) <= MAX_LISTED_IDS:
             return self.exact_filter()
         return Filter(must=[equals("session_id", self.branch.session_id)])
 
     def limit(self) -> int:
-        """So long that DEPTH of the scope are surely among them, or, where many are not, most likely."""
+        """Return a limit that surely includes DEPTH of the scope, or very likely where many others match."""
         branch = self.branch
         others = len(branch.aside) + branch.unreadable + branch.silent + len(self.shown)
         size = len(branch.nodes) + len(branch.aside)
-        return min(DEPTH + others, math.ceil(1.2 * DEPTH * size / len(branch.nodes)), MOST_FETCHED)
+        return min(DEPTH + others, math.ceil(1.2 * DEPTH * size / len(branch.nodes)), MAX_FETCHED)
 
     def ran_short(self, scores: Scores, limit: int) -> bool:
-        return len(scores) == limit and sum(self.holds(turn_id) for turn_id, _ in scores) < ENOUGH
+        return len(scores) == limit and sum(self.holds(turn_id) for turn_id, _ in scores) < MIN_HITS
 
     def exact_filter(self) -> Filter:
         mine: list[Condition] = [*in_session(self.branch.session_id, self.owner)]
         ids = self.turn_ids()
-        if len(ids) <= max(len(self.branch.aside), FEW):
+        if len(ids) <= max(len(self.branch.aside), MAX_LISTED_IDS):
             return Filter(must=[has_id([*ids]), *mine])
         silent = [node.turn_id for node in self.branch.nodes if not self.holds(node.turn_id)]
         unwanted = has_id([*self.branch.aside, *silent])
@@ -193,12 +192,12 @@ class _Scope:
 
 
 def _places_of(points: Sequence[ScoredPoint]) -> dict[str, int]:
-    """In their sessions, one behind the other: who stands beside whom. Its branches are taken for one."""
+    """Number the turns, session after session, so that neighbours are adjacent; branches count as one."""
     sessions: dict[str, int] = {}
     places: dict[str, int] = {}
     for point in points:
         payload = point.payload or {}
-        session = sessions.setdefault(str(payload.get("session_id")), len(sessions) * SESSION_APART)
+        session = sessions.setdefault(str(payload.get("session_id")), len(sessions) * SESSION_STRIDE)
         places[str(point.id)] = session + _number(payload, "seq")
     return places
 
@@ -223,14 +222,14 @@ def _requests(
 
 
 def _scores_of(rankings: Sequence[Sequence[ScoredPoint]]) -> tuple[Scores, Scores, Scores]:
-    """By question vector, by turn vector, by words: the last is empty for a question of stop words."""
+    """Return scores by question vector, turn vector and words; the last is empty if all are stop words."""
     three = (*rankings, ())[:3]
     question, turn, words = ([(str(point.id), point.score) for point in points] for points in three)
     return question, turn, words
 
 
 def _newest_of_equal(turns: Sequence[Remembered]) -> list[Remembered]:
-    """Keep the order; of turns that ask the same question only the newest stays."""
+    """Drop all but the newest of turns that ask the same question, keeping the order."""
     newest: dict[str, Turn] = {}
     for turn in (each.turn for each in turns):
         known = newest.get(turn.question)
@@ -239,24 +238,24 @@ def _newest_of_equal(turns: Sequence[Remembered]) -> list[Remembered]:
     return [each for each in turns if newest[each.turn.question] is each.turn]
 
 
-# The vectors a turn is recalled by, made once it is durable: what is lost is made again at the next start.
+# The vectors a turn is recalled by, computed once it is durable: lost ones are recomputed at the next start.
 
-EMBEDDED_TURN_CHARS = 1_200  # about the model's window; more costs seconds and finds nothing better
+EMBEDDED_TURN_CHARS = 1_200  # about the model's window; more costs seconds without better recall
 BATCH = 4
 CLOSE_WAIT_S = 2.0
-BUSY_WAIT_S = 5.0  # between two batches while answers are written, which need the processor more
-PIECE_CHARS = 4_000  # 2 ms of reading words
+BUSY_WAIT_S = 5.0  # between two batches while answers are generated, which need the CPU more
+PIECE_CHARS = 4_000  # 2 ms of tokenizing
 WORD_ENDS = " \n，。"
 
 Progress = Callable[[int, int], object]
-"""Called with how many turns are embedded, of how many."""
+"""Called with the number of turns embedded so far and the total."""
 
 
 class TurnIndexer:
-    """One batch at a time: turns of a conversation that goes on go before those of an import.
+    """Embeds turns one batch at a time: those of ongoing conversations before those of an import.
 
-    `recent` is how many turns a prompt repeats word for word: none of these is recalled, so most are never
-    embedded, and a turn's answer is only when it is about to be none of them.
+    `recent` is how many turns a prompt repeats verbatim: these are never recalled, so an answer is embedded
+    only when its turn is about to leave them, and most turns never are.
     """
 
     def __init__(
@@ -271,22 +270,22 @@ class TurnIndexer:
         self._worker: asyncio.Task[None] | None = None
 
     def leaving(self, turn_id: str) -> None:
-        """Embed a stored turn soon: one more, and it is not recent any longer."""
+        """Embed a stored turn soon: after one more turn it is no longer recent."""
         self._leaving.append(turn_id)
         self._wake()
 
     def later(self, turns: Sequence[Turn]) -> None:
-        """Embed stored turns when nothing else waits, oldest first. Only their ids are kept in memory."""
+        """Embed stored turns when nothing else waits, oldest first. Only their ids are held in memory."""
         oldest_first = sorted(turns, key=lambda turn: (turn.created_us, turn.seq))
         answered = (turn for turn in oldest_first if turn.status is TurnStatus.COMPLETED and not turn.command)
         self._imported.extend(turn.turn_id for turn in answered)
         self._wake()
 
     async def missing(self, on_progress: Progress | None = None) -> int:
-        """Embed every completed question that lacks its own vector, or its answer's and is not one of its
-        session's last, oldest first. Returns how many.
+        """Embed every completed question that lacks its question vector, or lacks its turn vector and is not
+        among its session's last, oldest first. Returns how many.
 
-        Cut off, the next call goes on where this one ended.
+        If interrupted, the next call continues where this one stopped.
         """
         on_progress = on_progress or (lambda done, of: None)
         unasked, unread = await self._lacking("question"), await self._lacking("turn")
@@ -303,7 +302,7 @@ class TurnIndexer:
         return done
 
     async def close(self) -> None:
-        """Wait for the last turns, briefly; what is left is caught up at the next start."""
+        """Wait briefly for the last turns; the rest is caught up at the next start."""
         self._imported.clear()
         if self._worker is not None:
             await asyncio.wait([self._worker], timeout=CLOSE_WAIT_S)
@@ -314,7 +313,7 @@ class TurnIndexer:
             self._worker = asyncio.create_task(self._work(), name="index turns")
 
     async def _work(self) -> None:
-        """The turns are durable already; failing here costs only their recall until the next start."""
+        """The turns are already durable; a failure here costs only their recall until the next start."""
         while self._leaving or self._imported:
             await self._activity.quiet(BUSY_WAIT_S)
             waiting = self._leaving or self._imported
@@ -325,7 +324,7 @@ class TurnIndexer:
                 log.warning("turns_not_indexed", number=len(ids), error=error.code)
 
     async def _lacking(self, name: str, among: Sequence[str] | None = None) -> list[_Lacking]:
-        """Completed questions without this vector, oldest first."""
+        """Return completed questions without this vector, oldest first."""
         must: list[Condition] = [equals("status", TurnStatus.COMPLETED.value)]
         if among is not None:
             must.append(has_id(among))
@@ -340,8 +339,8 @@ class TurnIndexer:
         return sorted(lacking)
 
     async def _index(self, turn_ids: Sequence[str]) -> int:
-        """What each turn lacks. A turn that has no question vector was stored by who may have known none of
-        what it is found by."""
+        """Add the vectors each turn lacks. A turn without a question vector may lack its words, too: it gets
+        all three."""
         unasked, unread = await asyncio.gather(
             self._lacking("question", turn_ids), self._lacking("turn", turn_ids)
         )
@@ -356,7 +355,7 @@ class TurnIndexer:
         return len(turns)
 
     async def _whole(self, turn: Turn, passage: list[float]) -> TurnVectors:
-        """One question at a time: the next asker waits for one embedding at most."""
+        """Embed one question at a time, so that a user's question waits for at most one embedding."""
         (question,) = await self._embedding.embed_queries([embedded_part(turn.question)])
         return TurnVectors(question, passage, await asyncio.to_thread(encode_document, turn.text))
 
@@ -382,7 +381,7 @@ class _Lacking:
 
 
 def _with_later(lacking: Sequence[_Lacking]) -> Iterator[tuple[_Lacking, int]]:
-    """Each, oldest first, with how many of its session come after it."""
+    """Yield each turn, oldest first, with how many of its session come after it."""
     remaining = Counter(one.session_id for one in lacking)
     for one in lacking:
         remaining[one.session_id] -= 1
@@ -390,14 +389,14 @@ def _with_later(lacking: Sequence[_Lacking]) -> Iterator[tuple[_Lacking, int]]:
 
 
 def words_of(turn: Turn) -> SparseTerms | None:
-    """What the turn is found by word for word; a question still without an answer is not worth finding."""
+    """Return the turn's sparse terms; None if it is not worth finding, such as an unanswered question."""
     return encode_document(turn.text) if _is_worth_finding(turn) else None
 
 
 async def read_words(turn: Turn) -> SparseTerms | None:
-    """`words_of`, a piece at a time: 200,000 characters cost 100 ms, and others are waiting.
+    """Compute `words_of` piece by piece: 200,000 characters take 100 ms, and other requests are waiting.
 
-    Not in a thread: a few of those, fighting for the interpreter's lock, hold the loop up for as long.
+    Not in a thread: a few threads contending for the GIL would block the event loop for just as long.
     """
     if len(turn.text) <= PIECE_CHARS or not _is_worth_finding(turn):
         return words_of(turn)
@@ -409,7 +408,7 @@ async def read_words(turn: Turn) -> SparseTerms | None:
 
 
 def _cut(text: str) -> Iterator[str]:
-    """Pieces that end where a word does, if one ends at all."""
+    """Yield pieces that end at a word boundary where possible."""
     start = 0
     while start < len(text):
         end = start + PIECE_CHARS

@@ -1,4 +1,4 @@
-"""Sessions: a title, an owner, a persona and two times; the turns themselves are elsewhere."""
+"""Sessions: title, owner, persona and two timestamps; the turns themselves are stored elsewhere."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ from services.store.points import (
     sparse_vector,
 )
 
-# A session as it is stored: the payload of one point in the session collection.
+# The stored form of a session: the payload of one point in the session collection.
 
 
 log = structlog.get_logger()
 
 _SHARES = TypeAdapter(tuple[Share, ...])
-LATEST_US = 2**62  # where a page may go on; a damaged record may name a later time
+LATEST_US = 2**62  # the largest usable page cursor; a damaged record may name a later time
 TITLE_FIELDS = ["title", "updated_us"]
 
 
 class _SessionPayload(BaseModel):
-    """A session as it is stored."""
+    """The stored form of a session."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -102,7 +102,7 @@ class _PersonaPayload(BaseModel):
 
 
 def read_session(record: Record) -> Session:
-    """The point's id counts, whatever the record says; a field that cannot be read takes its default."""
+    """The point's id wins over the record's; an unreadable field takes its default."""
     session_id = str(record.id)
     payload = read_leniently(_SessionPayload, record.payload or {}, session_id)
     return Session(
@@ -120,12 +120,12 @@ def read_session(record: Record) -> Session:
 
 
 def _read_shares(stored: list[Any], session_id: str) -> tuple[Share, ...]:
-    """A link that cannot be read opens nothing."""
+    """An unreadable share link opens nothing."""
     return read_or_none(_SHARES, stored, "shares_unreadable", session_id=session_id) or ()
 
 
 def _read_persona(stored: dict[str, Any] | None, session_id: str) -> Persona | None:
-    """A persona that cannot be read is not worth losing the session for."""
+    """An unreadable persona is not worth losing the session for."""
     if not stored:
         return None
     try:
@@ -136,12 +136,12 @@ def _read_persona(stored: dict[str, Any] | None, session_id: str) -> Persona | N
 
 
 LAST_CHOICES = "last_choices"
-_CHOICES_OF = uuid.UUID("7a1f6a55-6a60-4d0e-9d0b-0f6f4d3c5b1e")
+_CHOICES_NAMESPACE = uuid.UUID("7a1f6a55-6a60-4d0e-9d0b-0f6f4d3c5b1e")
 
 
 def choices_id(owner: str) -> str:
-    """Of the record of what an owner chose last."""
-    return str(uuid.uuid5(_CHOICES_OF, owner))
+    """Return the id of the record of an owner's latest choices."""
+    return str(uuid.uuid5(_CHOICES_NAMESPACE, owner))
 
 
 TITLE_CHARS = 60
@@ -149,7 +149,7 @@ MAX_UNFINISHED = 1_000
 
 
 def title_from(question: str) -> str:
-    """The question's first line, cut; a slash command gives none."""
+    """Return the question's first line, truncated; "" for a slash command."""
     if parse_command(question) is not None:
         return ""
     line = question.split("\n", 1)[0].strip()
@@ -157,10 +157,10 @@ def title_from(question: str) -> str:
 
 
 class SessionStore:
-    """A change writes its own fields only: a turn that begins, a new title and a new persona may be written
-    at the same moment, by several workers, and none undoes the other.
+    """Every change writes only its own fields: several workers may begin a turn, set a title and set a
+    persona at the same moment without undoing one another.
 
-    In `operations`, a collection, it notes what each owner chose last."""
+    The `operations` collection holds each owner's latest choices."""
 
     def __init__(self, store: VectorStore, collection: str, operations: str = "") -> None:
         self._store = store
@@ -168,7 +168,7 @@ class SessionStore:
         self._operations = operations
 
     def new(self, session_id: str, owner: str, title: str = "") -> Session:
-        """Nothing is written."""
+        """Build a session without writing anything."""
         now = utc_now_us()
         return Session(session_id, owner, title, now, now)
 
@@ -178,23 +178,23 @@ class SessionStore:
         return session
 
     async def put(self, session: Session, named_by: str | None = None) -> None:
-        """Write the whole record, over whatever was there; `named_by` is the turn its title is from."""
+        """Write the whole record, replacing any other; `named_by` is the turn its title comes from."""
         payload = {**asdict(session), "title_turn_id": named_by}
         point = Point(id=session.session_id, vector={}, payload=payload)
         await self._store.upsert(self._collection, [point])
 
     async def exists(self, session_id: str) -> bool:
-        """Of any owner."""
+        """Whether a session with this id exists, whoever owns it."""
         return bool(await self._store.retrieve(self._collection, [session_id], with_payload=False))
 
     async def reserve(self, session_id: str, owner: str) -> None:
-        """Note that this session is being written; it belongs to nobody until `put` makes it whole."""
+        """Record that this session is being written; it has no owner until `put` completes it."""
         note = {"session_id": session_id, "owner": None, "unfinished": True, "writer": owner}
         point = Point(id=session_id, vector={}, payload={**note, "updated_us": utc_now_us()})
         await self._store.upsert(self._collection, [point])
 
     async def unfinished(self, before_us: int) -> list[tuple[str, str]]:
-        """Sessions reserved until then and never made whole, each with its owner."""
+        """Return sessions reserved until `before_us` but never completed, each with its owner."""
         old = in_range("updated_us", lte=before_us)
         records, _ = await self._store.scroll(
             self._collection, Filter(must=[equals("unfinished", True), old]), limit=MAX_UNFINISHED
@@ -202,13 +202,13 @@ class SessionStore:
         return [(str(record.id), str((record.payload or {}).get("writer", ""))) for record in records]
 
     async def get(self, session_id: str, owner: str) -> Session:
-        """Raises UnknownSessionError when there is none, or when it is somebody else's."""
-        return _own(await self.of_anybody(session_id), owner)
+        """Raises UnknownSessionError if there is none or it is somebody else's."""
+        return _own(await self.get_of_any_owner(session_id), owner)
 
     async def get_or_new(self, session_id: str, owner: str) -> Session:
-        """For a turn that is stored: a crash may have come before its session was. Nothing is written.
+        """Return a stored turn's session, or a new one if a crash came before it was stored. Writes nothing.
 
-        Raises UnknownSessionError when it is somebody else's.
+        Raises UnknownSessionError if it is somebody else's.
         """
         stored = await self._read(session_id)
         return _own(stored, owner) if stored else self.new(session_id, owner)
@@ -216,24 +216,24 @@ class SessionStore:
     async def touch(
         self, session: Session, question: str, turn_id: str | None = None, *, is_new: bool = False
     ) -> None:
-        """A turn begins: the session is the newest now, and takes its title from its first question.
+        """A turn begins: make the session the newest and title it after its first question.
 
-        A session that has no record yet is made; one that `is_new` is known to have none.
+        A session without a record is created; one that `is_new` is known to have none.
         """
         title, now = title_from(question), utc_now_us()
         with suppress(UnknownPointError):
             if not is_new:
                 await self._set(session.session_id, {"updated_us": now})
                 if title and not session.title:
-                    await self._name_unnamed(session.session_id, title, turn_id)
+                    await self._set_missing_title(session.session_id, title, turn_id)
                 return
         named_by = turn_id if title and not session.title else None
         await self.put(replace(session, title=session.title or title, updated_us=now), named_by)
 
-    async def unname(self, session_id: str, turn_ids: Collection[str]) -> None:
-        """Take the title away if it is the question of one of these turns; the next question gives another.
+    async def clear_title_from(self, session_id: str, turn_ids: Collection[str]) -> None:
+        """Clear the title if it comes from one of these turns; the next question sets another.
 
-        One that somebody wrote stays. A session whose id is no UUID, of an earlier system, has no record.
+        A title that somebody wrote stays. Sessions of an earlier system, with non-UUID ids, have no record.
         """
         if canonical_uuid(session_id) is None:
             return
@@ -260,7 +260,7 @@ class SessionStore:
         return session
 
     async def set_persona(self, session_id: str, owner: str, draft: PersonaDraft) -> Session:
-        """One at a time: the id of the persona before is kept. Raises UnknownSessionError."""
+        """Set the session's single persona, keeping the previous one's id. Raises UnknownSessionError."""
         before = (await self.get(session_id, owner)).persona
         persona_id = before.persona_id if before else str(uuid.uuid4())
         persona = Persona(persona_id=persona_id, updated_us=utc_now_us(), **asdict(draft))
@@ -274,15 +274,15 @@ class SessionStore:
         """Raises UnknownSessionError."""
         await self._change(session_id, owner, {"shares": [asdict(share) for share in shares]})
 
-    async def of_anybody(self, session_id: str) -> Session:
-        """For who comes with a link. Raises UnknownSessionError."""
+    async def get_of_any_owner(self, session_id: str) -> Session:
+        """Return the session for a visitor with a share link. Raises UnknownSessionError."""
         session = await self._read(session_id)
         if session is None:
             raise _unknown()
         return session
 
     async def _read(self, session_id: str) -> Session | None:
-        """None: nothing has this id. Raises UnknownSessionError when it is not whole."""
+        """Return None if nothing has this id. Raises UnknownSessionError if it is incomplete."""
         records = await self._store.retrieve(self._collection, [session_id])
         if records and (records[0].payload or {}).get("unfinished"):
             raise _unknown()
@@ -294,7 +294,7 @@ class SessionStore:
     async def list_newest(
         self, owner: str, limit: int, before_us: int | None = None, fields: list[str] | bool = True
     ) -> list[Session]:
-        """At most `limit`, newest first, with these fields; `before_us` continues after a page."""
+        """Return at most `limit` sessions, newest first, with these fields; `before_us` continues a page."""
         conditions: list[Condition] = [equals("owner", owner)]
         if before_us is not None:
             conditions.append(in_range("updated_us", lt=before_us))
@@ -308,7 +308,7 @@ class SessionStore:
         return [read_session(record) for record in records]
 
     async def get_many(self, session_ids: Sequence[str], owner: str) -> list[Session]:
-        """In the order of `session_ids`; those that are gone, or somebody else's, are left out."""
+        """Return sessions in the order of `session_ids`, without deleted ones and other owners'."""
         records = await self._store.retrieve(self._collection, session_ids) if session_ids else []
         by_id = {str(record.id): read_session(record) for record in records}
         return [by_id[each] for each in session_ids if each in by_id and by_id[each].owner == owner]
@@ -323,7 +323,7 @@ class SessionStore:
         return await self.get(session_id, owner)
 
     async def last_choices(self, owner: str) -> dict[str, Any]:
-        """Those of CHOICES that the owner made last, each in whichever session."""
+        """Return the owner's latest value of each of CHOICES, whichever session it was set in."""
         records = (
             await self._store.retrieve(self._operations, [choices_id(owner)]) if self._operations else []
         )
@@ -335,8 +335,8 @@ class SessionStore:
     async def _set(self, session_id: str, fields: dict[str, Any]) -> None:
         await self._store.set_payload(self._collection, fields, points=[session_id])
 
-    async def _name_unnamed(self, session_id: str, title: str, turn_id: str | None) -> None:
-        """The store compares: a title that was given meanwhile stays."""
+    async def _set_missing_title(self, session_id: str, title: str, turn_id: str | None) -> None:
+        """Set the title if it is still empty. The store compares, so a title set meanwhile stays."""
         this = has_id([session_id])
         unnamed = Filter(must=[this, equals("title", "")])
         named = {"title": title, "title_turn_id": turn_id}
@@ -353,17 +353,17 @@ def _unknown() -> UnknownSessionError:
     return UnknownSessionError("session_id: there is no such session.")
 
 
-# Sessions whose title has a text in it: looked through newest first, a bounded number in one go.
+# Searching session titles: newest first, a bounded number per page.
 
 
-AT_ONCE = 1_000  # titles read in one request to the store
-AT_MOST = 10_000  # titles looked at for one page
+TITLES_PER_REQUEST = 1_000  # titles read in one request to the store
+MAX_TITLES = 10_000  # titles examined for one page
 
 
 @dataclass(frozen=True, slots=True)
 class TitledPage:
-    """Newest first. `next_before_us` continues the search, None at its end: a page may have fewer sessions
-    than were asked for, or none, and still go on."""
+    """Newest first. `next_before_us` continues the search, None ends it: a page may have fewer sessions than
+    requested, or none, and still not be the last."""
 
     sessions: list[Session]
     next_before_us: int | None
@@ -372,12 +372,12 @@ class TitledPage:
 async def find_titled(
     sessions: SessionStore, owner: str, text: str, limit: int, before_us: int | None
 ) -> TitledPage:
-    """Case and width make no difference."""
+    """Return the sessions whose title contains `text`, ignoring case and character width."""
     sought = fold_case(text)
     session_ids: list[str] = []
     visited: set[str] = set()
     while True:
-        page = await sessions.list_newest(owner, AT_ONCE, before_us, TITLE_FIELDS)
+        page = await sessions.list_newest(owner, TITLES_PER_REQUEST, before_us, TITLE_FIELDS)
         fresh = [title for title in page if title.session_id not in visited]
         for title in fresh:
             if sought in fold_case(title.title):
@@ -385,25 +385,25 @@ async def find_titled(
             if len(session_ids) == limit:
                 return TitledPage(await sessions.get_many(session_ids, owner), title.updated_us)
         visited.update(title.session_id for title in fresh)
-        if len(page) < AT_ONCE or len(visited) >= AT_MOST:
-            next_us = page[-1].updated_us if len(page) == AT_ONCE else None
+        if len(page) < TITLES_PER_REQUEST or len(visited) >= MAX_TITLES:
+            next_us = page[-1].updated_us if len(page) == TITLES_PER_REQUEST else None
             return TitledPage(await sessions.get_many(session_ids, owner), next_us)
-        # the last one's microsecond once more: the next page may share it
+        # repeat the last microsecond: sessions on the next page may share it
         before_us = page[-1].updated_us + bool(fresh)
 
 
-# Sessions in which a question and its answer have a text's words.
+# Searching sessions by the words of their questions and answers.
 
 
-MATCHED_TURNS = 100  # those that have most of the words
-LEAD_CHARS = 15  # before the first of the words: a list shows two short lines
+MATCHED_TURNS = 100  # the best matches
+LEAD_CHARS = 15  # before the first matching word: a list shows two short lines
 MATCH_CHARS = 120
 _MARKUP = str.maketrans(dict.fromkeys("*`#>|", " "))
 
 
 async def find_in_turns(turns: TurnStore, owner: str, text: str) -> dict[str, TurnMatch]:
-    """By session, the newest turn of which question and answer have all words of the text, of MATCHED_TURNS.
-    Words are told apart and stemmed as for recall: the beginning of one finds nothing."""
+    """Return, by session, the newest of MATCHED_TURNS whose question and answer contain all words of the
+    text. Words are segmented and stemmed as for recall: a prefix of a word matches nothing."""
     terms = question_terms(text)
     terms = tuple(term for term in terms if term.weight >= WORD_WEIGHT) or terms
     if not terms:

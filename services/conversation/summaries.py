@@ -1,4 +1,4 @@
-"""Summaries: stored with the last turn each covers, and made in the background."""
+"""Summaries: generated in the background, each stored with the last turn it covers."""
 
 from __future__ import annotations
 
@@ -41,26 +41,26 @@ from services.store.points import batches, equals, has_id, is_empty, read_or_non
 
 log = structlog.get_logger()
 
-NEAREST = 32  # summaries read at first; what they cover together is far beyond an ordinary conversation
+READ_FIRST = 32  # summaries in the first read; together they cover far more than an ordinary conversation
 MAX_KNOWN = 2_000  # summaries without their texts: some 8 MB
-MAX_GOING = 10_000
+MAX_FORGOTTEN = 10_000
 MAX_SIZES = 50_000  # about 8 MB
-GOING_S = 60.0  # how long a turn may still be there after its summaries are forgotten
+FORGOTTEN_S = 60.0  # how long a turn may still exist after its summaries were removed
 _SUMMARY = TypeAdapter(Summary)
-_HOLDS_NONE = is_empty("summary_start")
+_NO_SUMMARY = is_empty("summary_start")
 
 
 class SummaryRecords:
     def __init__(self, turns: TurnStore) -> None:
         self._turns = turns
-        # Only to follow what the nearest summary, which is always read, goes on from: of one that was made
-        # again or taken away meanwhile, the branch shows.
+        # Only to follow the chain before the nearest summary, which is always read: the branch reveals a
+        # summary that was regenerated or removed meanwhile.
         self._known: LRUCache[str, Summary] = LRUCache(MAX_KNOWN)
-        self._made: LRUCache[str, bool] = LRUCache(MAX_KNOWN)  # what nodes that were read before do not tell
-        self._going: TTLCache[str, bool] = TTLCache(MAX_GOING, GOING_S)
+        self._made: LRUCache[str, bool] = LRUCache(MAX_KNOWN)  # nodes read earlier do not show these yet
+        self._forgotten: TTLCache[str, bool] = TTLCache(MAX_FORGOTTEN, FORGOTTEN_S)
 
     async def applicable(self, nodes: Sequence[TurnNode]) -> AppliedSummary | None:
-        """The nearest summary that holds on a branch (root → leaf), in one round trip as a rule, two at most.
+        """Return the nearest summary that applies to a branch (root → leaf), in one round trip, at most two.
 
         Raises StoreUnavailableError.
         """
@@ -70,22 +70,22 @@ class SummaryRecords:
             return None
         branch = [node.turn_id for node in nodes]
         known = {turn_id: self._known[turn_id] for turn_id in holders[:-1] if turn_id in self._known}
-        asked = [turn_id for turn_id in holders[-NEAREST:-1] if turn_id not in known] + holders[-1:]
-        fresh = await self._held_by(asked)
+        asked = [turn_id for turn_id in holders[-READ_FIRST:-1] if turn_id not in known] + holders[-1:]
+        fresh = await self._load(asked)
         applied = nearest_applicable(branch, {**known, **fresh})
         if (applied is not None and applied.turn_id == holders[-1]) or len(asked) == len(holders):
             return applied
-        return nearest_applicable(branch, await self._held_by(holders))
+        return nearest_applicable(branch, await self._load(holders))
 
     async def of_session(self, session_id: str, owner: str | None) -> dict[str, Summary | None]:
-        """Every summary of the session by the turn it is stored with; None for one that cannot be read."""
+        """Return every summary of the session by the turn it is stored with; None for an unreadable one."""
         conditions = [equals("session_id", session_id)]
         if owner is not None:
             conditions.append(equals("owner", owner))
-        return await self._read(Filter(must=[*conditions], must_not=[_HOLDS_NONE]))
+        return await self._read(Filter(must=[*conditions], must_not=[_NO_SUMMARY]))
 
     async def sources(self, turn_ids: Sequence[str]) -> list[SummarySource | None]:
-        """The texts of the turns, in order; None for one that is gone or cannot be read."""
+        """Return the texts of the turns, in order; None for a deleted or unreadable one."""
         by_id: dict[str, SummarySource] = {}
         fields = ["user_query", "assistant_response", "context_docs"]
         async for record in self._turns.scroll(_among(turn_ids), with_payload=fields):
@@ -98,29 +98,29 @@ class SummaryRecords:
         return [by_id.get(turn_id) for turn_id in turn_ids]
 
     async def keep(self, turn_id: str, summary: Summary, covered: Collection[str]) -> bool:
-        """Store the summary. False when a turn it speaks of went meanwhile: then nothing is left of it.
+        """Store the summary. Returns False, and removes it, if a turn it speaks of was deleted meanwhile.
 
-        Looked for after the write: whoever erases a turn looks for summaries after the erasing, so one of
-        the two sees the other.
+        The check follows the write: erasure looks for summaries after deleting the turns, so one of the two
+        always sees the other.
         """
         self._known.pop(turn_id, None)
         await self._turns.set_summary(summary, [turn_id])
         self._made[turn_id] = True
         speaks_of = [*covered, *summary.covers]
-        if not any(each in self._going for each in speaks_of) and await self._all_exist(speaks_of):
+        if not any(each in self._forgotten for each in speaks_of) and await self._all_exist(speaks_of):
             return True
-        await self.take_away([turn_id])
+        await self.remove([turn_id])
         return False
 
     async def forget(self, session_id: str, owner: str | None, turn_ids: Collection[str]) -> int:
-        """Take away every summary of the session that speaks of one of the turns. Returns how many."""
-        self._going.update(dict.fromkeys(turn_ids, True))
+        """Remove every summary of the session that speaks of one of the turns. Returns how many."""
+        self._forgotten.update(dict.fromkeys(turn_ids, True))
         holders = sorted(summaries_about(turn_ids, await self.of_session(session_id, owner)))
-        await self.take_away(holders)
+        await self.remove(holders)
         return len(holders)
 
-    async def take_away(self, turn_ids: Sequence[str]) -> None:
-        """Of turns that are gone themselves nothing is left to take away."""
+    async def remove(self, turn_ids: Sequence[str]) -> None:
+        """Remove the summaries stored with these turns; deleted turns are skipped."""
         holders = [str(record.id) async for record in self._each(turn_ids)]
         for turn_id in turn_ids:
             self._known.pop(turn_id, None)
@@ -138,7 +138,7 @@ class SummaryRecords:
         existing = sum([await self._turns.count(_among(chunk)) for chunk in batches(sorted(expected))])
         return existing == len(expected)
 
-    async def _held_by(self, turn_ids: Sequence[str]) -> dict[str, Summary]:
+    async def _load(self, turn_ids: Sequence[str]) -> dict[str, Summary]:
         if not turn_ids:
             return {}
         by_turn = await self._read(_among(turn_ids))
@@ -162,7 +162,7 @@ def _among(turn_ids: Sequence[str]) -> Filter:
     return Filter(must=[has_id(turn_ids)])
 
 
-# Rewritten questions of stored turns: each was made of earlier turns, and goes when one of them does.
+# Rewritten questions of stored turns: each was derived from earlier turns and is removed with any of them.
 
 
 _NOT_REWORDED = is_empty("rewritten_question")
@@ -173,7 +173,7 @@ class Rewordings:
         self._turns = turns
 
     async def forget(self, session_id: str, turn_ids: Collection[str]) -> int:
-        """Take away every rewritten question of the session that has words of one of the turns.
+        """Remove every rewritten question of the session that was derived from one of the turns.
 
         Returns how many. Raises StoreUnavailableError.
         """
@@ -185,13 +185,13 @@ class Rewordings:
             if _made_of(record.payload or {}, erased)
         ]
         for batch in batches(holders):
-            with suppress(UnknownPointError):  # one went meanwhile; the others are written
+            with suppress(UnknownPointError):  # one was deleted meanwhile; the others are written
                 await self._turns.set_payload({"rewritten_question": None}, batch)
         return len(holders)
 
 
 def _made_of(payload: Mapping[str, Any], erased: Collection[str]) -> bool:
-    """One that does not say what it was made of may have been made of any turn."""
+    """Whether it may have been derived from an erased turn: without recorded sources, from any turn."""
     rewritten = payload.get("rewritten_question")
     turn_ids = rewritten.get("turn_ids") if isinstance(rewritten, dict) else None
     if not isinstance(turn_ids, list) or not turn_ids:
@@ -199,17 +199,17 @@ def _made_of(payload: Mapping[str, Any], erased: Collection[str]) -> bool:
     return any(turn_id in erased for turn_id in turn_ids)
 
 
-# When the older part of a branch grows long, it becomes a summary, in the background.
+# When the older part of a branch grows long, it is summarised in the background.
 
 STEP_TOKENS = 6_000  # of turns, sent to the model in one call
-OTHER_TOKENS = 100  # the other fences, and what a chat's form takes
+OTHER_TOKENS = 100  # the other fences, and the chat template
 SUMMARY_TOKENS = 400  # at most: names, figures and decisions of some thirty turns, and one call's wait
-FENCE_TOKENS = 80  # around a summary in a prompt, what says so, and the lines on the day
-MIN_SUMMARY_TOKENS = 30  # a sentence or two; with less, none is worth making
+FENCE_TOKENS = 80  # around a summary in a prompt: its fence and label, and the lines on the date
+MIN_SUMMARY_TOKENS = 30  # a sentence or two; a shorter summary is not worth generating
 MIN_STEP_TOKENS = 200  # however small the model's window
-MAX_STEPS = 4  # calls after one turn; what is left waits for the next
+MAX_STEPS = 4  # calls after one turn; the rest waits for the next turn
 READ_AT_ONCE = 200  # turns
-AT_ONCE = 2  # summaries in the making: people who wait for answers go first
+MAX_CONCURRENT = 2  # summaries at a time: people waiting for answers go first
 CLOSE_S = 2.0
 
 
@@ -221,7 +221,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What one job goes on from: the summary that holds on the branch, and the turns it does not cover."""
+    """The input of one job: the branch's current summary and the turns it does not cover."""
 
     session_id: str
     before: AppliedSummary | None
@@ -230,7 +230,7 @@ class _Work:
 
 
 class SummaryService:
-    """One job at a time for a session. `model` gives a configured model by id, `prompt` its instruction."""
+    """Runs one job at a time per session. `model` returns a model by id, `prompt` the instruction."""
 
     def __init__(
         self,
@@ -239,23 +239,23 @@ class SummaryService:
         settings: ConversationSettings,
         prompt: Callable[[Literal["zh", "en"]], str],
         clock: Clock = utc_now_us,
-        most_tokens: int = SUMMARY_TOKENS,
+        max_tokens: int = SUMMARY_TOKENS,
     ) -> None:
         self._records = SummaryRecords(turns)
         self._model = model
         self._settings = settings
         self._prompt = prompt
         self._clock = clock
-        self._most_tokens = most_tokens
+        self._max_tokens = max_tokens
         self._share = shares_of(knowledge=settings.knowledge_share, answer=settings.answer_share).summary
         self._jobs: dict[str, _Job] = {}
-        self._sizes: LRUCache[str, int] = LRUCache(MAX_SIZES)  # in tokens, of turns that were read
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._sizes: LRUCache[str, int] = LRUCache(MAX_SIZES)  # in tokens, of turns already read
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def applicable(self, nodes: Sequence[TurnNode]) -> AppliedSummary | None:
-        """The summary for a branch (root → leaf); None when none holds there, or compression is off.
+        """Return the summary for a branch (root → leaf); None if none applies or compression is off.
 
-        Never one that covers a recent turn: where a branch forks off, the latest turns are sent in full.
+        Never one that covers a recent turn: after a fork, the latest turns are still sent in full.
         Raises StoreUnavailableError.
         """
         if not self._settings.compress_after_tokens:
@@ -263,7 +263,7 @@ class SummaryService:
         return await self._records.applicable(self._older(nodes))
 
     def after_turn(self, nodes: Sequence[TurnNode], turn: Turn) -> None:
-        """See in the background whether the branch (root → parent) that `turn` ends has grown long."""
+        """Check in the background whether the branch (root → parent) that ends in `turn` has grown long."""
         self._sizes[turn.turn_id] = estimate_tokens(turn.question) + estimate_tokens(turn.answer)
         older = self._older((*nodes, TurnNode.of(turn)))
         if (
@@ -278,37 +278,37 @@ class SummaryService:
         task.add_done_callback(lambda ended: self._ended(turn.session_id, ended))
 
     async def forget(self, session_id: str, owner: str | None, turn_ids: Collection[str]) -> int:
-        """Take away every summary made of one of these turns, directly or through an earlier summary.
+        """Remove every summary made from one of these turns, directly or through an earlier summary.
 
-        To be called after the turns are erased or expired, and before a turn runs again under its id.
-        `owner` None: the session's, whoever that is. Returns how many. Raises StoreUnavailableError.
+        Call it after the turns are erased or expired, and before a turn runs again under its id.
+        `owner` None means any owner. Returns how many. Raises StoreUnavailableError.
         """
-        await _cut_off([job for job in [self._jobs.get(session_id)] if job is not None])
+        await _cancel([job for job in [self._jobs.get(session_id)] if job is not None])
         for turn_id in turn_ids:
             self._sizes.pop(turn_id, None)
         return await self._records.forget(session_id, owner, turn_ids)
 
     async def idle(self) -> None:
-        """Return once no summary is in the making."""
+        """Return once no summary is being generated."""
         while self._jobs:
             await asyncio.wait([job.task for job in self._jobs.values()])
 
     async def close(self) -> None:
-        """Wait for what is in the making, briefly; what is cut off is made after a later turn."""
+        """Wait briefly for running jobs; those cut off are redone after a later turn."""
         jobs = list(self._jobs.values())
         if jobs:
             await asyncio.wait([job.task for job in jobs], timeout=CLOSE_S)
-            await _cut_off(jobs)
+            await _cancel(jobs)
 
     def _ended(self, session_id: str, task: asyncio.Task[None]) -> None:
         self._jobs.pop(session_id, None)
         crash = None if task.cancelled() else task.exception()
-        if crash is not None:  # a model's class of somebody else's may raise anything
+        if crash is not None:  # a third-party model class may raise anything
             log.error("summary_crashed", session_id=session_id, exc_info=crash)
 
     def _older(self, nodes: Sequence[TurnNode]) -> Sequence[TurnNode]:
-        """Those before the turns that the next prompt repeats word for word as recent ones. A long branch is
-        looked at from its end."""
+        """Return the nodes before the turns that the next prompt repeats verbatim. Scans from the end, since
+        a branch may be long."""
         most = self._settings.max_recent_turns
         answered = (at for at in range(len(nodes) - 1, -1, -1) if nodes[at].is_history)
         return nodes[: next(islice(answered, most - 1, None), 0)] if most else nodes
@@ -324,22 +324,22 @@ class SummaryService:
                     if work is not None:
                         limit = self._limit(self._model(turn.model_id))
                         await self._summarise(work, model, limit)
-            except WenmaiError as error:  # the branch's prompts stay as they were; the next turn tries again
+            except WenmaiError as error:  # the branch's prompts stay as they are; the next turn tries again
                 log.warning("summary_failed", session_id=turn.session_id, error=type(error).__name__)
 
     async def _work(
         self, session_id: str, nodes: Sequence[TurnNode], older: Sequence[TurnNode]
     ) -> _Work | None:
-        """None when there is not enough to summarise."""
+        """Return None if there is not enough to summarise."""
         before = await self._records.applicable(nodes)
-        start = _place_behind(before.turn_id, nodes) if before else 0
+        start = _index_after(before.turn_id, nodes) if before else 0
         turns = await self._uncovered([node.turn_id for node in older[start:] if node.is_history])
         if not turns:
             return None
         return _Work(session_id, before, before.start if before else turns[0].turn_id, tuple(turns))
 
     async def _uncovered(self, turn_ids: Sequence[str]) -> list[SummarySource]:
-        """The turns with their texts, as many as this job can take; none when they are not worth it yet."""
+        """Return the turns with their texts, as many as this job can take; none if they are still too few."""
         least, most = self._settings.compress_after_tokens, MAX_STEPS * STEP_TOKENS
         if sum(self._sizes.get(turn_id, least + 1) for turn_id in turn_ids) <= least:
             return []
@@ -349,7 +349,7 @@ class SummaryService:
             read = await self._records.sources(batch)
             sources = [turn for turn in read if turn is not None]
             if len(sources) < len(read):
-                return []  # a turn is gone: the branch is not what it was
+                return []  # a turn was deleted: the branch has changed
             turns += [turn for turn in sources if turn.answer.strip()]
             sizes = [estimate_tokens(turn.question) + estimate_tokens(turn.answer) for turn in sources]
             self._sizes.update(zip(batch, sizes, strict=True))
@@ -359,12 +359,12 @@ class SummaryService:
         return turns if tokens > least else []
 
     def _limit(self, model: ModelEntry) -> int:
-        """Tokens of a summary: no more than has a place in the prompts of the model that is model it."""
+        """Return the most tokens a summary may have to fit into the prompts of the model that reads it."""
         share = int(self._share * (model.context_window - model.max_tokens))
-        return max(MIN_SUMMARY_TOKENS, min(self._most_tokens, share * 3 // 4 - FENCE_TOKENS))
+        return max(MIN_SUMMARY_TOKENS, min(self._max_tokens, share * 3 // 4 - FENCE_TOKENS))
 
     async def _summarise(self, work: _Work, model: ModelEntry, limit: int) -> None:
-        """Step by step, each from the summary before it, each stored with the last turn it covers."""
+        """Summarise in steps, each from the previous summary, each stored with the last turn it covers."""
         text = work.before.text if work.before else ""
         previous = work.before.turn_id if work.before else None
         covered = set(work.before.covered) if work.before else set[str]()
@@ -378,7 +378,7 @@ class SummaryService:
             ids = tuple(turn.turn_id for turn in group)
             tokens = model.count_tokens(text)
             summary = Summary(text, work.start, ids, previous, model.model_id, self._clock(), tokens)
-            with CancelScope(shield=True):  # whoever cuts this off must find what was written
+            with CancelScope(shield=True):  # whoever cancels this must see what was written
                 stored = await self._records.keep(ids[-1], summary, covered)
             if not stored:
                 log.info("summary_dropped", session_id=work.session_id, reason="a turn is gone")
@@ -405,23 +405,23 @@ class SummaryService:
         return cut_at_sentence(restored(await model.reply(messages)), limit, count)
 
     def _step_tokens(self, model: ModelEntry, language: Literal["zh", "en"]) -> int:
-        """What of the model's window is left for turns beside the instruction and the summary so far."""
-        told = model.count_tokens(self._prompt(language)) + self._most_tokens
-        room = model.context_window - model.max_tokens - told - OTHER_TOKENS
+        """Return the part of the model's window left for turns beside instruction and summary so far."""
+        fixed = model.count_tokens(self._prompt(language)) + self._max_tokens
+        room = model.context_window - model.max_tokens - fixed - OTHER_TOKENS
         return max(MIN_STEP_TOKENS, min(STEP_TOKENS, room))
 
 
-def _place_behind(turn_id: str, nodes: Sequence[TurnNode]) -> int:
-    """Near the end as a rule: it is looked for from there."""
+def _index_after(turn_id: str, nodes: Sequence[TurnNode]) -> int:
+    """Return the index after the turn's. It is usually near the end, so the search starts there."""
     return next(at for at in range(len(nodes), 0, -1) if nodes[at - 1].turn_id == turn_id)
 
 
 def _language(turns: Sequence[SummarySource]) -> Literal["zh", "en"]:
-    """The conversation's, by what was asked."""
+    """Return the conversation's language, judged by its questions."""
     return "zh" if is_mostly_chinese("\n".join(turn.question for turn in turns)) else "en"
 
 
-async def _cut_off(jobs: Sequence[_Job]) -> None:
+async def _cancel(jobs: Sequence[_Job]) -> None:
     for job in jobs:
         job.scope.cancel()
     if jobs:

@@ -1,5 +1,5 @@
-"""Turns in the conversation collection: their stored form, the trees kept between turns, writing and
-reading. Every read is limited to one owner."""
+"""Turns in the conversation collection: their stored form, the cache of session trees, writing and reading.
+Callers limit every read to one owner."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class TurnPayload(BaseModel):
-    """The stored form. The first eight fields keep the names that earlier versions wrote."""
+    """The stored form. The first eight fields keep the names used by earlier versions."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -111,8 +111,8 @@ class TurnPayload(BaseModel):
 
 
 def to_payload(turn: Turn) -> dict[str, Any]:
-    """The JSON object that is stored; `context_docs` names the file of each passage in `sources`, best first.
-    Earlier versions wrote the ids of the chunks there."""
+    """Return the JSON object to store; `context_docs` names the file of each passage in `sources`, best first
+    (earlier versions wrote chunk ids there)."""
     payload = {
         **{field.name: getattr(turn, field.name) for field in fields(turn)},
         "user_query": turn.question,
@@ -129,26 +129,26 @@ def to_payload(turn: Turn) -> dict[str, Any]:
     }
     for name in ("question", "answer", "rewritten"):
         del payload[name]
-    # a provider's NaN is no JSON, and no store takes it
+    # a provider's NaN is not valid JSON, and no store accepts it
     return cast(dict[str, Any], to_jsonable_python(payload, inf_nan_mode="null"))
 
 
 def summary_payload(summary: Summary | None) -> dict[str, Any]:
-    """The fields of a turn that hold its summary; None takes it away."""
+    """Return the payload fields that hold a turn's summary; None removes it."""
     start = summary.start if summary else None
     return {"summary": asdict(summary) if summary else None, "summary_start": start}
 
 
 def feedback_payload(feedback: Feedback | None) -> dict[str, Any]:
-    """The field of a turn that holds its feedback; None, or what says nothing, takes it away."""
+    """Return the payload field that holds a turn's feedback; None or empty feedback removes it."""
     return {"feedback": asdict(feedback) if feedback and not feedback.says_nothing else None}
 
 
 def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
-    """Read a stored payload back. `turn_id` is the point's, which counts whatever the payload says.
+    """Parse a stored payload. `turn_id` is the point's id, which wins over the payload's.
 
-    What cannot be read takes its default; unreadable sources are dropped. Raises pydantic.ValidationError
-    when there is no session or no question.
+    Unreadable fields take their defaults; unreadable sources are dropped. Raises pydantic.ValidationError
+    if there is no session or no question.
     """
     payload = read_leniently(TurnPayload, {**stored, "turn_id": turn_id}, turn_id)
     read = {name: _read(form, getattr(payload, name), turn_id) for name, form in _PARTS.items()}
@@ -163,12 +163,12 @@ def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
 
 
 def _read(form: TypeAdapter[T], stored: Any, turn_id: str) -> T | None:
-    """What accompanies a turn is not worth losing the turn for."""
+    """Parse a part of a turn; an unreadable part is not worth losing the turn for."""
     return read_or_none(form, stored, "part_of_turn_unreadable", turn_id=turn_id) if stored else None
 
 
 def _each(form: TypeAdapter[list[T]], stored: list[Any], turn_id: str) -> tuple[T, ...]:
-    """Those that can be read; all at once, which is a third of the work, where nothing is wrong with any."""
+    """Return the readable items. Validating all at once, if none is damaged, takes a third of the time."""
     try:
         return tuple(form.validate_python(stored))
     except ValidationError:
@@ -176,10 +176,10 @@ def _each(form: TypeAdapter[list[T]], stored: list[Any], turn_id: str) -> tuple[
         return tuple([one for each in read for one in each or ()])
 
 
-# The trees of the sessions in use, kept between turns. Right only where this process writes all turns.
+# The cached trees of the sessions in use. Correct only if this process writes all turns.
 
-HISTORY_CACHE_S = 300.0  # a reader who thinks about an answer for five minutes finds the tree still here
-MAX_NODES = 100_000  # of all kept sessions together: some 30 MB
+HISTORY_CACHE_S = 300.0  # the tree is still cached for a reader who thinks about an answer for five minutes
+MAX_NODES = 100_000  # of all cached sessions together: some 30 MB
 SESSION_COST = 20  # in nodes: an almost empty session is not free
 
 Key = tuple[str, str]
@@ -188,16 +188,16 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class Reading:
-    """A session that is being read from the store; `stale` once something was written meanwhile."""
+    """A session being read from the store; `stale` once it was written to meanwhile."""
 
     key: Key
     stale: bool = False
 
 
 class SessionCache:
-    """Every write to turns says so here before the writer hears of its success.
+    """Caches session trees. Every write to turns passes through here before its writer learns of its success.
 
-    `keep_s` 0 keeps nothing. A read during which its session was written is not kept: it may be older than
+    `keep_s` 0 disables it. A tree whose session was written to during the read is not cached: it may predate
     the write.
     """
 
@@ -212,7 +212,7 @@ class SessionCache:
 
     @contextmanager
     def reading(self, session_id: str, owner: str) -> Iterator[Reading]:
-        """Around a read whose result may be kept."""
+        """Wrap a read whose result may be cached."""
         reading = Reading((session_id, owner))
         self._readings.append(reading)
         try:
@@ -226,7 +226,7 @@ class SessionCache:
 
     @contextmanager
     def writing(self, turns: Sequence[Turn]) -> Iterator[None]:
-        """Around the write of whole turns. When it fails, nobody knows what is stored: their trees go."""
+        """Wrap a write of whole turns. If it fails, the stored state is unknown: their trees are dropped."""
         keys = {(turn.session_id, turn.owner) for turn in turns}
         known: dict[Key, SessionTree] = {}
         try:
@@ -244,7 +244,7 @@ class SessionCache:
 
     @contextmanager
     def changing(self, turn_ids: Collection[str] | None = None) -> Iterator[None]:
-        """Around a write that changes or removes these turns, or (None) turns that nobody named."""
+        """Wrap a write that changes or removes these turns, or (None) unspecified ones."""
         try:
             yield
         finally:
@@ -252,8 +252,8 @@ class SessionCache:
 
     @contextmanager
     def summarising(self, turn_ids: Collection[str], *, has_summary: bool) -> Iterator[None]:
-        """Around a write of these turns' summaries. Their trees stay: to read a long session again costs more
-        than its next question. When it fails, nobody knows what is stored: then they go."""
+        """Wrap a write of these turns' summaries. Their trees stay, since rereading a long session costs more
+        than its next question. If it fails, the stored state is unknown, so they are dropped."""
         try:
             yield
         except BaseException:
@@ -291,7 +291,7 @@ _TREE_FIELDS = frozenset((*SKELETON_FIELDS, "session_id", "owner"))
 
 @dataclass(frozen=True, slots=True)
 class TurnVectors:
-    """What a turn is found by. Absent parts are left out of the point and can be added later."""
+    """The vectors a turn is found by. Missing ones are left out of the point and can be added later."""
 
     question: list[float] | None = None
     turn: list[float] | None = None
@@ -306,7 +306,7 @@ class TurnVectors:
 
 
 class TurnStore:
-    """`cache_s` is how long a session's tree is kept after its last turn; 0 where others write too."""
+    """`cache_s` is how long a session's tree is cached after its last turn; 0 if other processes write."""
 
     def __init__(self, store: VectorStore, collection: str, cache_s: float = 0.0) -> None:
         self._store = store
@@ -314,11 +314,11 @@ class TurnStore:
         self._cache = SessionCache(cache_s)
 
     async def put(self, turn: Turn, vectors: TurnVectors) -> None:
-        """Write the whole turn; the point id is the turn id, so a repeated write cannot duplicate."""
+        """Write the whole turn; the point id is the turn id, so repeating a write creates no duplicate."""
         await self.put_many([(turn, vectors)])
 
     async def put_many(self, turns: Sequence[tuple[Turn, TurnVectors]]) -> None:
-        """Write whole turns in one request, as an import does. None at all are refused, as the store does."""
+        """Write whole turns in one request, as an import does. The store refuses an empty sequence."""
         points = [
             Point(id=turn.turn_id, vector=vectors.named(), payload=to_payload(turn))
             for turn, vectors in turns
@@ -327,27 +327,27 @@ class TurnStore:
             await self._store.upsert(self._collection, points)
 
     async def add_vectors(self, added: Mapping[str, TurnVectors]) -> None:
-        """By turn id. Raises UnknownPointError when one is gone; the others have theirs then."""
+        """Add vectors by turn id. Raises UnknownPointError if a turn is missing; the others are updated."""
         points = [PointVectors(id=turn_id, vector=each.named()) for turn_id, each in added.items()]
         await self._store.update_vectors(self._collection, points)
 
     async def get(self, turn_id: str) -> Turn | None:
-        """One turn of any owner: the caller compares the owner. None when there is none that can be read."""
+        """Return a turn of any owner (the caller checks the owner); None if it is missing or unreadable."""
         turns = await self.get_many([turn_id])
         return turns[0] if turns else None
 
     async def get_many(self, turn_ids: Sequence[str]) -> list[Turn]:
-        """In the order of `turn_ids`; those that are gone or cannot be read are left out."""
+        """Return turns in the order of `turn_ids`, without missing or unreadable ones."""
         if not turn_ids:
             return []
         records = await self._store.retrieve(self._collection, list(turn_ids), with_payload=True)
         read = {str(record.id): _readable(record) for record in records}
         by_id = {turn_id: turn for turn_id, turn in read.items() if turn is not None}
-        _warn_of_unreadable(len(read) - len(by_id), len(read))
+        _warn_unreadable(len(read) - len(by_id), len(read))
         return [by_id[turn_id] for turn_id in turn_ids if turn_id in by_id]
 
     async def tree(self, session_id: str, owner: str) -> SessionTree:
-        """The session without its texts, kept for the next turn where that is safe: not to be changed."""
+        """Return the session without its texts. It may be cached for the next turn: do not modify it."""
         known = self._cache.get(session_id, owner)
         if known is not None:
             return known
@@ -357,11 +357,11 @@ class TurnStore:
         return tree
 
     def expect_new(self, session_id: str, owner: str) -> None:
-        """Nothing can be stored of this session: its id was made a moment ago."""
+        """Cache an empty tree for a session whose id was just generated: nothing of it can be stored yet."""
         self._cache.keep(Reading((session_id, owner)), SessionTree(session_id))
 
     def forget_trees(self) -> None:
-        """To be called by whoever has written to the collection past this store."""
+        """Drop all cached trees; call it after writing to the collection without this store."""
         self._cache.forget()
 
     async def _read_tree(self, session_id: str, owner: str) -> SessionTree:
@@ -375,15 +375,15 @@ class TurnStore:
             except ValidationError:
                 parent = payload.get("parent_turn_id")
                 gaps[str(record.id)] = parent if isinstance(parent, str) else None
-        _warn_of_unreadable(len(gaps), len(nodes) + len(gaps), session_id=session_id)
+        _warn_unreadable(len(gaps), len(nodes) + len(gaps), session_id=session_id)
         return SessionTree(session_id, nodes, gaps)
 
     def scroll(self, point_filter: Filter | None, *, with_payload: Any = True) -> AsyncIterator[Record]:
-        """Every matching point, page by page, in id order."""
+        """Yield every matching point, page by page, in id order."""
         return scroll_all(self._store, self._collection, point_filter, size=PAGE, with_payload=with_payload)
 
     async def newest(self, point_filter: Filter, limit: int, with_payload: list[str]) -> list[Record]:
-        """The newest of those that match, newest first."""
+        """Return the newest matching records, newest first."""
         order = newest_first("created_us")
         records, _ = await self._store.scroll(
             self._collection, point_filter, limit=limit, order_by=order, with_payload=with_payload
@@ -391,7 +391,7 @@ class TurnStore:
         return records
 
     async def search(self, requests: Sequence[QueryRequest]) -> list[Sequence[ScoredPoint]]:
-        """Several searches in one round trip."""
+        """Run several searches in one round trip."""
         responses = await self._store.query_batch_points(self._collection, requests)
         return [response.points for response in responses]
 
@@ -407,7 +407,7 @@ class TurnStore:
             await self._store.delete(self._collection, matching(point_filter))
 
     async def set_summary(self, summary: Summary | None, turn_ids: Sequence[str]) -> None:
-        """None takes it away. Raises UnknownPointError when a turn is gone; the others have it then."""
+        """None removes it. Raises UnknownPointError if a turn is missing; the others are still updated."""
         with self._cache.summarising(turn_ids, has_summary=summary is not None):
             await self._store.set_payload(self._collection, summary_payload(summary), points=list(turn_ids))
 
@@ -417,7 +417,7 @@ class TurnStore:
 
 
 def _node(turn_id: str, stored: Mapping[str, Any]) -> TurnNode:
-    """Of SKELETON_FIELDS, of which earlier versions wrote fewer."""
+    """Parse SKELETON_FIELDS, of which earlier versions wrote fewer."""
     missing = {"parent_turn_id": None, "created_us": 0, "seq": 0, "status": TurnStatus.COMPLETED}
     has = {"has_summary": bool(stored.get("summary_start")), "has_answer": bool(stored.get("has_answer"))}
     return _NODE.validate_python({**missing, **stored, "turn_id": turn_id, **has})
@@ -430,6 +430,6 @@ def _readable(record: Record) -> Turn | None:
         return None
 
 
-def _warn_of_unreadable(number: int, of: int, **where: str) -> None:
+def _warn_unreadable(number: int, of: int, **where: str) -> None:
     if number:
         log.warning("unreadable_turns_skipped", number=number, of=of, **where)

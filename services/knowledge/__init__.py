@@ -1,1 +1,1 @@
-"""Documents: taken in, versioned, listed, and removed with all their chunks."""
+"""Documents: ingested, versioned, listed, and removed with all their chunks."""

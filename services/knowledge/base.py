@@ -1,4 +1,4 @@
-"""The knowledge base: documents come in, are read and listed, and go without a trace."""
+"""The knowledge base: documents are added, read, listed, and erased without a trace."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Uploads:
-    """Bytes, both held until `add` returns: `coming` from before a body is received, `read` from before it is
-    in memory. How long a body takes is its client's affair, so nobody waits for other owners' to come."""
+    """Shares in bytes, both held until `add` returns: `coming` from before a body is received, `read` from
+    before it is in memory. Clients decide how long a body takes, so `coming` is limited per owner only."""
 
     coming: Shares = field(default_factory=lambda: Shares(sys.maxsize, UPLOADED_BYTES_PER_OWNER))
     read: Shares = field(default_factory=lambda: Shares(UPLOADED_BYTES, UPLOADED_BYTES_PER_OWNER))
 
 
 class KnowledgeBase:
-    """Adding is in two steps: what can be refused is refused by `add`; embedding is a background job."""
+    """Documents are added in two steps: `add` checks and refuses; embedding is a background job."""
 
     def __init__(
         self,
@@ -78,37 +78,37 @@ class KnowledgeBase:
         await self.close()
 
     async def close(self) -> None:
-        """Jobs are cancelled; `recover` takes them up at the next start."""
+        """Cancel the jobs; `recover` resumes them at the next start."""
         await self.precedence.close()
         await self._heartbeat.close()
         await self.jobs.close()
         await self._spool.close()
 
     async def add(self, upload: Upload) -> Addition:
-        """Checks and parses before it returns; what is accepted is read in, also after a crash.
+        """Check and parse the upload before returning; once accepted, it is ingested even after a crash.
 
-        With an external id of the owner's, other content is a new version of that document; without, the
-        same bytes of the same owner are one document. Raises BadRequestError and its kinds (nothing is stored
-        then) and UnavailableError kinds.
+        With one of the owner's external ids, different content is a new version of that document; without,
+        the same bytes of one owner are one document. Raises BadRequestError and its subclasses (nothing is
+        stored then) and UnavailableError subclasses.
         """
         return await self._intake.add(upload)
 
     async def refuse(self, upload: Upload, error: WenmaiError) -> Document:
-        """Keep a record of what cannot be read, and why; what was read in before stays searchable.
+        """Record that a document cannot be read, and why; a version ingested before stays searchable.
 
-        Raises UnavailableError kinds.
+        Raises UnavailableError subclasses.
         """
         return await self._intake.refuse(upload, error)
 
     async def wait(self, job_id: str, owners: Sequence[str]) -> JobSnapshot:
-        """The job's final state. Raises UnknownJobError."""
+        """Wait for the job's final state. Raises UnknownJobError."""
         snapshot = self.jobs.get(job_id, owners).snapshot()
         async for latest in self.jobs.get(job_id, owners).changes():
             snapshot = latest
         return snapshot
 
     def of_source(self, source: str) -> AsyncIterator[Document]:
-        """All documents of a followed folder, whatever their state, in no order."""
+        """Yield all documents of a followed folder, whatever their state, in no particular order."""
         return self.documents.of_source(source)
 
     async def fill_languages(self) -> None:
@@ -116,14 +116,14 @@ class KnowledgeBase:
         await self._chunks.fill_languages()
 
     async def get_document(self, document_id: str, owners: Sequence[str]) -> Document:
-        """Raises UnknownDocumentError, also when it is somebody else's."""
+        """Raises UnknownDocumentError, also for somebody else's document."""
         return (await self._stored(document_id, owners)).document
 
     async def checked_passage(
         self, document_id: str | None, chunk_id: str | None, owners: Sequence[str]
     ) -> str | None:
-        """`chunk_id`, where a text may be said to be from there; None where the document has no such chunk
-        (any more). Any text may be given for an id. Raises UnknownDocumentError, for somebody else's too."""
+        """Return `chunk_id` if a text may cite that chunk; None if the document has no such chunk (any more).
+        The ids may be any text. Raises UnknownDocumentError, also for somebody else's document."""
         if document_id is None and chunk_id is None:
             return None
         known = await self.documents.known([document_id or ""], owners)
@@ -138,10 +138,10 @@ class KnowledgeBase:
         return await self._chunks.page(await self.get_document(document_id, owners), limit, cursor)
 
     async def change(self, document_id: str, owners: Sequence[str], changes: Changes) -> Document:
-        """Its tags and date, without reading it in again.
+        """Change a document's tags and date without ingesting it again.
 
-        Raises UnknownDocumentError, BadRequestError naming the field, and ConflictError while it is read in,
-        or for the tags of a document that a followed folder brought.
+        Raises UnknownDocumentError, BadRequestError naming the field, and ConflictError while the document is
+        being ingested, or for the tags of a document from a followed folder.
         """
         changes = checked_changes(changes)
         async with self._locks.of(document_id):
@@ -158,12 +158,11 @@ class KnowledgeBase:
             return await self._intake.describe(document, replace(document, tags=tags, date=date))
 
     async def note_modified(self, document_id: str, modified_us: int) -> None:
-        """The document's file has another time, and the same content."""
+        """Record that the document's file has a new modification time but the same content."""
         await self.documents.note_modified(document_id, modified_us)
 
     async def erase(self, document_id: str) -> None:
-        """Nothing of the document is found or stored afterwards, whoever owns it, also of one that is gone in
-        part; its jobs are forgotten, too."""
+        """Erase the document, whoever owns it, with its chunks, upload and jobs; also one partly deleted."""
         async with self._locks.of(document_id):
             await self.jobs.cancel(document_id)
             await self._spool.erase([document_id])
@@ -175,23 +174,23 @@ class KnowledgeBase:
         self.jobs.forget(document_id)
 
     async def cancel_job(self, document_id: str) -> None:
-        """Returns when nothing works on the document any more, nor will after a restart."""
+        """Return once nothing works on the document any more, nor will after a restart."""
         async with self._locks.of(document_id):
             await self.jobs.cancel(document_id)
             await self._spool.erase([document_id])
 
     async def erase_uploads(self, owner: str) -> int:
-        """All that are kept for this owner. Returns how many."""
+        """Erase all spooled uploads of this owner. Returns how many."""
         return await self._spool.erase((), owner)
 
     async def recover(self) -> int:
-        """At start, before anything is searched: what was accepted goes on being read in, in the background;
-        other documents whose ingestion died become what they were before, or failed. Returns how many."""
+        """At start, before anything is searched: resume accepted ingestions in the background. Others whose
+        ingestion died revert to their previous state or become failed. Returns how many."""
         return await self._intake.recover()
 
-    async def mend_left(self) -> None:
-        """What the store left half when it went away. Raises StoreUnavailableError."""
-        await self._intake.mend_left()
+    async def repair_partial(self) -> None:
+        """Repair what was left half-written when the store went away. Raises StoreUnavailableError."""
+        await self._intake.repair_partial()
 
     async def _stored(self, document_id: str, owners: Sequence[str]) -> StoredDocument:
         stored = await self.documents.load(document_id)

@@ -1,5 +1,5 @@
 """Documents' chunks in the store: written by version, published all at once, read by page, erased; and which
-a question searches: one's own go before the sample, which beside them is searched only when asked for."""
+of them a question searches: beside the owner's own documents, the sample is searched only when asked for."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ from services.store.points import (
 log = structlog.get_logger()
 _CHUNK = TypeAdapter(Chunk)
 _DELETE_ATTEMPTS = 3
-# What `Chunk.indexed_text` is made of, and what a payload must have.
+# The fields `Chunk.indexed_text` is made of, and those a payload must have.
 _TEXT_FIELDS = ["chunk_id", "document_id", "file_name", "text", "position", "heading", "date", "title"]
-SIGNS = "token_signs"  # and vectors of parts; read only of candidates, for it is longer than the chunk itself
+SIGNS = "token_signs"  # and vectors of parts; longer than the chunk itself, so read for candidates only
 CHUNK_FIELDS = [field.name for field in fields(Chunk)]
-FRESH_S = 10.0  # of what a search leaves out, where other workers add and remove documents, too
+FRESH_S = 10.0  # how long a search scope is valid if other workers add and remove documents, too
 _PRODUCT = re.compile(r"wenmai|[问問][脉脈]", re.IGNORECASE)
 
 
 def chunk_payload(
     chunk: Chunk, owner: str, created_us: int, *, ready: bool = False, signs: str = ""
 ) -> dict[str, Any]:
-    """A chunk as it is stored: the payload of one point of the knowledge collection (point id = chunk_id).
+    """Return a chunk's payload, one point of the knowledge collection (point id = chunk_id).
 
-    `ready` becomes true when the whole document is indexed; only ready chunks are searched. `created_us` is
-    UTC microseconds; `day` is the first day of its date as a number, 20260131, 0 without one; `chinese` its
-    language. `signs` are those of its tokens and its parts, where the embedding shows them.
+    `ready` becomes true once the whole document is indexed; only ready chunks are searched. `created_us` is
+    in UTC microseconds; `day` is the first day of its date as a number, 20260131, or 0; `chinese` is its
+    language. `signs` are those of its tokens and parts, if the embedding model provides them.
     """
     more = {
         "owner": owner,
@@ -67,12 +67,12 @@ def chunk_payload(
 
 
 def is_chinese(heading: str, text: str) -> bool:
-    """A block of code or a table of names under a Chinese heading is of a Chinese document."""
+    """Whether the chunk is Chinese; so is code or a table of names under a Chinese heading."""
     return holds_chinese(heading) or holds_chinese(f"{heading} {text}"[:LANGUAGE_CHARS])
 
 
 def read_chunk(payload: Mapping[str, Any] | None) -> Chunk:
-    """Fields that a later version added are ignored, and what an earlier one lacks has its default."""
+    """Parse a payload; fields added by later versions are ignored, missing ones take their defaults."""
     return _CHUNK.validate_python(payload or {})
 
 
@@ -86,7 +86,7 @@ class ChunkPage:
 
 @dataclass(frozen=True, slots=True)
 class ChunkVectors:
-    """`sparse` is None where the text has no words at all; `signs` are those of its tokens, "" without."""
+    """`sparse` is None if the text has no words at all; `signs` are those of its tokens, "" for none."""
 
     dense: list[float]
     sparse: SparseVector | None
@@ -94,7 +94,7 @@ class ChunkVectors:
 
 
 class ChunkStore:
-    """`version` is one content's of a document. Every method raises StoreUnavailableError when the store
+    """`version` identifies one content of a document. Every method raises StoreUnavailableError if the store
     does not answer."""
 
     def __init__(self, store: VectorStore, settings: StoreSettings) -> None:
@@ -105,15 +105,15 @@ class ChunkStore:
         await self._store.upsert(self._chunks, points=list(points))
 
     async def publish(self, document_id: str, version: str) -> None:
-        """From now on the version's chunks are searched."""
+        """Make the version's chunks searchable."""
         await self._set_ready(_version(document_id, version), ready=True)
 
     async def withdraw(self, document_id: str, version: str) -> None:
-        """They are searched no more."""
+        """Make the version's chunks unsearchable."""
         await self._set_ready(_version(document_id, version), ready=False)
 
     async def describe(self, document: Document) -> None:
-        """The chunks of what is searched of the document say of it what its record says."""
+        """Copy the document's metadata from its record to its searchable chunks."""
         date = document.date or ""
         payload = {
             "owner": document.owner,
@@ -133,48 +133,48 @@ class ChunkStore:
         return await self._count(_version(document_id, version))
 
     async def has(self, document_id: str, chunk_id: str) -> bool:
-        """Whether the document has this chunk; any text may be given for its id."""
+        """Whether the document has this chunk; the id may be any text."""
         if canonical_uuid(chunk_id) is None:
             return False
         return bool(await self._count(Filter(must=[has_id([chunk_id]), equals("document_id", document_id)])))
 
     async def remove_all(self, document_id: str) -> None:
-        """Raises StoreUnavailableError when chunks are still there afterwards, as the next three do."""
+        """Raises StoreUnavailableError if chunks remain afterwards, as do the next three methods."""
         await self._remove(Filter(must=[equals("document_id", document_id)]))
 
     async def remove_version(self, document_id: str, version: str) -> None:
         await self._remove(_version(document_id, version))
 
     async def remove_others(self, document_id: str, version: str) -> None:
-        """All but this version's; those of earlier releases have none."""
+        """Remove all chunks but this version's; those of earlier releases have no version."""
         of_it, current = equals("document_id", document_id), equals("version", version)
         await self._remove(Filter(must=[of_it], must_not=[current]))
 
     async def remove_from(self, document_id: str, version: str, position: int) -> None:
-        """The version's chunks from this position on."""
+        """Remove the version's chunks from this position on."""
         of_version = _version(document_id, version)
         beyond = in_range("position", gte=position)
         await self._remove(Filter(must=[of_version, beyond]))
 
     async def texts(self, document_id: str) -> AsyncIterator[tuple[str, str]]:
-        """The point id and the indexed text of every chunk of the document, of all versions."""
+        """Yield the point id and indexed text of every chunk of the document, in all versions."""
         point_filter = Filter(must=[equals("document_id", document_id)])
         async for record in scroll_all(self._store, self._chunks, point_filter, with_payload=_TEXT_FIELDS):
             yield str(record.id), read_chunk(record.payload).indexed_text
 
     async def fill_languages(self) -> None:
-        """Of chunks of earlier releases, which do not say whether they are in Chinese."""
-        unknown, said = Filter(must=[is_empty("chinese")]), ["heading", "text"]
-        async for page in scroll_pages(self._store, self._chunks, unknown, with_payload=said):
+        """Set the language of chunks of earlier releases, which did not record it."""
+        unknown, fields = Filter(must=[is_empty("chinese")]), ["heading", "text"]
+        async for page in scroll_pages(self._store, self._chunks, unknown, with_payload=fields):
             by_language: dict[bool, list[str]] = {}
             for record in page:
-                texts = (str((record.payload or {}).get(field, "")) for field in said)
+                texts = (str((record.payload or {}).get(field, "")) for field in fields)
                 by_language.setdefault(is_chinese(*texts), []).append(str(record.id))
             for chinese, ids in by_language.items():
                 await self._store.set_payload(self._chunks, payload={"chinese": chinese}, points=by_ids(ids))
 
     async def vectors(self, ids: Sequence[str]) -> dict[str, ChunkVectors]:
-        """By point id; those that are gone, or have none, are left out."""
+        """Return vectors by point id; missing points and points without vectors are left out."""
         records = await self._store.retrieve(self._chunks, ids=ids, with_payload=[SIGNS], with_vectors=True)
         vectors: dict[str, ChunkVectors] = {}
         for record in records:
@@ -187,7 +187,7 @@ class ChunkStore:
         return vectors
 
     async def page(self, document: Document, limit: int, cursor: str | None) -> ChunkPage:
-        """Of what is searched of the document. Raises BadRequestError naming `cursor`."""
+        """Return a page of the document's searchable chunks. Raises BadRequestError naming `cursor`."""
         start = _read_position(cursor)
         if start >= document.chunk_count:
             return ChunkPage((), None)
@@ -222,7 +222,7 @@ def _version(document_id: str, version: str) -> Filter:
 
 
 def _current(document: Document) -> Filter:
-    """Chunks of earlier releases name no version; they are the only ones of their document."""
+    """Match the document's current chunks; those of earlier releases have no version."""
     unnamed = is_empty("version")
     return Filter(
         must=[equals("document_id", document.document_id)],
@@ -238,47 +238,47 @@ def _read_position(cursor: str | None) -> int:
     return int(cursor)
 
 
-# Measured on two cores (docs/decisions/0022): with so many, a retrieval takes 30 to 50 ms. The embedded store
-# looks at every chunk, so it takes twice as long for twice as many.
-MOST_EMBEDDED_CHUNKS = 200_000
+# Measured on two cores (docs/decisions/0022): with this many, a retrieval takes 30 to 50 ms. The embedded
+# store scans every chunk, so the time grows linearly.
+MAX_EMBEDDED_CHUNKS = 200_000
 ADVICE = "set QDRANT_URL: a Qdrant server searches an index, this store looks at every chunk"
 
 
 class KnowledgeSize:
-    """How many chunks the embedded store is made for. Warns once, and asks the store only when what was added
-    may have passed the limit.
+    """Warns once if the embedded store holds more chunks than it is made for. Asks the store only when
+    additions may have exceeded the limit.
 
-    With QDRANT_URL there is no limit. Raises StoreUnavailableError where the store cannot be asked.
+    With QDRANT_URL there is no limit. Raises StoreUnavailableError if the store does not answer.
     """
 
     def __init__(
-        self, store: VectorStore, settings: StoreSettings, most_chunks: int = MOST_EMBEDDED_CHUNKS
+        self, store: VectorStore, settings: StoreSettings, max_chunks: int = MAX_EMBEDDED_CHUNKS
     ) -> None:
         self._store = store
         self._collection = settings.knowledge_collection
-        self.most_chunks = most_chunks
+        self.max_chunks = max_chunks
         self._chunks = 0
         self._done = bool(settings.qdrant_url)
 
     async def look(self) -> None:
-        """At start, when the collection is there."""
+        """Count the chunks; called at start, once the collection exists."""
         if self._done:
             return
         self._chunks = (await self._store.count(self._collection)).count
-        if self._chunks > self.most_chunks:
+        if self._chunks > self.max_chunks:
             self._done = True
-            log.warning("knowledge_large", chunks=self._chunks, made_for=self.most_chunks, advice=ADVICE)
+            log.warning("knowledge_large", chunks=self._chunks, made_for=self.max_chunks, advice=ADVICE)
 
     async def grew(self, chunks: int) -> None:
-        """So many were stored; some of them may have taken the place of others."""
+        """Add newly stored chunks; some of them may have replaced others."""
         self._chunks += chunks
-        if not self._done and self._chunks > self.most_chunks:
+        if not self._done and self._chunks > self.max_chunks:
             await self.look()
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What was stored when `changes` had been made, at `at_s` of the monotonic clock."""
+class _Snapshot:
+    """The scope as of `changes`, read at `at_s` on the monotonic clock."""
 
     scope: SearchScope
     changes: int
@@ -286,8 +286,8 @@ class _Look:
 
 
 class SamplePrecedence:
-    """`one_process`: nobody else works on the store, so what is known holds until a document changes here;
-    else it is looked at again after FRESH_S, beside the questions."""
+    """`one_process`: no other process uses the store, so a snapshot is valid until a document changes here;
+    otherwise it is refreshed in the background after FRESH_S."""
 
     def __init__(
         self, documents: DocumentStore, *, one_process: bool, now_s: Callable[[], float] = monotonic
@@ -295,57 +295,56 @@ class SamplePrecedence:
         self._documents = documents
         self._fresh_s = math.inf if one_process else FRESH_S
         self._now_s = now_s
-        self._looks: dict[tuple[str, ...], _Look] = {}
-        self._under_way: dict[tuple[str, ...], asyncio.Task[None]] = {}
+        self._snapshots: dict[tuple[str, ...], _Snapshot] = {}
+        self._refreshing: dict[tuple[str, ...], asyncio.Task[None]] = {}
 
     async def scope(self, query: Query, owners: tuple[str, ...], limits: KnowledgeFilter) -> SearchScope:
-        """Without the sample beside ready documents of the owners, unless the question names Wenmai or is
-        limited to documents by id.
+        """Return the search scope: without the sample if the owners have ready documents, unless the question
+        names Wenmai or is limited to documents by id.
 
-        Without a request to the store but the first time, and after a document changed. Raises
-        StoreUnavailableError.
+        Queries the store only the first time and after a document changed. Raises StoreUnavailableError.
         """
         if limits.document_ids or _names_product(query):
             return SearchScope(owners)
-        look = self._looks.get(owners)
+        look = self._snapshots.get(owners)
         if look is None or look.changes != self._documents.changes:
             look = await self._look(owners)
-        elif self._now_s() - look.at_s > self._fresh_s and owners not in self._under_way:
-            task = asyncio.create_task(self._again(owners))
-            self._under_way[owners] = task
-            task.add_done_callback(lambda _: self._under_way.pop(owners, None))
+        elif self._now_s() - look.at_s > self._fresh_s and owners not in self._refreshing:
+            task = asyncio.create_task(self._refresh_quietly(owners))
+            self._refreshing[owners] = task
+            task.add_done_callback(lambda _: self._refreshing.pop(owners, None))
         return look.scope
 
     async def close(self) -> None:
-        """Nothing is looked at any more."""
-        tasks = list(self._under_way.values())
+        """Cancel running refreshes."""
+        tasks = list(self._refreshing.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _look(self, owners: tuple[str, ...]) -> _Look:
+    async def _look(self, owners: tuple[str, ...]) -> _Snapshot:
         changes, at_s = self._documents.changes, self._now_s()
-        look = self._looks[owners] = _Look(await self._stored_scope(owners), changes, at_s)
+        look = self._snapshots[owners] = _Snapshot(await self._stored_scope(owners), changes, at_s)
         return look
 
     async def _stored_scope(self, owners: tuple[str, ...]) -> SearchScope:
-        """Where the sample is all that is shared, leaving out that owner leaves it out, and costs nothing; a
-        condition on every chunk costs the embedded store 7 % of a search."""
+        """If only the sample is shared, dropping the shared owner excludes it for free; a condition on every
+        chunk costs the embedded store 7 % of a search."""
         if not (await self._documents.has_sample() and await self._documents.has_ready(owners)):
             return SearchScope(owners)
         others = SHARED_OWNER in owners and await self._documents.has_ready((SHARED_OWNER,))
         searched = owners if others else tuple([owner for owner in owners if owner != SHARED_OWNER])
         return SearchScope(searched, without_sample=True)
 
-    async def _again(self, owners: tuple[str, ...]) -> None:
+    async def _refresh_quietly(self, owners: tuple[str, ...]) -> None:
         try:
             await self._look(owners)
-        except StoreUnavailableError as error:  # the question that waits for the store says so
+        except StoreUnavailableError as error:  # reported by the question that needs the store
             log.debug("sample_unknown", error=str(error))
 
 
 def _names_product(query: Query) -> bool:
-    """Itself, or by the question before it, where it leans on that."""
+    """Whether the question names Wenmai, itself or through the previous question it depends on."""
     if _PRODUCT.search(fold_width(query.question)):
         return True
     leans = bool(query.previous) and follow_up_weight(query.question) > 0

@@ -1,4 +1,4 @@
-"""Documents' records in the store: written, listed by page, looked up by what they are known by."""
+"""Documents' records in the store: written, listed by page, looked up by id, external id or source."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from services.store.points import (
 
 _DOCUMENT = TypeAdapter(Document)
 _TIES = 16  # documents that may share one microsecond at the edge of a page
-_TAGS_COUNTED = 2_000  # more than are shown, so that of tags that as many carry the first by name are
+_TAGS_COUNTED = 2_000  # more than are shown, so that ties are broken by name
 _KNOWN_FIELDS = ["owner", "status", "content_hash"]
 _SAMPLE = of_sample()
 DELETING = "The document was being deleted when the server stopped; delete it again."
@@ -55,8 +55,8 @@ class TagCount:
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """`updated_us` is the last sign of life of its ingestion; `incoming` is the hash of the content that is
-    taking the place of the one that is searched, or has just done so, "" when there is none."""
+    """`updated_us` is the last heartbeat of its ingestion; `incoming` is the hash of the content that is
+    replacing the searchable one, or has just replaced it; "" if there is none."""
 
     document: Document
     updated_us: int
@@ -68,7 +68,7 @@ class StoredDocument:
 
     @property
     def is_settled(self) -> bool:
-        """Nobody is reading it in, nor was when the server stopped."""
+        """Whether no ingestion is running, nor was interrupted when the server stopped."""
         return self.document.status is not DocumentStatus.INGESTING and not self.incoming
 
 
@@ -76,14 +76,14 @@ EVERY = DocumentFilter()
 
 
 class DocumentStore:
-    """Every method raises StoreUnavailableError when the store does not answer."""
+    """Every method raises StoreUnavailableError if the store does not answer."""
 
     def __init__(self, store: VectorStore, settings: StoreSettings, clock: Clock) -> None:
         self._store = store
         self._documents = settings.document_collection
         self._clock = clock
         self.changes = 0
-        """How many records were written or removed through this object."""
+        """The number of records written or removed through this object."""
 
     async def save(self, document: Document, incoming: str = "") -> None:
         payload = document_payload(document, self._clock())
@@ -98,22 +98,22 @@ class DocumentStore:
         return _stored(records[0]) if records else None
 
     async def settle(self, document_id: str) -> None:
-        """Nothing takes its place any more."""
+        """Clear `incoming`: nothing is replacing the document any more."""
         await self._store.delete_payload(self._documents, keys=[_INCOMING], points=_one(document_id))
 
     async def touch(self, document_ids: Sequence[str]) -> None:
-        """A sign of life, so that no other worker takes an ingestion for dead."""
+        """Record a heartbeat, so that no other worker considers the ingestions dead."""
         those = Filter(must=[has_id(document_ids)])
         await self._store.set_payload(self._documents, payload={"updated_us": self._clock()}, points=those)
 
     async def note_modified(self, document_id: str, modified_us: int) -> None:
-        """Its file has another time and the same content."""
+        """Record that its file has a new modification time but the same content."""
         await self._store.set_payload(
             self._documents, payload={"modified_us": modified_us}, points=_one(document_id)
         )
 
     async def known(self, document_ids: Sequence[str], owners: Sequence[str]) -> KnownDocuments:
-        """Those of these owners that can be read; any text may be given for an id."""
+        """Return the documents of these owners that have not failed; the ids may be any text."""
         ids = (each for each in document_ids if canonical_uuid(each) == each)
         hashes: dict[str, str] = {}
         async for record in retrieve_all(self._store, self._documents, ids, _KNOWN_FIELDS):
@@ -123,12 +123,12 @@ class DocumentStore:
         return KnownDocuments(hashes)
 
     async def note_deletion(self, document_id: str) -> None:
-        """Before its chunks go: a record must not say ready of what is in no search."""
+        """Mark the record before its chunks are removed: it must not say ready without them."""
         deleting = {"status": DocumentStatus.FAILED.value, "chunk_count": 0, "error": DELETING}
         await self._store.set_payload(self._documents, payload=deleting, points=_one(document_id))
 
     async def forget(self, document_id: str) -> None:
-        """Remove the document's own record; its chunks must be gone before."""
+        """Remove the document's own record; its chunks must be removed first."""
         await self._store.delete(self._documents, points_selector=by_ids([document_id]))
         self.changes += 1
 
@@ -155,28 +155,30 @@ class DocumentStore:
         return DocumentPage(tuple(rest[:limit]), cursor)
 
     async def tags(self, owners: Sequence[str], most: int) -> list[TagCount]:
-        """Those that most documents carry, each document counted once; of as many, by name."""
+        """Return the tags of most documents, counting each document once; ties are sorted by name."""
         facet_filter = _document_filter(owners, None, EVERY)
         facet = await self._store.facet(
             self._documents, "tags", facet_filter=facet_filter, limit=_TAGS_COUNTED, exact=True
         )
-        counts = [TagCount(str(hit.value), hit.count) for hit in facet.hits if hit.count]  # gone ones have 0
+        counts = [
+            TagCount(str(hit.value), hit.count) for hit in facet.hits if hit.count
+        ]  # removed tags count 0
         return sorted(counts, key=lambda each: (-each.documents, each.tag))[:most]
 
     async def unsettled(self) -> AsyncIterator[StoredDocument]:
-        """Those that somebody is reading in, or was when the server stopped. Of all owners, in no order."""
+        """Yield documents being ingested or interrupted by a stop of the server. All owners, in no order."""
         ingesting = equals("status", DocumentStatus.INGESTING.value)
         replaced = Filter(must_not=[is_empty(_INCOMING)])
         async for stored in self._all(Filter(should=[ingesting, replaced])):
             yield stored
 
     async def of_source(self, source: str) -> AsyncIterator[Document]:
-        """Whatever their state, in no order."""
+        """Yield the documents of this source, whatever their state, in no order."""
         async for stored in self._all(Filter(must=[equals("source", source)])):
             yield stored.document
 
     async def sample_ids(self) -> list[str]:
-        """Of the guide that came with Wenmai (`Document.is_sample`), whatever their state, in no order."""
+        """Return the ids of the bundled guide (`Document.is_sample`), whatever their state, in no order."""
         records = scroll_all(self._store, self._documents, _SAMPLE, with_payload=False)
         return [str(record.id) async for record in records]
 
@@ -184,7 +186,7 @@ class DocumentStore:
         return await self._any(_SAMPLE)
 
     async def has_ready(self, owners: Sequence[str]) -> bool:
-        """Whether they have a ready document beside the sample."""
+        """Whether the owners have a ready document other than the sample."""
         ready = [any_of("owner", owners), equals("status", DocumentStatus.READY.value)]
         return await self._any(Filter(must=ready, must_not=[_SAMPLE]))
 
@@ -195,7 +197,7 @@ class DocumentStore:
         return bool(records)
 
     async def named(self, external_id: str) -> list[Document]:
-        """Those with this external id, of all owners."""
+        """Return the documents of any owner with this external id."""
         point_filter = Filter(must=[equals("external_id", external_id)])
         return [stored.document async for stored in self._all(point_filter)]
 
@@ -205,8 +207,8 @@ class DocumentStore:
 
 
 def document_payload(document: Document, updated_us: int) -> dict[str, Any]:
-    """As it is stored, in the point of the document collection that has the document's id; `updated_us` is
-    the last sign of life of its ingestion, in UTC microseconds."""
+    """Return the payload of the document's point in the document collection (point id = document_id);
+    `updated_us` is the last heartbeat of its ingestion, in UTC microseconds."""
     return {**_DOCUMENT.dump_python(document, mode="json"), _UPDATED: updated_us}
 
 
@@ -217,7 +219,7 @@ def _stored(record: Record) -> StoredDocument:
 
 
 def _one(document_id: str) -> Filter:
-    """As a filter: a document that went meanwhile is no mistake."""
+    """Match one document by a filter, so that one deleted meanwhile is not an error."""
     return Filter(must=[has_id([document_id])])
 
 

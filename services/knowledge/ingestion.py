@@ -1,5 +1,5 @@
-"""A document's pieces → searchable chunks: embedded and stored batch by batch, published all at once in the
-place of the version before."""
+"""From a document's pieces to searchable chunks: embedded and stored in batches, then published all at once
+in place of the previous version."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ INTERRUPTED = "The server stopped while the document was read in; add it again."
 
 
 class Versions:
-    """One version of a document in another's place: at every moment one of them is whole and searched.
+    """Replaces one version of a document by another: at every moment one of them is complete and searchable.
 
-    The order of the writes is what a crash is mended by: the record names what is `incoming`; its chunks are
-    stored unsearched; they are published; the record is replaced; the old chunks go; `incoming` goes.
-    Not for two tasks at once on the same document. Raises StoreUnavailableError.
+    Crash recovery relies on the order of the writes: the record names what is `incoming`; its chunks are
+    stored, not yet searchable; they are published; the record is replaced; the old chunks are removed;
+    `incoming` is cleared. Not for two concurrent tasks on one document. Raises StoreUnavailableError.
     """
 
     def __init__(self, documents: DocumentStore, chunks: ChunkStore) -> None:
@@ -41,18 +41,17 @@ class Versions:
         self._chunks = chunks
 
     async def accept(self, document: Document, before: StoredDocument | None) -> Document:
-        """From now on it is being read in; returns the record as it is then. What is there must be
-        settled."""
+        """Begin ingesting the document; return its record. Any earlier state must be settled."""
         if before is not None and before.is_ready:
             await self._documents.save(before.document, incoming=document.content_hash)
             return before.document
         if before is not None:
-            await self._chunks.remove_all(document.document_id)  # what a failed attempt may have left
+            await self._chunks.remove_all(document.document_id)  # possibly left by a failed attempt
         await self._documents.save(document)
         return document
 
     async def publish(self, document: Document, chunk_count: int) -> None:
-        """Its chunks are stored, all of them. May be done again after it failed half-way."""
+        """Publish a document whose chunks are all stored. May be repeated after a partial failure."""
         document_id, version = document.document_id, version_of(document.content_hash)
         before = await self._documents.load(document_id)
         replaces = before is not None and before.is_ready
@@ -72,22 +71,22 @@ class Versions:
             await self._sweep(document_id, version)
 
     async def fail(self, document: Document, why: WenmaiError) -> None:
-        """It could not be read in: what was searched before it still is."""
-        refused = "" if why.retryable else document.content_hash  # what passes is worth another try
+        """Record that ingestion failed; what was searchable before stays so."""
+        refused = "" if why.retryable else document.content_hash  # a transient error is worth another try
         before = await self._documents.load(document.document_id)
         if before is None or not before.is_ready:
             await self._chunks.remove_all(document.document_id)
             await self._documents.save(_failed(document, refused, str(why)))
         elif before.document.content_hash != document.content_hash:
             await self._chunks.remove_version(document.document_id, version_of(document.content_hash))
-            # with the older time when this may pass: a folder's sync must not take the file for settled
+            # keep the older time if a retry may succeed: folder sync must not consider the file done
             modified_us = before.document.modified_us if why.retryable else document.modified_us
             await self._documents.save(
                 replace(before.document, error=str(why), refused_hash=refused, modified_us=modified_us)
             )
 
-    async def mend(self, stored: StoredDocument) -> None:
-        """Nobody reads it in any more: without a trace of what was incoming, unless that is searched."""
+    async def repair(self, stored: StoredDocument) -> None:
+        """Settle an abandoned ingestion: remove the incoming content unless it was published."""
         document, incoming = stored.document, version_of(stored.incoming)
         if document.status is DocumentStatus.INGESTING:
             await self._chunks.remove_all(document.document_id)
@@ -99,7 +98,7 @@ class Versions:
             await self._documents.settle(document.document_id)
 
     async def rewind(self, stored: StoredDocument, content_hash: str) -> None:
-        """Reading this content in will go on: until then nothing of it is searched."""
+        """Prepare to resume ingesting this content: until it is complete, none of it is searchable."""
         await self._chunks.withdraw(stored.document.document_id, version_of(content_hash))
 
     async def _sweep(self, document_id: str, version: str) -> None:
@@ -116,8 +115,8 @@ def _failed(document: Document, content_hash: str, why: str) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class KnownVectors:
-    """Chunks of one document whose text is stored already: their vectors are taken over, not made again. As
-    it was stored when this was made; 70 bytes or so for each chunk."""
+    """Reuses the vectors of one document's chunks whose text is already stored. A snapshot of the time of its
+    creation; about 70 bytes per chunk."""
 
     _chunks: ChunkStore
     _points: dict[bytes, str]
@@ -125,7 +124,7 @@ class KnownVectors:
 
     @classmethod
     async def of(cls, chunks: ChunkStore, document_id: str, *, with_signs: bool) -> KnownVectors:
-        """`with_signs`: what an earlier release stored, without signs of tokens and parts, is embedded again.
+        """`with_signs`: chunks of earlier releases, stored without token and part signs, are embedded again.
 
         Raises StoreUnavailableError.
         """
@@ -133,7 +132,7 @@ class KnownVectors:
         return cls(chunks, points, with_signs)
 
     async def take(self, texts: Sequence[str]) -> list[ChunkVectors | None]:
-        """In the order of `texts`; None for one that must be embedded. Raises StoreUnavailableError."""
+        """Return vectors in the order of `texts`, None for new ones. Raises StoreUnavailableError."""
         points = [self._points.get(_digest(text)) for text in texts] if self._points else []
         known_points = list(dict.fromkeys(point for point in points if point is not None))
         if not known_points:
@@ -154,7 +153,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What every ingestion works with."""
+    """The services every ingestion uses."""
 
     chunks: ChunkStore
     versions: Versions
@@ -163,10 +162,10 @@ class Parts:
 
 
 class Ingestion:
-    """One content of one document on its way in; the work of one job.
+    """Ingests one content of one document; the work of one job.
 
-    `read` gives its pieces, and is called when its turn has come; `ended` is called when the job is over, but
-    not when it is cancelled.
+    `read` returns its pieces and is called when the job's turn comes; `ended` is called when the job is over,
+    but not when it is cancelled.
     """
 
     def __init__(
@@ -184,28 +183,28 @@ class Ingestion:
         self._is_stored = False
 
     async def run(self, progress: Job) -> None:
-        """No chunk is found before all are stored. Raises UnavailableError and BadRequestError kinds."""
-        pieces = await self._parsed(progress)
+        """No chunk is searchable before all are stored. Raises UnavailableError or BadRequestError."""
+        pieces = await self._parse(progress)
         if not self._is_stored:
             await self._store(pieces, progress)
             await self._verify(len(pieces), progress)
-            self._is_stored = True  # from now on its chunks may be searched, and are not written again
-        await to_the_end(self._parts.versions.publish(self._document, len(pieces)))
+            self._is_stored = True  # from now on its chunks may be searchable and are not rewritten
+        await run_to_completion(self._parts.versions.publish(self._document, len(pieces)))
         self._pieces = None
         await self._ended()
-        await self._look_at_size(len(pieces))
+        await self._check_size(len(pieces))
 
-    async def _look_at_size(self, more: int) -> None:
+    async def _check_size(self, more: int) -> None:
         try:
             await self._parts.size.grew(more)
-        except StoreUnavailableError as error:  # the document is in: its size is looked at the next time
+        except StoreUnavailableError as error:  # the document is ingested; the size is checked next time
             log.debug("knowledge_size_unknown", error=str(error))
 
     async def undo(self, error: WenmaiError) -> None:
         await self._parts.versions.fail(self._document, error)
         await self._ended()
 
-    async def _parsed(self, progress: Job) -> Pieces:
+    async def _parse(self, progress: Job) -> Pieces:
         if self._pieces is None:
             progress.enter(JobStage.PARSING)
             self._pieces = await self._read()
@@ -215,7 +214,7 @@ class Ingestion:
         return self._pieces
 
     async def _store(self, pieces: Pieces, progress: Job) -> None:
-        """While one batch is stored the next is embedded."""
+        """Embed each batch while the previous one is being stored."""
         progress.enter(JobStage.EMBEDDING)
         parts, document_id = self._parts, self._document.document_id
         known = await KnownVectors.of(parts.chunks, document_id, with_signs=parts.embedding.reads_tokens)
@@ -234,7 +233,7 @@ class Ingestion:
         finally:
             if last is not None:
                 await asyncio.wait([last])
-                last.exception()  # looked at, should another error be on its way
+                last.exception()  # retrieved, in case another error is propagating
         if last is not None:
             last.result()
         progress.report(done, reused)
@@ -247,22 +246,22 @@ class Ingestion:
         progress.enter(JobStage.VERIFYING)
         document_id, version = self._document.document_id, version_of(self._document.content_hash)
         stored = await self._parts.chunks.count(document_id, version)
-        if stored > total:  # an attempt before this one cut the same content into more pieces
+        if stored > total:  # an earlier attempt cut the same content into more pieces
             await self._parts.chunks.remove_from(document_id, version, total)
             stored = await self._parts.chunks.count(document_id, version)
         if stored != total:
             raise StoreUnavailableError(f"Only {stored} of the document's {total} passages were stored.")
 
     async def _points(self, chunks: Sequence[Chunk], known: KnownVectors) -> tuple[int, list[Point]]:
-        """And for how many of them the vectors were there."""
+        """Return how many chunks reused stored vectors, and the points of all."""
         taken = await known.take([chunk.indexed_text for chunk in chunks])
         missing = [chunk for chunk, vectors in zip(chunks, taken, strict=True) if vectors is None]
-        made = iter(await self._embedded(missing) if missing else [])
+        made = iter(await self._embed(missing) if missing else [])
         vectors = [each if each is not None else next(made) for each in taken]
         points = [self._point(chunk, each) for chunk, each in zip(chunks, vectors, strict=True)]
         return len(chunks) - len(missing), points
 
-    async def _embedded(self, chunks: Sequence[Chunk]) -> list[ChunkVectors]:
+    async def _embed(self, chunks: Sequence[Chunk]) -> list[ChunkVectors]:
         texts = [chunk.indexed_text for chunk in chunks]
         words = asyncio.create_task(asyncio.to_thread(sparse_vectors, texts))
         try:
@@ -281,8 +280,8 @@ class Ingestion:
         return Point(id=chunk.chunk_id, vector=vector, payload=payload)
 
 
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Not left half done by a cancellation, which is raised when it is over."""
+async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
+    """Finish `work` despite cancellation; CancelledError is raised afterwards."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)

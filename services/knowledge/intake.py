@@ -1,4 +1,4 @@
-"""What comes in: a new document, a new version of one, the same content again, or what cannot be read."""
+"""Document intake: new documents, new versions, content that is already stored, unreadable files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.errors import BadRequestError, UnavailableError, WenmaiError
 from core.knowledge import Addition, Document, DocumentStatus, Upload
 from services.knowledge.chunks import ChunkStore
 from services.knowledge.documents import DocumentStore, StoredDocument
-from services.knowledge.ingestion import Ingestion, Parts, to_the_end
+from services.knowledge.ingestion import Ingestion, Parts, run_to_completion
 from services.knowledge.jobs.lanes import CpuHours, Locks
 from services.knowledge.jobs.queue import STALE_AFTER_US, Jobs
 from services.knowledge.jobs.spool import Spool, UploadHeader
@@ -24,12 +24,12 @@ from services.store.clock import Clock
 
 ELSEWHERE = "The document is being read in by another worker; try again in a moment."
 _UNNAMED = "unnamed"
-ANSWER_S = 5.0  # for a client that waits; whatever is not read by then is read in the background
+ANSWER_S = 5.0  # a client waits at most this long; slower files are parsed in the background
 log = structlog.get_logger()
 
 
 class Intake:
-    """`one_process`: nobody else works on the store."""
+    """`one_process`: no other process uses the store."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Intake:
         self._identity = Identity(documents)
 
     async def add(self, upload: Upload) -> Addition:
-        """Raises BadRequestError and its kinds (nothing is stored then) and UnavailableError kinds."""
+        """Raises BadRequestError (nothing is stored then) or UnavailableError, or subclasses."""
         upload = checked(upload)
         self._jobs.check_room()
         if upload.survives_crash:
@@ -69,17 +69,17 @@ class Intake:
             stored = await self._documents.load(document_id)
             if stored is not None and (addition := await self._known(upload, hash_hex, stored)) is not None:
                 return addition
-            pieces = await self._parsed(upload)
-            if stored is not None:  # as it is now: reading may have taken long
+            pieces = await self._parse_upload(upload)
+            if stored is not None:  # reload: parsing may have taken long
                 stored = await self._documents.load(document_id)
             document = self._document(upload, document_id, hash_hex, stored)
             document = replace(document, date=upload.date or (pieces.date if pieces else "") or None)
-            with self._jobs.room(document_id, len(pieces or ())):  # others came while it was parsed
-                return await to_the_end(self._accept(upload, document, pieces))
+            with self._jobs.room(document_id, len(pieces or ())):  # others may have come since
+                return await run_to_completion(self._accept(upload, document, pieces))
 
-    async def _parsed(self, upload: Upload) -> Pieces | None:
-        """None for an upload that takes longer than its client should wait: it is read by the job, from the
-        disk."""
+    async def _parse_upload(self, upload: Upload) -> Pieces | None:
+        """Return None if parsing takes longer than the client should wait: the job then parses the spooled
+        file."""
         patience_s = ANSWER_S - upload.waited_s if upload.survives_crash else None
         if patience_s is not None and patience_s <= 0:
             return None
@@ -90,21 +90,21 @@ class Intake:
             return None
 
     async def refuse(self, upload: Upload, error: WenmaiError) -> Document:
-        """Keep a record of what cannot be read, and why; what was read in before stays searchable."""
+        """Record that a document cannot be read, and why; a version ingested before stays searchable."""
         hash_hex = await content_hash(upload.content)
         document_id = await self._identity.of(upload, hash_hex)
         async with self._locks.of(document_id):
-            stored = await self.freed(document_id)
+            stored = await self.release(document_id)
             document = self._document(_named(upload), document_id, hash_hex, stored)
             await self._parts.versions.fail(document, error)
             self._jobs.log_failed(document, error)
             refused = await self._documents.load(document_id)
         return refused.document if refused is not None else document
 
-    async def freed(self, document_id: str, but_job: str = "") -> StoredDocument | None:
-        """The document with nobody at work on it, and whole or failed; its lock must be held.
+    async def release(self, document_id: str, except_job: str = "") -> StoredDocument | None:
+        """Stop all work on the document and return it, complete or failed; its lock must be held.
 
-        Of what was kept for it, only that of the job `but_job` is left.
+        Of its spooled uploads, only that of the job `except_job` is left.
         """
         is_ours = self._jobs.active(document_id) is not None
         await self._jobs.cancel(document_id)
@@ -112,64 +112,64 @@ class Intake:
         if stored is not None and not stored.is_settled:
             if not is_ours and self._is_alive(stored):
                 raise UnavailableError(ELSEWHERE)
-            await self._parts.versions.mend(stored)
+            await self._parts.versions.repair(stored)
             stored = await self._documents.load(document_id)
-        await self._spool.drop_others(document_id, but_job)
+        await self._spool.drop_others(document_id, except_job)
         return stored
 
     async def resume(self, header: UploadHeader, stored: StoredDocument) -> None:
-        """Go on where a life of the server that is over stopped, as the same job."""
+        """Resume, as the same job, what an earlier run of the server left unfinished."""
         upload = header.upload(b"")
         document = self._document(upload, header.document_id, header.content_hash, stored)
         document = replace(document, size_bytes=header.size_bytes)
 
         async def read() -> Pieces:
-            return await self._read_kept(upload, header.job_id)
+            return await self._read_spooled(upload, header.job_id)
 
         await self._parts.versions.rewind(stored, header.content_hash)
         work = Ingestion(self._parts, document, read, lambda: self._spool.drop(header.job_id))
         self._jobs.submit(document, 0, work, header.job_id)
         log.debug("ingestion_resumed", document_id=header.document_id)
 
-    async def _read_kept(self, upload: Upload, job_id: str) -> Pieces:
+    async def _read_spooled(self, upload: Upload, job_id: str) -> Pieces:
         return await self._parse(upload.file_name, await self._spool.read(job_id), upload.owner)
 
     async def recover(self) -> int:
-        """What was accepted goes on being read in; other documents whose ingestion died become what they were
-        before, or failed. Returns how many could not go on; may be called again after it failed."""
+        """Resume accepted ingestions; other documents whose ingestion died revert to their previous state or
+        become failed. Returns how many could not be resumed; may be called again after it failed."""
         waiting = {
             (each.document_id, each.content_hash): each
             for each in await self._spool.claim()
             if self._jobs.active(each.document_id) is None
         }
-        mended = 0
+        repaired = 0
         for stored in [each async for each in self._documents.unsettled()]:
-            header = waiting.pop((stored.document.document_id, _awaited(stored)), None)
-            if header is not None:  # what is in our spool is nobody else's
+            header = waiting.pop((stored.document.document_id, _pending_hash(stored)), None)
+            if header is not None:  # uploads in our spool belong to no other process
                 await self.resume(header, stored)
             elif not self._is_alive(stored):
-                await self._parts.versions.mend(stored)
-                mended += 1
-        for left in waiting.values():  # it was read in, or never accepted
+                await self._parts.versions.repair(stored)
+                repaired += 1
+        for left in waiting.values():  # already ingested, or never accepted
             await self._spool.drop(left.job_id)
-        if mended:
-            log.warning("ingestion_interrupted", documents=mended)
-        return mended
+        if repaired:
+            log.warning("ingestion_interrupted", documents=repaired)
+        return repaired
 
-    async def mend_left(self) -> None:
-        """Of documents that the store left half when it went away; an upload that was not accepted is as if
-        it had not come. Raises StoreUnavailableError."""
+    async def repair_partial(self) -> None:
+        """Repair documents left half-written when the store went away; an upload that was not accepted leaves
+        no trace. Raises StoreUnavailableError."""
         for document_id in tuple(self._jobs.left):
             async with self._locks.of(document_id):
                 stored = await self._documents.load(document_id)
                 at_work = self._jobs.active(document_id) is not None
                 if stored is not None and not stored.is_settled and not at_work:
-                    await self._parts.versions.mend(stored)
+                    await self._parts.versions.repair(stored)
                     await self._spool.drop_others(document_id, "")
                 self._jobs.left.discard(document_id)
 
     def _is_alive(self, stored: StoredDocument) -> bool:
-        """Somebody reads it in: this process, or another one that showed signs of life lately."""
+        """Whether it is being ingested, by this process or another one with a recent heartbeat."""
         if stored.is_settled:
             return False
         if self._jobs.active(stored.document.document_id) is not None:
@@ -177,7 +177,7 @@ class Intake:
         return not self._one_process and self._clock() - stored.updated_us < STALE_AFTER_US
 
     async def _known(self, upload: Upload, hash_hex: str, stored: StoredDocument) -> Addition | None:
-        """What needs no reading in: the same content is there, or is being read in."""
+        """Return the addition if the same content is already stored or being ingested."""
         job = self._jobs.active(stored.document.document_id)
         if job is not None and job.document.content_hash == hash_hex:
             return Addition(stored.document, job.job_id, existing=True)
@@ -189,12 +189,12 @@ class Intake:
             raise UnavailableError(ELSEWHERE)
         if not (stored.is_ready and stored.document.content_hash == hash_hex):
             return None
-        settled = stored if stored.is_settled else await self.freed(stored.document.document_id)
-        document = await self._described_anew((settled or stored).document, upload)
+        settled = stored if stored.is_settled else await self.release(stored.document.document_id)
+        document = await self._redescribe((settled or stored).document, upload)
         return Addition(document, None, existing=True)
 
-    async def _described_anew(self, document: Document, upload: Upload) -> Document:
-        """The same content under the same external id: what else is said of it counts from now on."""
+    async def _redescribe(self, document: Document, upload: Upload) -> Document:
+        """Update the metadata of unchanged content that is uploaded again under the same external id."""
         if upload.external_id is None:
             return document
         described = replace(
@@ -211,7 +211,7 @@ class Intake:
         return await self.describe(document, described)
 
     async def describe(self, document: Document, described: Document) -> Document:
-        """Record and chunks say the new things; nothing is embedded again."""
+        """Write new metadata to record and chunks; nothing is embedded again."""
         if described == document:
             return document
         shown = replace(described, modified_us=0, error=None, refused_hash="")
@@ -221,13 +221,13 @@ class Intake:
         return described
 
     async def _accept(self, upload: Upload, document: Document, pieces: Pieces | None) -> Addition:
-        """What was at work on the document before makes room for this, which is newer. `pieces` None: it is
-        still to be read."""
+        """Replace any earlier work on the document by this newer upload. `pieces` None: it is still to be
+        parsed."""
         document_id, job_id = document.document_id, str(uuid.uuid4())
         if upload.survives_crash:
             await self._spool.keep(_header(upload, document, job_id), upload.content)
         try:
-            stored = await self.freed(document_id, job_id)
+            stored = await self.release(document_id, job_id)
             recorded = await self._parts.versions.accept(document, stored)
         except WenmaiError:
             self._jobs.left.add(document_id)
@@ -237,7 +237,7 @@ class Intake:
         described, count = replace(upload, content=b""), len(pieces or ())
 
         async def read() -> Pieces:
-            return pieces or await self._read_kept(described, job_id)
+            return pieces or await self._read_spooled(described, job_id)
 
         work = Ingestion(self._parts, document, read, lambda: self._spool.drop(job_id))
         self._jobs.submit(document, count, work, job_id)
@@ -263,15 +263,15 @@ class Intake:
         )
 
     def _tags(self, document_id: str, stored: StoredDocument | None) -> tuple[str, ...]:
-        """Those of the newest version, which may be on its way in."""
+        """Return the tags of the newest version, which may still be being ingested."""
         job = self._jobs.active(document_id)
         if job is not None:
             return job.document.tags
         return stored.document.tags if stored else ()
 
 
-def _awaited(stored: StoredDocument) -> str:
-    """The hash of the content that is not searched yet; "" when it is."""
+def _pending_hash(stored: StoredDocument) -> str:
+    """Return the hash of the content still being ingested; "" if all is searchable."""
     document = stored.document
     if document.status is DocumentStatus.INGESTING:
         return document.content_hash
@@ -293,7 +293,7 @@ def _header(upload: Upload, document: Document, job_id: str) -> UploadHeader:
 
 
 def _named(upload: Upload) -> Upload:
-    """With a name that can be shown, whatever the file's is."""
+    """Return the upload with a name that can be displayed, whatever the file is called."""
     with suppress(BadRequestError):
         return replace(upload, file_name=base_name(upload.file_name))
     return replace(upload, file_name=_UNNAMED)

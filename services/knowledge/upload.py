@@ -1,4 +1,4 @@
-"""The checks that an upload passes before anything is parsed, and which document it is."""
+"""The checks an upload must pass before it is parsed, and the identity of its document."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ MAX_NAME_CHARS = 255
 _RESERVED = re.compile(
     r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)\s*(?:\.|$)", re.IGNORECASE
 )
-_UNSHOWABLE = frozenset(("Cc", "Zl", "Zp"))
+_UNPRINTABLE = frozenset(("Cc", "Zl", "Zp"))
 
 
 def base_name(name: str) -> str:
-    """The last part of any style of path, in NFC. Raises BadRequestError naming `file`.
+    """Return the last part of any style of path, in NFC. Raises BadRequestError naming `file`.
 
-    It is metadata only: shown, and never used as a path. Characters that reorder text are kept: whoever shows
-    the name must show it as inert text.
+    It is metadata only: displayed, never used as a path. Characters that reorder text are kept: the name must
+    be displayed as inert text.
     """
-    if any(unicodedata.category(char) in _UNSHOWABLE for char in name):
+    if any(unicodedata.category(char) in _UNPRINTABLE for char in name):
         raise BadRequestError("file: the name has a control character in it.")
     last = re.split(r"[/\\]", name)[-1]
     last = unicodedata.normalize("NFC", scrub(re.sub(r"^[A-Za-z]:", "", last))).strip()
@@ -44,11 +44,11 @@ def base_name(name: str) -> str:
 
 
 VERSION_CHARS = 16  # of the content's hash
-_DOCUMENTS = uuid.UUID("8f1b2c36-9d5e-5f0a-9a53-6d1f7a0e2b41")
+_DOCUMENTS_NAMESPACE = uuid.UUID("8f1b2c36-9d5e-5f0a-9a53-6d1f7a0e2b41")
 
 
 def checked(upload: Upload) -> Upload:
-    """With its base name and without blank tags.
+    """Return the upload with its base name and without blank tags.
 
     Raises EmptyFileError, UnsupportedMediaError, or BadRequestError naming the field.
     """
@@ -64,7 +64,7 @@ def checked(upload: Upload) -> Upload:
 
 
 def checked_changes(changes: Changes) -> Changes:
-    """Without blank tags. Raises BadRequestError naming the field."""
+    """Return the changes without blank tags. Raises BadRequestError naming the field."""
     _check_date(changes.date)
     return changes if changes.tags is None else replace(changes, tags=_checked_tags(changes.tags))
 
@@ -82,23 +82,23 @@ def _check_date(value: str | None) -> None:
 
 
 async def content_hash(content: bytes) -> str:
-    """SHA-256 in hex, off the event loop."""
+    """Compute the SHA-256 in hex, off the event loop."""
     return await asyncio.to_thread(lambda: hashlib.sha256(content).hexdigest())
 
 
 def document_id_of(owner: str, hash_hex: str) -> str:
-    """Without an external id the same bytes of the same owner are the same document."""
-    return str(uuid.uuid5(_DOCUMENTS, f"{owner}\0{hash_hex}"))
+    """Return the id of a document without external id: the same bytes of one owner are one document."""
+    return str(uuid.uuid5(_DOCUMENTS_NAMESPACE, f"{owner}\0{hash_hex}"))
 
 
 def another_id_of(owner: str, hash_hex: str) -> str:
-    """The same, where `document_id_of` is the id of a document that has other content by now."""
-    return str(uuid.uuid5(_DOCUMENTS, f"{owner}\0{hash_hex}\0again"))
+    """Return the id to use if that of `document_id_of` belongs to a document whose content has changed."""
+    return str(uuid.uuid5(_DOCUMENTS_NAMESPACE, f"{owner}\0{hash_hex}\0again"))
 
 
 def document_id_named(owner: str, external_id: str) -> str:
-    """With an external id the document is known by that, whatever its content."""
-    return str(uuid.uuid5(_DOCUMENTS, f"{owner}\0external\0{external_id}"))
+    """Return the id of a document with an external id, whatever its content."""
+    return str(uuid.uuid5(_DOCUMENTS_NAMESPACE, f"{owner}\0external\0{external_id}"))
 
 
 def version_of(hash_hex: str) -> str:
@@ -106,29 +106,29 @@ def version_of(hash_hex: str) -> str:
 
 
 def chunk_id_of(document_id: str, version: str, position: int) -> str:
-    """Of a chunk that is being written; those of earlier releases have other ids."""
+    """Return the id of a new chunk; chunks of earlier releases have other ids."""
     return str(uuid.uuid5(uuid.UUID(document_id), f"{version}\0{position}"))
 
 
 class Identity:
-    """Which document an upload is: by its external id where it has one, else by its bytes."""
+    """Determines which document an upload is: by its external id if it has one, else by its bytes."""
 
     def __init__(self, documents: DocumentStore) -> None:
         self._documents = documents
 
     async def of(self, upload: Upload, hash_hex: str) -> str:
-        """The document's id, whether it is stored or not. Raises StoreUnavailableError."""
+        """Return the document's id, whether it is stored or not. Raises StoreUnavailableError."""
         if upload.external_id is None:
             return await self._by_bytes(upload.owner, hash_hex)
-        named = _fitting(await self._documents.named(upload.external_id), upload)
+        named = _candidates(await self._documents.named(upload.external_id), upload)
         if named:
-            # earlier releases stored each content of a name as a document of its own
+            # earlier releases stored each content under an external id as a separate document
             best = max(named, key=lambda each: (each.content_hash == hash_hex, each.created_us))
             return best.document_id
         return document_id_named(upload.owner, upload.external_id)
 
     async def _by_bytes(self, owner: str, hash_hex: str) -> str:
-        """A document of an earlier release, known by its first bytes, may have other content by now."""
+        """A document of an earlier release, identified by its first content, may have changed since."""
         document_id = document_id_of(owner, hash_hex)
         stored = await self._documents.load(document_id)
         if stored is None or stored.document.external_id is None:
@@ -137,7 +137,7 @@ class Identity:
         return document_id if is_it else another_id_of(owner, hash_hex)
 
 
-def _fitting(named: Sequence[Document], upload: Upload) -> list[Document]:
-    """Of a followed folder whoever owned it before, else only the owner's."""
+def _candidates(named: Sequence[Document], upload: Upload) -> list[Document]:
+    """Return those from the same followed folder, whoever owned them, else only the owner's."""
     of_source = [each for each in named if upload.source and each.source == upload.source]
     return of_source or [each for each in named if each.owner == upload.owner]

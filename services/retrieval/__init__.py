@@ -1,1 +1,1 @@
-"""From a question to judged passages: search forms, hybrid search, reranking, and why not."""
+"""From a question to judged passages: query forms, hybrid search, reranking, and "why not" explanations."""

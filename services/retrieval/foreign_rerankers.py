@@ -1,4 +1,4 @@
-"""A reranker that is not ours: bounded in time, spared while it fails, its scores read as probabilities."""
+"""Third-party rerankers: with a timeout and a circuit breaker, their scores read as probabilities."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from services.models.calls import Circuit
 log = structlog.get_logger()
 
 Scores = list[list[float | None]]
-"""Probabilities: a row for each question, in it one for each text, None for what was left out."""
+"""Probabilities: one row per question with one entry per text, None for a text that was left out."""
 
 
 class ScoreScale:
-    """Whether scores are probabilities, or raw: so from the first one outside 0…1 on, for good."""
+    """Decides whether scores are probabilities or raw: raw permanently, from the first one outside 0…1."""
 
     def __init__(self) -> None:
         self._raw = False
 
     def chances(self, scores: Sequence[float | None]) -> list[float | None]:
-        """Probabilities of scores that came together; what is no number counts as 0, None stays."""
+        """Convert scores of one call to probabilities; NaN counts as 0, None stays."""
         known = [score for score in scores if score is not None and not math.isnan(score)]
         self._raw = self._raw or any(not 0.0 <= score <= 1.0 for score in known)
         return [self._chance(score) for score in scores]
@@ -42,7 +42,7 @@ class ScoreScale:
 
 
 def probability(score: float) -> float:
-    """The sigmoid of a model's raw score, without overflow; a score that is no number counts as 0."""
+    """Return the sigmoid of a model's raw score, without overflow; NaN counts as 0."""
     if math.isnan(score):
         return 0.0
     if score >= 0:
@@ -51,9 +51,9 @@ def probability(score: float) -> float:
     return grown / (1.0 + grown)
 
 
-FAILURES = 3  # in a row, until the circuit opens: a dead reranker must not cost its time-out every turn
-RECOVERY_S = 30  # then one question is let through to see
-LONGEST_PAUSE_S = 60.0  # however long a server asks to be left alone
+FAILURES = 3  # in a row, until the circuit opens: a dead reranker must not cost its timeout every turn
+RECOVERY_S = 30  # then one question is let through as a trial
+MAX_PAUSE_S = 60.0  # even if a server's Retry-After is longer
 
 
 class RerankerUnavailableError(UnavailableError):
@@ -61,7 +61,7 @@ class RerankerUnavailableError(UnavailableError):
 
 
 class PairReranker(ABC):
-    """One that scores several questions at once: LlamaIndex's interface knows one a call."""
+    """A reranker that scores several questions at once; LlamaIndex's interface takes one per call."""
 
     name: str
 
@@ -74,7 +74,7 @@ AnyReranker = PairReranker | BaseNodePostprocessor
 
 
 class ForeignReranker:
-    """`timeout_s` bounds one judgement, with what it waits for others."""
+    """`timeout_s` bounds one judgement, including the time it waits for others."""
 
     def __init__(self, reranker: AnyReranker, timeout_s: float, recovery_s: float = RECOVERY_S) -> None:
         self._reranker = reranker
@@ -85,7 +85,7 @@ class ForeignReranker:
 
     @property
     def name(self) -> str:
-        """As its class calls itself."""
+        """The name its class declares, else the class's own name."""
         if isinstance(self._reranker, PairReranker):
             return self._reranker.name
         own = self._reranker.class_name()
@@ -93,11 +93,11 @@ class ForeignReranker:
         return type(self._reranker).__name__ if inherited else own
 
     async def judge(self, query: Query, candidates: Sequence[Candidate]) -> list[float | None]:
-        """The probability of each candidate, None for one that was left out.
+        """Return the probability of each candidate, None for one that was left out.
 
-        Two wordings are asked at most. Raises RerankerUnavailableError, at once while the circuit is open.
+        Judges at most two wordings. Raises RerankerUnavailableError, immediately while the circuit is open.
         """
-        with self._spared():
+        with self._guarded():
             try:
                 async with asyncio.timeout(self._timeout_s):
                     return await self._best(two_wordings(query), candidates)
@@ -128,8 +128,8 @@ class ForeignReranker:
         return [flat[at : at + len(candidates)] for at in range(0, len(flat), len(candidates))]
 
     @contextmanager
-    def _spared(self) -> Iterator[None]:
-        """Count how a judgement ended. One whose caller left meanwhile says nothing of the reranker."""
+    def _guarded(self) -> Iterator[None]:
+        """Count how a judgement ended. A cancelled one says nothing about the reranker."""
         with self._circuit.call() as allowed:
             if not allowed or self._now() < self._paused_until:
                 raise RerankerUnavailableError("The reranker failed before; it is tried again in a while.")
@@ -141,8 +141,8 @@ class ForeignReranker:
             self._circuit.succeeded()
 
     def _count(self, error: RerankerUnavailableError) -> None:
-        """A server that refuses one question (4xx) is alive."""
-        self._paused_until = self._now() + min(error.retry_after_s or 0.0, LONGEST_PAUSE_S)
+        """Count a failure; a server that refuses one question (4xx) is alive."""
+        self._paused_until = self._now() + min(error.retry_after_s or 0.0, MAX_PAUSE_S)
         if error.failure is not None and 400 <= error.failure.status < 500:
             return
         self._circuit.failed()
@@ -155,11 +155,11 @@ class ForeignReranker:
 
 
 def two_wordings(query: Query) -> list[tuple[str, float]]:
-    """The question as it was asked, and where it leans on others the most trusted joined wording, with how
-    far its scores count.
+    """Return the question as asked and, if it depends on earlier ones, the most trusted joined wording, each
+    with the weight of its scores.
 
-    Each costs a run of the model for every candidate. What a question that stands alone is joined with for
-    the search would let passages on the last subject through here.
+    Each wording costs a model run per candidate. A stand-alone question's joined wordings, used for search,
+    are left out, since they would let passages on the previous subject through.
     """
     asked, *others = query.forms
     leans = follow_up_weight(query.question)
@@ -167,13 +167,13 @@ def two_wordings(query: Query) -> list[tuple[str, float]]:
     if not leans or not joined:
         return [(asked.text, 1.0)]
     trusted = [form.text for form in joined if form.weight == max(each.weight for each in joined)]
-    # the one before that leans itself does not name what both are about
+    # a previous question that is itself a follow-up does not name the common subject
     reach_back = bool(query.previous) and follow_up_weight(query.previous[-1]) > 0
     return [(asked.text, 1.0), (trusted[-1 if reach_back else 0], leans)]
 
 
 def to_node(candidate: Candidate) -> NodeWithScore:
-    """As LlamaIndex's rerankers take it; the metadata is for those that judge by the lists."""
+    """Build a node for LlamaIndex's rerankers; the metadata is for those that use the ranked lists."""
     chunk = candidate.chunk
     node = TextNode(
         id_=chunk.chunk_id,
@@ -194,11 +194,11 @@ def to_node(candidate: Candidate) -> NodeWithScore:
 async def scores_of_class(
     reranker: BaseNodePostprocessor, nodes: list[NodeWithScore], question: str
 ) -> dict[str, float | None]:
-    """By node id; one that blocks runs in a thread. Raises RerankerUnavailableError."""
+    """Return scores by node id; a blocking reranker runs in a thread. Raises RerankerUnavailableError."""
     try:
         scored = await reranker.apostprocess_nodes(nodes, query_bundle=QueryBundle(question))
         return {node.node.node_id: _number(node.score) for node in scored}
-    # the plug-in's edge: no list of what other people's classes raise is complete
+    # the plug-in boundary: a third-party class may raise anything
     except Exception as error:
         log.warning("reranker_class_failed", error=type(error).__name__, where=where(error))
         failed = ModelFailure(Cause.CLASS_FAILED)

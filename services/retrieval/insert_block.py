@@ -1,4 +1,4 @@
-"""InsertBlock: a language model judges each candidate alone. A bad or late reply never loses one."""
+"""InsertBlock: a language model judges each candidate separately. A bad or late reply never drops one."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ from services.llm_service import ModelEntry
 
 log = structlog.get_logger()
 
-ALL_WITHIN_S = 20.0
-ONE_SHARE = 0.5  # of the time for all: a judgement that hangs leaves as much to those that wait behind it
+TIMEOUT_S = 20.0
+ONE_SHARE = 0.5  # of the time for all: one that hangs leaves half of it to those queued behind it
 MAX_EARLIER = 3
-AT_ONCE = (
-    4  # judgements: a provider bears as many from one caller, a model on this machine takes them in turn
-)
+MAX_CONCURRENT = 4  # judgements: providers accept this many from one caller; a local model takes them in turn
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be answered, and the questions before it (oldest first), for one that leans on them."""
+    """The question to be answered and the earlier ones (oldest first) it may depend on."""
 
     question: str
     earlier: tuple[str, ...] = ()
@@ -39,8 +37,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """`taken` are the candidates that were not refused, in the order given; `confirmed` are the chunk ids of
-    those that can answer, as the judge said."""
+    """`taken` are the candidates that were not refused, in the original order; `confirmed` are the chunk ids
+    of those that, according to the judge, can answer."""
 
     taken: tuple[Candidate, ...]
     confirmed: frozenset[str]
@@ -49,15 +47,15 @@ class Judged:
 @dataclass(frozen=True, slots=True)
 class InsertBlock:
     prompt: Callable[[], str]
-    limit_s: float = ALL_WITHIN_S
-    at_once: int = AT_ONCE
+    limit_s: float = TIMEOUT_S
+    at_once: int = MAX_CONCURRENT
 
     async def judge(self, asked: Asked, candidates: Sequence[Candidate], model: ModelEntry) -> Judged:
-        """Ask of each candidate: can it answer, which passage, why? In parallel, bounded, order kept.
+        """Ask of each candidate: can it answer, which passage, why? Bounded concurrency, stable order.
 
-        Those judged useless are left out, if need be all of them: who asks for a judge is not to be shown
+        Useless candidates are left out, all of them if need be: users who enable the judge must not be shown
         what it refused. Without a usable reply a candidate stays as it is. All share one time limit; the
-        first ones are asked first.
+        first ones are judged first.
         """
         slots = asyncio.Semaphore(self.at_once)
         loop, limit_s = asyncio.get_running_loop(), self.limit_s
@@ -70,7 +68,7 @@ class InsertBlock:
             except (WenmaiError, TimeoutError) as error:
                 log.warning("insert_block_failed", error=type(error).__name__)
                 return Judgement()
-            # off the loop: a passage may have talked the model into a reply that is long to repair
+            # off the loop: a hostile passage may provoke a reply that takes long to repair
             return await asyncio.to_thread(read_judgement, restored(reply))
 
         judgements = await asyncio.gather(*(one(candidate) for candidate in candidates))
@@ -91,7 +89,7 @@ class InsertBlock:
 
 
 def apply_judgement(candidate: Candidate, judgement: Judgement) -> Candidate | None:
-    """The candidate with the passage and the reason; None when it was judged useless."""
+    """Return the candidate with passage and reason; None if it was judged useless."""
     if judgement.can_answer is False:
         return None
     return replace(
@@ -101,14 +99,14 @@ def apply_judgement(candidate: Candidate, judgement: Judgement) -> Candidate | N
     )
 
 
-# What a model says of one passage, read from whatever it made of the JSON object it was asked for.
+# Parsing the judgement of one passage from whatever the model made of the requested JSON object.
 
-MAX_REPLY_CHARS = 8_000  # a passage and a sentence; more is no judgement
-# What is repaired at most: on text that is made for it, json-repair's time grows with the square of these.
+MAX_REPLY_CHARS = 8_000  # a passage and a sentence; a longer reply is not a judgement
+# Limits for repair: on adversarial text, json-repair's time grows with the square of these.
 MAX_REPAIRED_CHARS = 1_500
 MAX_BRACKETS = 8
 MAX_REASON_CHARS = 500
-LOW = 0.3  # of its scale: a score below is a no
+MIN_SCORE = 0.3  # of its scale: a lower score means no
 
 _KEYS = {
     "verdict": (
@@ -130,12 +128,12 @@ _YES = frozenset(
     {"yes", "y", "true", "partly", "partially", "partial", "是", "能", "可以", "可", "部分", "相关"}
 )
 _SCORE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:/\s*(\d+)|(%))?\s*")
-_MARKS = re.compile(r"""(?<=["'”’])\s*：|，(?=\s*["'“‘}])""")
+_FULL_WIDTH = re.compile(r"""(?<=["'”’])\s*：|，(?=\s*["'“‘}])""")
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`can_answer` None: not said, or not so that it could be read. `passage` is as the model copied it."""
+    """`can_answer` None: missing or unreadable. `passage` is as the model copied it."""
 
     can_answer: bool | None = None
     passage: str = ""
@@ -143,15 +141,15 @@ class Judgement:
 
 
 def read_judgement(reply: str) -> Judgement:
-    """Code fences, single quotes, trailing commas, lists, other keys and words are read for what they mean.
+    """Parse a judgement, tolerating code fences, single quotes, trailing commas, lists, other keys and words.
 
-    Of several objects the last that judges counts: that is where a model ends up. What cannot be read gives
-    a Judgement that says nothing.
+    Of several objects the last one with a verdict counts: that is the model's conclusion. An unreadable reply
+    gives an empty Judgement.
     """
     if len(reply) > MAX_REPLY_CHARS:
         return Judgement()
     judgement = Judgement()
-    for read in (_strict, _repaired, _repaired_marks):
+    for read in (_strict, _repaired, _repaired_width):
         judgement = _last(read(reply)) or judgement
         if judgement.can_answer is not None:
             break
@@ -165,7 +163,7 @@ def _last(read: object) -> Judgement | None:
 
 
 def _strict(text: str) -> object:
-    """The object as it should be, whatever stands around it."""
+    """Parse a valid JSON object, ignoring any text around it."""
     start, end = text.find("{"), text.rfind("}")
     try:
         return json.loads(text[start : end + 1], strict=False) if 0 <= start < end else None
@@ -183,8 +181,8 @@ def _repaired(text: str) -> object:
         return None
 
 
-def _repaired_marks(text: str) -> object:
-    return _repaired(_MARKS.sub(_ascii, text)) if _MARKS.search(text) else None
+def _repaired_width(text: str) -> object:
+    return _repaired(_FULL_WIDTH.sub(_ascii, text)) if _FULL_WIDTH.search(text) else None
 
 
 def _ascii(mark: re.Match[str]) -> str:
@@ -192,7 +190,7 @@ def _ascii(mark: re.Match[str]) -> str:
 
 
 def _judgements(read: object) -> Iterator[Judgement]:
-    """Of the object, of those in a list, and of those that an object wraps which judges nothing itself."""
+    """Yield the judgements of an object, of a list's items, and of objects nested in an undecided one."""
     if isinstance(read, list):
         for each in read:
             yield from _judgements(each)
@@ -237,17 +235,17 @@ def _verdict(value: object) -> bool | None:
 
 
 def _by_score(score: float, scale: float | None) -> bool | None:
-    """A score on a scale of 1, 10 or 100, whichever is the least that holds it, unless it says its own."""
+    """Judge a score on its stated scale, else on the smallest of 1, 10 and 100 that contains it."""
     if not math.isfinite(score) or score < 0:
         return None
     scale = scale or next((each for each in (1.0, 10.0, 100.0) if score <= each), score)
-    return score / scale >= LOW
+    return score / scale >= MIN_SCORE
 
 
-# A passage that somebody copied, found again in the text it was copied from.
+# Finding a copied passage in the text it was copied from.
 
 
-SHORTEST = 2  # characters without space: one stands anywhere
+MIN_CHARS = 2  # characters without white space: a single one occurs anywhere
 _QUOTES = frozenset("\"'`´‘’‚‛“”„‟«»‹›「」『』﹁﹂﹃﹄")
 _DASHES = frozenset("-\u2010\u2011\u2012\u2013\u2014\u2015\u2212")
 _INVISIBLE = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad")
@@ -255,13 +253,13 @@ _ELLIPSES = re.compile(r"^\.{2,}|\.{2,}$")
 
 
 def find_verbatim(copied: str, text: str) -> str:
-    """The text's own characters for `copied`; "" when it is not there.
+    """Return the text's own wording of `copied`; "" if it does not occur.
 
     White space, quotation marks, dashes, letter case, full-width forms and an ellipsis at either end may
-    differ: models change them as they copy.
+    differ: models change them when copying.
     """
     copied_text = _ELLIPSES.sub("", "".join(map(_fold, copied)))
-    if len(copied_text) < SHORTEST:
+    if len(copied_text) < MIN_CHARS:
         return ""
     pieces = [_fold(char) for char in text]
     origin = [at for at, piece in enumerate(pieces) for _ in piece]
@@ -272,7 +270,7 @@ def find_verbatim(copied: str, text: str) -> str:
 
 
 def _with_quotes(text: str, start: int, end: int, copied: str) -> str:
-    """The quotation marks at either end were folded away: those that were copied belong to it."""
+    """Extend the span by quotation marks at either end, lost in folding, if they were copied."""
     if copied[0] in _QUOTES and start > 0 and text[start - 1] in _QUOTES:
         start -= 1
     if copied[-1] in _QUOTES and end < len(text) and text[end] in _QUOTES:

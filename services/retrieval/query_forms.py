@@ -1,4 +1,4 @@
-"""The question in the forms it is searched with: as asked, joined with what was asked before, rewritten."""
+"""The query forms of a question: as asked, joined with earlier questions, rewritten."""
 
 from __future__ import annotations
 
@@ -44,28 +44,28 @@ log = structlog.get_logger()
 Reading = asyncio.Future[QuestionReading]
 
 MAX_PREVIOUS = 5
-KEPT_BYTES = 4_000_000  # of vectors of questions: 2,600 of the bundled model's; and of tokens: of some 170
-SMALLEST_BYTES = 1_000  # what is kept of a question without tokens counts as
+CACHE_BYTES = 4_000_000  # each: vectors of 2,600 questions (bundled model), tokens of some 170
+MIN_ENTRY_BYTES = 1_000  # cost of a cached question without tokens
 
 
 class QueryBuilder:
-    """Makes a Query without any model call but the embedding, which happens once for all forms.
+    """Builds a Query with the embedding as its only model call, once for all forms.
 
-    From the third question of a conversation on, one that stands alone is embedded alone: the vectors of what
-    was asked lately are kept, and stand for the joined forms (docs/decisions/0039).
+    From the third question of a conversation on, a stand-alone question is embedded alone: the cached vectors
+    of recent questions are combined into the joined forms (docs/decisions/0039).
     """
 
     def __init__(self, embedding: EmbeddingService, today: Callable[[], date] = date.today) -> None:
         self._embedding = embedding
         self._today = today
-        # by a hash: what a question said is forgotten when its turn is
-        self._vectors: LRUCache[bytes, Vector] = LRUCache(KEPT_BYTES, getsizeof=lambda vector: vector.nbytes)
-        self._tokens: LRUCache[bytes, QuestionTokens | None] = LRUCache(KEPT_BYTES, getsizeof=_size_of)
+        # by hash, so that no question's text outlives its turn
+        self._vectors: LRUCache[bytes, Vector] = LRUCache(CACHE_BYTES, getsizeof=lambda vector: vector.nbytes)
+        self._tokens: LRUCache[bytes, QuestionTokens | None] = LRUCache(CACHE_BYTES, getsizeof=_size_of)
         self._begun: dict[bytes, Reading] = {}
 
     def begin(self, question: str, date: str = "") -> None:
-        """The question itself is embedded beside what its turn does before `build`, which waits for it and
-        reports what fails."""
+        """Start embedding the question while its turn does other work; `build` waits for it and reports
+        failures."""
         text = _without_product(standard(question))
         part = embedded_part(self._dated(text, day_asked(date, self._today())))
         key = _key(part)
@@ -86,9 +86,9 @@ class QueryBuilder:
     async def build(
         self, question: str, previous_questions: Sequence[str], *, last_answer: str = "", date: str = ""
     ) -> Query:
-        """`previous_questions` oldest first; at most the last five are used.
+        """`previous_questions` are oldest first; at most the last five are used.
 
-        `date` is when the question is asked (ISO 8601: a day, a month or a year), "" for today. Raises
+        `date` is when the question is asked (ISO 8601: a day, month or year), "" for today. Raises
         EmbeddingUnavailableError.
         """
         asked_on = day_asked(date, self._today())
@@ -102,12 +102,12 @@ class QueryBuilder:
         ]
         texts = [text for text, _ in wordings]
         leans = follow_up_weight(question) > 0
-        words = [encode_query(text) for text in texts]  # while what was begun is read
+        words = [encode_query(text) for text in texts]  # while the early embedding runs
         if len(texts) < 3 or leans:
-            vectors, tokens = await self._embedded(texts, texts[:2][-1] if leans else texts[0])
+            vectors, tokens = await self._embed(texts, texts[:2][-1] if leans else texts[0])
         else:
             dated = [self._dated(text, asked_on) for text in before]
-            (own, *kept), tokens = await self._embedded([texts[0], *dated], texts[0])
+            (own, *kept), tokens = await self._embed([texts[0], *dated], texts[0])
             vectors = [own, *joined_vectors(own, kept)]
         forms = tuple(
             QueryForm(text, array("f", vector.astype(np.float32).tobytes()), terms, weight)
@@ -117,8 +117,8 @@ class QueryBuilder:
         asked = date or asked_on.isoformat()
         return Query(question, forms, tuple(before), last_answer, asked, dates, tokens)
 
-    async def _embedded(self, texts: Sequence[str], read: str) -> tuple[list[Vector], QuestionTokens | None]:
-        """The vectors, and the tokens of `read`, which is one of the texts."""
+    async def _embed(self, texts: Sequence[str], read: str) -> tuple[list[Vector], QuestionTokens | None]:
+        """Return the vectors of the texts, and the tokens of `read`, which is one of them."""
         parts = {_key(part): part for part in map(embedded_part, texts)}
         read_key = _key(embedded_part(read))
         vectors = {key: self._vectors[key] for key in parts if key in self._vectors}
@@ -139,7 +139,7 @@ class QueryBuilder:
 
     @staticmethod
     async def _wait(asked: Mapping[bytes, Reading], begun: Mapping[bytes, Reading]) -> None:
-        """Cancelled, what was begun goes on: another turn may wait for it."""
+        """On cancellation, readings begun early continue: another turn may be waiting for them."""
         try:
             await asyncio.wait(asked.values())
         except asyncio.CancelledError:
@@ -151,12 +151,12 @@ class QueryBuilder:
         return " ".join([*self._years(text, asked_on), text])
 
     def _years(self, question: str, asked_on: date) -> list[str]:
-        """The year or month it asks about, as documents have it, unless it says so itself (去年 does not).
+        """Return the year or month it is about, as documents write it, unless it does so (去年 does not).
 
-        A question that names none is about the year it is asked in, which is worth searching for only when
-        that is over.
+        A question that names none is about the year it is asked in, which is worth searching for only once
+        that year is over.
         """
-        # a day (明天) is rarely what a document is about
+        # documents are rarely about a day (明天)
         named = [each for each in dates_in(question, asked_on) if len(each) <= len("2026-01")]
         if not named and asked_on.year != self._today().year:
             named = [f"{asked_on.year}"]
@@ -164,14 +164,14 @@ class QueryBuilder:
 
 
 def _without_product(text: str) -> str:
-    """A question about Wenmai without the name: all of its guide is about it, and the few sections that say
-    so are no better answers. Beside words that say nothing (问脉是什么) it stays."""
+    """Drop the name from a question about Wenmai: its whole guide is about it, and the few sections that name
+    it are no better answers. If no meaningful words remain (问脉是什么), the name stays."""
     rest = wording("product").sub("", text).strip()
     return rest if rest != text and own_words(rest) >= 1.0 else text
 
 
 def _size_of(tokens: QuestionTokens | None) -> int:
-    return tokens.states.nbytes if tokens else SMALLEST_BYTES
+    return tokens.states.nbytes if tokens else MIN_ENTRY_BYTES
 
 
 def _key(text: str) -> bytes:
@@ -179,17 +179,17 @@ def _key(text: str) -> bytes:
 
 
 def _dates(question: str, before: Sequence[str], asked_on: date) -> tuple[str, ...]:
-    """Those that the question names, or, where it leans on the one before, that one."""
+    """Return the dates the question names, or else, for a follow-up, those of the previous question."""
     named = dates_in(question, asked_on)
     if named or not before or not follow_up_weight(question):
         return named
     return dates_in(before[-1], asked_on)
 
 
-# A follow-up that was found badly, put into words that stand alone by the model that will answer it.
+# A follow-up with poor results is rewritten to stand alone, by the model that will answer it.
 
 MAX_TURNS = 3
-MAX_TURN_CHARS = 600  # of each question and answer before: their beginning says what they were about
+MAX_TURN_CHARS = 600  # of each earlier question and answer: the beginning says what they were about
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)\w*\s*$", re.M)
 _OBJECT = re.compile(r"""^\{\s*["'][^"']*["']\s*[:：]\s*["'](.*)["']\s*\}$""", re.S)
@@ -204,24 +204,24 @@ _PAIRS = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "「": "」"
 
 
 class QueryRewriter:
-    """`timeout_s` 0: never."""
+    """`timeout_s` 0 disables rewriting."""
 
     def __init__(self, prompt: Callable[[Language], str], timeout_s: float) -> None:
         self._prompt = prompt
         self._timeout_s = timeout_s
 
     def can_help(self, turns: Sequence[Turn], model: ModelEntry) -> bool:
-        """There is something to make the question clear with, and a model that can."""
+        """Whether there are earlier turns to clarify the question with, and a model able to."""
         return self._timeout_s > 0 and bool(turns) and model.generative
 
     def context_turns(self, turns: Sequence[Turn]) -> Sequence[Turn]:
-        """Those of these turns that `rewrite` shows to the model."""
+        """Return those of these turns that `rewrite` shows to the model."""
         return turns[-MAX_TURNS:]
 
     async def rewrite(self, question: str, turns: Sequence[Turn], model: ModelEntry) -> str:
-        """The question for itself, `turns` being those before it (oldest first); "" when none comes of it.
+        """Return a stand-alone version of the question, "" on failure; `turns` (oldest first) precede it.
 
-        Raises nothing: a model that fails, is late or says no question costs the time limit at most.
+        Never raises: a model that fails, is late or returns no question costs at most the time limit.
         """
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -248,20 +248,20 @@ class QueryRewriter:
 
 
 def read_rewritten(reply: str, question: str) -> str:
-    """The one line that is the question; "" when there is none, it is too long, or it is the old one."""
+    """Extract the one line that is the question; "" if there is none, it is too long or unchanged."""
     text = _FENCE.sub("", reply[: 8 * MAX_REWRITTEN_CHARS]).strip()
     wrapped = _OBJECT.match(text)
     lines = [line.strip() for line in (wrapped[1] if wrapped else text).splitlines() if line.strip()]
-    # a line that ends in a colon introduces the next; one with a label is the question, wherever it stands
-    labelled = [line for line in lines if _LABEL.match(line) and _bare(_LABEL.sub("", line))]
+    # a line that ends in a colon introduces the next; a labelled line is the question, wherever it is
+    labelled = [line for line in lines if _LABEL.match(line) and _alnum(_LABEL.sub("", line))]
     plain = [line for line in lines if not line.endswith((":", "："))]
-    rewritten = _unquoted(_LABEL.sub("", next(iter([*labelled, *plain]), "")))
-    if not _bare(rewritten) or len(rewritten) > MAX_REWRITTEN_CHARS or _bare(rewritten) == _bare(question):
+    rewritten = _unquote(_LABEL.sub("", next(iter([*labelled, *plain]), "")))
+    if not _alnum(rewritten) or len(rewritten) > MAX_REWRITTEN_CHARS or _alnum(rewritten) == _alnum(question):
         return ""
     return rewritten
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     text = text.strip().strip("*").strip()
     closing = _PAIRS.get(text[:1])
     if closing and text[-1] == closing and not {text[0], closing} & set(text[1:-1]):
@@ -269,6 +269,6 @@ def _unquoted(text: str) -> str:
     return text
 
 
-def _bare(text: str) -> str:
-    """Letters and digits alone: a question mark more makes no other question."""
+def _alnum(text: str) -> str:
+    """Return only letters and digits: an additional question mark does not make it another question."""
     return "".join(char for char in text.casefold() if char.isalnum())

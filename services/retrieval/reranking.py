@@ -1,5 +1,5 @@
-"""Candidates are judged: by ours, or by any LlamaIndex postprocessor with ours to take its place; and the
-calibrations of a store, kept in it: made, undone, and which of them is in force."""
+"""Reranking candidates, by our own reranker or any LlamaIndex postprocessor with ours as the fallback; and
+the calibrations stored with a store: adding, undoing, and choosing the one in force."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Reranked:
     """Candidates with probability and key passage, best first.
 
     `reranker` is what judged them: `calibrated`, `none` (the fused order stands), `cross-encoder`, `http`, or
-    a class's own name. `fell_back`: the configured one could not, so the calibrated one did.
+    a class's own name. `fell_back`: the configured one failed, so the calibrated one judged.
     """
 
     candidates: tuple[Candidate, ...] = ()
@@ -43,9 +43,9 @@ class Reranked:
 
 
 class RerankService:
-    """`reranker` is one that is not ours; without it the calibrated relevance judges, or the fused order
-    stands (`keeps_order`). `embedding_name` chooses the coefficients (an unknown one gets those that use no
-    absolute cosine), and `calibration` says what the store's own questions have made of probabilities."""
+    """`reranker` is a third-party one; without it the calibrated relevance judges, or the fused order stands
+    (`keeps_order`). `embedding_name` selects the coefficients (an unknown one gets those that use no absolute
+    cosine); `calibration` returns the adjustment of probabilities learned from the store's own questions."""
 
     def __init__(
         self,
@@ -63,14 +63,14 @@ class RerankService:
         self._keeps_order = keeps_order
 
     async def rerank(self, query: Query, candidates: Sequence[Candidate]) -> Reranked:
-        """Never more than came in. Raises nothing: a reranker that fails is logged, `fell_back` says so."""
-        reranked, own = await self._reranked(query, candidates), self._calibration()
+        """Never returns more than it got. Never raises: a failing reranker is logged and sets `fell_back`."""
+        reranked, own = await self._rerank(query, candidates), self._calibration()
         if own.changes_nothing:
             return reranked
         chances = [own.of(candidate.probability) for candidate in reranked.candidates]
         return replace(reranked, candidates=tuple(_with(reranked.candidates, chances)))
 
-    async def _reranked(self, query: Query, candidates: Sequence[Candidate]) -> Reranked:
+    async def _rerank(self, query: Query, candidates: Sequence[Candidate]) -> Reranked:
         limited = list(candidates[: self._settings.reranker_input_top_n])
         # a few milliseconds of arithmetic: cheaper here than handed to a thread
         judged = judge(query, limited, self._coefficients)
@@ -88,7 +88,7 @@ class RerankService:
 
 
 def _with(judged: Sequence[Candidate], chances: Sequence[float | None]) -> list[Candidate]:
-    """Those that the reranker kept, with its probabilities."""
+    """Return the candidates that the reranker kept, with its probabilities."""
     return [
         replace(candidate, probability=chance)
         for candidate, chance in zip(judged, chances, strict=True)
@@ -97,12 +97,12 @@ def _with(judged: Sequence[Candidate], chances: Sequence[float | None]) -> list[
 
 
 def _best_first(query: Query, candidates: Sequence[Candidate], reranker: str) -> Reranked:
-    """With regard to their dates, which no reranker knows of. Equal probabilities keep the fused order."""
+    """Sort, adjusting for dates, which no reranker considers. Equal probabilities keep the fused order."""
     timely = by_dates(query, candidates)
     return Reranked(tuple(sorted(timely, key=lambda candidate: -candidate.probability)), reranker)
 
 
-# The calibrations of a store, kept in it.
+# The calibrations stored with a store.
 
 RECORD = "calibration"
 RATINGS = ("up", "down")
@@ -112,7 +112,7 @@ NOT_CALIBRATED = Calibration()
 
 class Calibrations:
     """Records of the operations collection with `record` = "calibration". None is ever deleted, so that the
-    probabilities of earlier turns can still be read."""
+    probabilities of earlier turns can still be interpreted."""
 
     def __init__(
         self,
@@ -135,15 +135,15 @@ class Calibrations:
         ]
         made = {str(each.id): _CALIBRATION.validate_python(each.payload or {}) for each in records}
         self._made = dict(sorted(made.items(), key=lambda item: item[1].made_us))
-        if self._made and not self._of_this():
+        if self._made and not self._matching():
             log.warning("calibration_not_used", embedding=self._embedding, reranker=self._reranker)
 
     def current(self) -> Calibration:
         return self.at(self._now_us())
 
     def at(self, moment_us: int) -> Calibration:
-        """The one that was in force then."""
-        past = [each for each in self._of_this().values() if each.was_in_force(moment_us)]
+        """Return the calibration in force at that moment."""
+        past = [each for each in self._matching().values() if each.was_in_force(moment_us)]
         return past[-1] if past else NOT_CALIBRATED
 
     def new(self, slope: float, shift: float, questions: int) -> Calibration:
@@ -154,17 +154,17 @@ class Calibrations:
         await self._keep(str(uuid.uuid4()), calibration)
 
     async def undo(self) -> Calibration:
-        """The one that is in force afterwards. Raises ConflictError when there is none to undo,
+        """Undo the current calibration; return the one then in force. Raises ConflictError if there is none,
         StoreUnavailableError."""
-        point_id = next((key for key, each in self._of_this().items() if each is self.current()), None)
+        point_id = next((key for key, each in self._matching().items() if each is self.current()), None)
         if point_id is None:
             raise ConflictError("This store is not calibrated: there is nothing to undo.")
         await self._keep(point_id, replace(self._made[point_id], undone_us=self._now_us()))
         return self.current()
 
     async def rated(self) -> list[Judged]:
-        """What readers rated of turns in which passages were shown: the best one's
-        probability, before the calibration of that time. Raises StoreUnavailableError."""
+        """Return the rated turns that showed passages, with the best passage's probability before the
+        calibration of that time. Raises StoreUnavailableError."""
         these = Filter(must=[any_of("feedback.rating", RATINGS)])
         fields = ["created_us", "feedback", "sources"]
         judged: list[Judged] = []
@@ -185,7 +185,7 @@ class Calibrations:
         )
         self._made[point_id] = calibration
 
-    def _of_this(self) -> dict[str, Calibration]:
-        """Those made with this embedding and reranker: what others judged is no probability of theirs."""
+    def _matching(self) -> dict[str, Calibration]:
+        """Return those made with this embedding and reranker; probabilities of others are not comparable."""
         ours = (self._embedding, self._reranker)
         return {key: each for key, each in self._made.items() if (each.embedding, each.reranker) == ours}

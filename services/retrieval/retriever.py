@@ -1,5 +1,5 @@
-"""Candidates for a question: the dense and the sparse list of every form in one round trip, fused, and what
-the best of them hold in another."""
+"""Candidates for a question: dense and sparse lists of every query form in one round trip, fused; a second
+round trip loads the best of them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from services.store.points import any_of, equals, has_id, in_range, of_sample, s
 
 DENSE = "dense"
 SPARSE = "sparse"
-LIST_DEPTH = 1.5  # of what goes on: a chunk that several lists have further down can pass those of one list
-SEATS_ABROAD = 4  # at most, of what goes on, for the nearest in another language
-PLACES_A_SEAT = 5
-MOST_TWINS = 3  # passages that what says the same in the question's language is looked for
-TWIN_COSINE = 0.87  # seven of ten of the guide's chunks have a translation that near, next to none another
-DEEPER = 8  # times as far down the lists, once, where copies of the same texts have taken the places
+LIST_DEPTH = 1.5  # times the candidates kept: a chunk lower in several lists can beat one of a single list
+MAX_FOREIGN = 4  # at most so many of the candidates are reserved for the nearest in another language
+SLOTS_PER_FOREIGN = 5  # one reserved candidate for this many
+MAX_TRANSLATED = 3  # top passages whose translation into the question's language is searched for
+TRANSLATION_COSINE = 0.87  # seven of ten of the guide's chunks have a translation as near, few another chunk
+DEPTH_FACTOR = 8  # how many times deeper the lists are searched, once, if copies of the same texts fill them
 
 
 def searchable(scope: SearchScope, limits: KnowledgeFilter = NO_LIMITS) -> Filter:
-    """Which chunks a search may find: ready ones of the scope, within the limits of the question."""
+    """Return the filter of a search: ready chunks of the scope, within the question's limits."""
     lists = {"tags": limits.tags, "document_id": limits.document_ids, "source": limits.sources}
     must: list[Condition] = [equals("ready", True), any_of("owner", scope.owners)]
     must += [any_of(field, values) for field, values in lists.items() if values]
@@ -52,7 +52,7 @@ def _in_language(point_filter: Filter, chinese: bool) -> Filter:
 
 
 def _lists_of(query: Query) -> list[tuple[int, str]]:
-    """(form, kind): each form has a dense list, and a sparse one where it has words."""
+    """Return (form, kind) of each list: every form has a dense list, and a sparse one if it has words."""
     return [
         (number, kind)
         for number, form in enumerate(query.forms)
@@ -62,7 +62,7 @@ def _lists_of(query: Query) -> list[tuple[int, str]]:
 
 
 def _request(form: QueryForm, kind: str, point_filter: Filter, limit: int) -> QueryRequest:
-    """For ids and scores: most of what the lists hold goes no further."""
+    """Build a request for ids and scores only: most of the lists is discarded."""
     return QueryRequest(
         query=list(form.dense) if kind == DENSE else sparse_vector(form.sparse),
         using=kind,
@@ -74,7 +74,7 @@ def _request(form: QueryForm, kind: str, point_filter: Filter, limit: int) -> Qu
 
 @dataclass(frozen=True, slots=True)
 class _Ranking:
-    """One list as the store returned it, best first: for which form of the question, and how far trusted."""
+    """One list as the store returned it, best first, with its query form, kind and weight in the fusion."""
 
     form: int
     kind: str
@@ -84,7 +84,7 @@ class _Ranking:
 
 @dataclass(slots=True)
 class _Entry:
-    """What all lists together say of one chunk: by form, its score and rank in each kind of list."""
+    """One chunk in all lists: by form, its score and rank in each kind of list."""
 
     dense: dict[int, tuple[float, int]] = field(default_factory=dict)
     sparse: dict[int, tuple[float, int]] = field(default_factory=dict)
@@ -93,8 +93,8 @@ class _Entry:
         (self.dense if ranking.kind == DENSE else self.sparse)[ranking.form] = score, rank
 
     def matches(self, cosines: Sequence[float | None]) -> tuple[FormMatch, ...]:
-        """Form by form. A list scores its own form alone, the list by words none: `cosines` are the chunk's
-        to all of them."""
+        """Return the matches form by form; `cosines`, the chunk's to every form, fill in where it is in no
+        dense list."""
         return tuple(
             FormMatch(*self.dense.get(number, (cosine, None)), *self.sparse.get(number, (0.0, None)))
             for number, cosine in enumerate(cosines)
@@ -103,7 +103,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A chunk with what goes on of it, and its cosine to every form of the question."""
+    """A loaded chunk and its cosine to every query form."""
 
     point: ScoredPoint
     cosines: Sequence[float | None]
@@ -111,7 +111,7 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """How the lists are fused: weight / (k + rank) for each. On these the calibrated reranker was fitted."""
+    """How the lists are fused: weight / (k + rank) each. The calibrated reranker was fitted on these."""
 
     k: int = 10
     dense_weight: float = 1.0
@@ -136,55 +136,55 @@ class Retriever:
         *,
         without_sample: bool = False,
     ) -> list[Candidate]:
-        """Fused candidates, best first, at most RERANKER_INPUT_TOP_N; only of `owners`' ready documents, and
-        none of the guide that came with Wenmai where it is to be left out.
+        """Return fused candidates, best first, at most RERANKER_INPUT_TOP_N, from `owners`' ready documents,
+        optionally without the bundled guide.
 
-        Of chunks that say the same, as copies of a file do, the best is taken. No owners find nothing.
-        Raises StoreUnavailableError.
+        Of chunks with identical texts, as in copies of a file, the best is kept. Without owners the result is
+        empty. Raises StoreUnavailableError.
         """
         if not owners:
             return []
         point_filter = searchable(SearchScope(tuple(owners), without_sample), limits)
         depth = math.ceil(self.settings.reranker_input_top_n * LIST_DEPTH)
-        candidates, crowded = await self._look(query, point_filter, depth)
+        candidates, crowded = await self._search(query, point_filter, depth)
         if crowded:
-            candidates, _ = await self._look(query, point_filter, DEEPER * depth)
+            candidates, _ = await self._search(query, point_filter, DEPTH_FACTOR * depth)
         return candidates
 
     async def in_own_language(
         self, query: Query, ranked: Sequence[Candidate], scope: SearchScope, limits: KnowledgeFilter
     ) -> tuple[Candidate, ...]:
-        """The translations of the first passages that are in another language take their places, in documents
-        that are kept in both: each is the other's nearest. So none is shown in two languages.
+        """Replace the first passages that are in another language by their translations, if a document exists
+        in both: each must be the other's nearest. So no passage is shown in two languages.
 
         Raises StoreUnavailableError.
         """
         chinese, within = query.is_chinese, searchable(scope, limits)
-        abroad = {
+        foreign = {
             one.chunk.chunk_id: one.chunk
-            for one in ranked[:MOST_TWINS]
+            for one in ranked[:MAX_TRANSLATED]
             if is_chinese(one.chunk.heading, one.chunk.text) != chinese
         }
-        if not abroad:
+        if not foreign:
             return tuple(ranked)
-        records = await self.store.retrieve(self.collection, [*abroad], with_vectors=[DENSE])
+        records = await self.store.retrieve(self.collection, [*foreign], with_vectors=[DENSE])
         nearest = await self._nearest({str(each.id): each for each in records}, _in_language(within, chinese))
         back = await self._nearest(nearest, _in_language(within, not chinese))
-        twins = {
+        translations = {
             at: read_chunk(nearest[at].payload)
             for at, each in back.items()
-            if each.score >= TWIN_COSINE and read_chunk(each.payload).text == abroad[at].text
+            if each.score >= TRANSLATION_COSINE and read_chunk(each.payload).text == foreign[at].text
         }
         swapped: dict[str, Candidate] = {}
         for one in ranked:
-            chunk = twins.get(one.chunk.chunk_id, one.chunk)
+            chunk = translations.get(one.chunk.chunk_id, one.chunk)
             swapped.setdefault(chunk.chunk_id, replace(one, chunk=chunk))
         return tuple(swapped.values())
 
     async def _nearest(
         self, points: Mapping[str, Record | ScoredPoint], point_filter: Filter
     ) -> dict[str, ScoredPoint]:
-        """By the same keys, what is nearest to each; without those that have no vector, or nothing near."""
+        """Return the nearest chunk to each point, by the same keys; points without a vector are left out."""
         vectors = {key: vector for key, point in points.items() if (vector := _dense_of(point))}
         requests = [
             QueryRequest(
@@ -200,14 +200,14 @@ class Retriever:
         answers = await self.store.query_batch_points(self.collection, requests) if requests else []
         return {key: each for key, answer in zip(vectors, answers, strict=True) for each in answer.points}
 
-    async def _look(self, query: Query, point_filter: Filter, depth: int) -> tuple[list[Candidate], bool]:
-        """Also whether copies took places that others, further down the lists, could have had."""
+    async def _search(self, query: Query, point_filter: Filter, depth: int) -> tuple[list[Candidate], bool]:
+        """Also returns whether copies displaced other chunks further down the lists."""
         lists = _lists_of(query)
         requests = [_request(query.forms[form], kind, point_filter, depth) for form, kind in lists]
-        # cosines across languages are lower: all of these may stand behind any text in the question's
-        abroad_only = _in_language(point_filter, not query.is_chinese)
-        requests.append(_request(query.forms[0], DENSE, abroad_only, SEATS_ABROAD))
-        *responses, abroad = await self.store.query_batch_points(self.collection, requests)
+        # cosines across languages are lower: these may all rank below any text in the question's language
+        foreign_only = _in_language(point_filter, not query.is_chinese)
+        requests.append(_request(query.forms[0], DENSE, foreign_only, MAX_FOREIGN))
+        *responses, foreign = await self.store.query_batch_points(self.collection, requests)
         trusts = {DENSE: self.fusion.dense_weight, SPARSE: self.fusion.sparse_weight}
         rankings = [
             _Ranking(form, kind, query.forms[form].weight * trusts[kind], response.points)
@@ -218,21 +218,21 @@ class Retriever:
             [ranking.weight for ranking in rankings],
             self.fusion.k,
         )
-        order = self._seated([key for key, _ in fused], [str(point.id) for point in abroad.points])
-        firsts, copies = await self._firsts(order, query)
+        order = self._with_foreign([key for key, _ in fused], [str(point.id) for point in foreign.points])
+        firsts, copies = await self._distinct(order, query)
         short = copies > 0 and len(firsts) < self.settings.reranker_input_top_n
         crowded = short and any(len(ranking.points) >= depth for ranking in rankings)
         return _candidates(rankings, dict(fused), firsts), crowded
 
-    def _seated(self, order: Sequence[str], abroad: Sequence[str]) -> list[str]:
-        """The fused order, those abroad that would not go on being its last that do."""
+    def _with_foreign(self, order: Sequence[str], foreign: Sequence[str]) -> list[str]:
+        """Return the fused order, with missing foreign-language chunks as the last candidates kept."""
         most = self.settings.reranker_input_top_n
-        missing = [each for each in abroad[: most // PLACES_A_SEAT] if each not in order[:most]]
+        missing = [each for each in foreign[: most // SLOTS_PER_FOREIGN] if each not in order[:most]]
         at = min(len(order), most - len(missing))
         return [*order[:at], *missing, *(each for each in order[at:] if each not in missing)]
 
-    async def _firsts(self, ids: Sequence[str], query: Query) -> tuple[list[_Read], int]:
-        """Of these, best first, as many as go on, and how many copies of them were left out on the way."""
+    async def _distinct(self, ids: Sequence[str], query: Query) -> tuple[list[_Read], int]:
+        """Load as many distinct chunks as are kept, best first; also return how many copies were skipped."""
         most = self.settings.reranker_input_top_n
         firsts: dict[tuple[str, ...], _Read] = {}
         copies = read = dropped = 0
@@ -240,7 +240,7 @@ class Retriever:
             page = ids[read : read + most - len(firsts) + dropped]
             by_id = await self._read(page, query)
             for each in (by_id[each] for each in page if each in by_id):
-                if not _says_anything(each.point):
+                if not _has_words(each.point):
                     continue
                 copies += _words_of(each.point) in firsts
                 if len(firsts) < most:
@@ -250,8 +250,8 @@ class Retriever:
         return list(firsts.values()), copies
 
     async def _read(self, ids: Sequence[str], query: Query) -> dict[str, _Read]:
-        """Those that there are, by id. The store compares them with every form itself: to fetch their vectors
-        and do so here takes half as long again."""
+        """Load existing chunks by id. The store computes the cosines to every form: fetching the vectors to
+        do it here takes half as long again."""
         these = Filter(must=[has_id(ids)])
         fields = [*CHUNK_FIELDS, *([SIGNS] if query.tokens else [])]
         first, *others = [_request(form, DENSE, these, len(ids)) for form in query.forms]
@@ -264,8 +264,8 @@ class Retriever:
         }
 
 
-def _says_anything(point: ScoredPoint) -> bool:
-    """!!! ??? is near to any question that is near to nothing."""
+def _has_words(point: ScoredPoint) -> bool:
+    """Whether the chunk has letters or digits: a text like "!!! ???" is near any unusual question."""
     return any(map(str.isalnum, str((point.payload or {}).get("text", ""))))
 
 
@@ -291,7 +291,7 @@ def _dense_of(record: Record | ScoredPoint) -> Sequence[float] | None:
 
 
 def _candidate(read: _Read, entry: _Entry, fused: float) -> Candidate:
-    """`dense` is the question's as it was asked; of the rest the best of all forms."""
+    """`dense` is the cosine to the question as asked; the other figures are the best of all forms."""
     matches, payload = entry.matches(read.cosines), read.point.payload or {}
     return Candidate(
         chunk=read_chunk(payload),
@@ -305,18 +305,18 @@ def _candidate(read: _Read, entry: _Entry, fused: float) -> Candidate:
     )
 
 
-# Where the chunks of one document stand in each list of a search of everything.
+# Ranks of one document's chunks in each list of a full search.
 
-LOOKED_THROUGH = 1_000  # how far down a list a chunk's rank is looked for
-OF_THE_DOCUMENT = 20  # its best chunks, of each list
+MAX_RANK = 1_000  # how far down a list a chunk's rank is determined
+DOCUMENT_CHUNKS = 20  # the document's best chunks in each list
 
 
 @dataclass(frozen=True, slots=True)
 class ListPlace:
-    """A chunk in one list, the best of those of its kind (`dense`, `sparse`) where there are several.
+    """A chunk's place in a list, the best one of its kind (`dense`, `sparse`) if there are several.
 
-    `rank` counts from 1; None: beyond the LOOKED_THROUGH first. `last_score` is that of the last chunk that
-    the list hands on; None: the list is not full, so everything it holds is handed on.
+    `rank` counts from 1; None: beyond the first MAX_RANK. `last_score` is that of the last chunk the
+    list hands on to fusion; None: the list is not full, so everything in it is handed on.
     """
 
     kind: str
@@ -328,14 +328,14 @@ class ListPlace:
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """One form searched in one way: everything (ids only, with scores), and the document alone."""
+    """One form searched one way: in everything (ids and scores only), and in the document alone."""
 
     kind: str
     everything: Sequence[ScoredPoint]
     document: Sequence[ScoredPoint]
 
     def places(self, handed_on: int) -> Mapping[str, ListPlace]:
-        """By chunk id."""
+        """Return the places by chunk id."""
         ranks = {str(point.id): rank for rank, point in enumerate(self.everything, start=1)}
         full = len(self.everything) >= handed_on
         last = self.everything[handed_on - 1].score if full else None
@@ -363,16 +363,16 @@ class ListPlaces:
         limits: KnowledgeFilter = NO_LIMITS,
         scope: SearchScope | None = None,
     ) -> Mapping[str, tuple[ListPlace, ...]]:
-        """By chunk id of the document, its place in the lists of each kind; a chunk that is in none is left
-        out. The lists are those of a search of `scope` (None: all of the owners') within `limits`, the
-        document's chunks those of all of it. All in one round trip. Raises StoreUnavailableError."""
+        """Return the places of the document's chunks in the lists of each kind, by chunk id, without chunks
+        that are in no list. The lists are those of a search of `scope` (None: all the owners') within
+        `limits`; all chunks of the document are considered. One round trip. Raises StoreUnavailableError."""
         searches = [(kind, form) for at, kind in _lists_of(query) if (form := query.forms[at]).weight > 0]
         everywhere = searchable(scope or SearchScope(tuple(owners)), limits)
         alone = searchable(SearchScope(tuple(owners)), KnowledgeFilter(document_ids=(document_id,)))
         requests = [
             _request(form, kind, where, limit)
             for kind, form in searches
-            for where, limit in ((everywhere, max(LOOKED_THROUGH, self._handed_on)), (alone, OF_THE_DOCUMENT))
+            for where, limit in ((everywhere, max(MAX_RANK, self._handed_on)), (alone, DOCUMENT_CHUNKS))
         ]
         answers = await self._store.query_batch_points(self._collection, requests)
         lists = [
@@ -393,4 +393,4 @@ def _best(of_lists: Sequence[Mapping[str, ListPlace]]) -> Mapping[str, tuple[Lis
 
 
 def _order(place: ListPlace) -> tuple[int, float]:
-    return (LOOKED_THROUGH + 1 if place.rank is None else place.rank, -place.score)
+    return (MAX_RANK + 1 if place.rank is None else place.rank, -place.score)

@@ -1,4 +1,4 @@
-"""What stands around a chunk in its document: the chunks before and after it, and its section."""
+"""A chunk's surroundings in its document: the chunks before and after it, and its section."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from services.store.dialect import Condition, Filter, VectorStore
 from services.store.points import equals, in_range
 
 SECTION_TOKENS = 2_000
-SECTION_REACH = 64  # chunks, to either side
+SECTION_REACH = 64  # chunks on either side
 
 DocumentVersion = tuple[str, str]
 """document_id and version."""
@@ -28,17 +28,17 @@ class UnknownChunkError(NotFoundError):
 
 
 class Around:
-    """Chunks of some documents by their places; a place that was not looked at is empty."""
+    """Chunks of some documents by position; positions that were not loaded are empty."""
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self._by_place = {(*version_of(chunk), chunk.position): chunk for chunk in chunks}
 
     def at(self, chunk: Chunk, distance: int) -> Chunk | None:
-        """The one so many places after the chunk; before it, when that is negative."""
+        """Return the chunk `distance` positions after this one (before it, if negative)."""
         return self._by_place.get((*version_of(chunk), chunk.position + distance))
 
     def towards(self, chunk: Chunk, step: int) -> Iterator[Chunk]:
-        """Its neighbours to one side (`step` 1 or -1), the nearest first, without a gap."""
+        """Yield its contiguous neighbours on one side (`step` 1 or -1), nearest first."""
         distance = step
         while (neighbour := self.at(chunk, distance)) is not None:
             yield neighbour
@@ -46,14 +46,14 @@ class Around:
 
 
 class Neighbours:
-    """Reads ready chunks of the owners, of the same version as the chunk they stand around."""
+    """Loads the owners' ready chunks around a chunk, of the same document version."""
 
     def __init__(self, store: VectorStore, collection: str) -> None:
         self._store = store
         self._collection = collection
 
     async def get(self, document_id: str, chunk_id: str, owners: Sequence[str]) -> Chunk:
-        """Raises UnknownChunkError, also when it is somebody else's or not ready; StoreUnavailableError."""
+        """Raises UnknownChunkError, also if it is somebody else's or not ready; StoreUnavailableError."""
         records = await self._store.retrieve(self._collection, ids=[chunk_id], with_payload=True)
         for record in records:
             payload, chunk = record.payload or {}, read_chunk(record.payload)
@@ -72,7 +72,7 @@ class Neighbours:
         return Surroundings(chunk, tuple(earlier), tuple(later), _section(chunk, around) if section else ())
 
     async def around(self, chunks: Sequence[Chunk], owners: Sequence[str], reach: int) -> Around:
-        """The chunks and those up to `reach` places from each, in one round trip."""
+        """Load the chunks up to `reach` positions from each of `chunks`, in one round trip."""
         places = _places(chunks, reach)
         most = sum(last - first + 1 for stretches in places.values() for first, last in stretches)
         point_filter = searchable(SearchScope(tuple(owners)))
@@ -102,7 +102,7 @@ def same_section(chunk: Chunk, other: Chunk) -> bool:
 
 
 def _places(chunks: Sequence[Chunk], reach: int) -> Mapping[DocumentVersion, list[tuple[int, int]]]:
-    """The stretches of positions around the chunks, those that touch made one."""
+    """Return the ranges of positions around the chunks, adjacent ones merged."""
     positions: dict[DocumentVersion, list[int]] = {}
     for chunk in chunks:
         positions.setdefault(version_of(chunk), []).append(chunk.position)
@@ -121,13 +121,13 @@ def _stretches(positions: Sequence[int], reach: int) -> Iterator[tuple[int, int]
 def _stretch(version: DocumentVersion, first: int, last: int) -> Filter:
     document_id, content = version
     must: list[Condition] = [equals("document_id", document_id), in_range("position", gte=first, lte=last)]
-    if content:  # chunks of earlier releases name no version
+    if content:  # chunks of earlier releases have no version
         must.append(equals("version", content))
     return Filter(must=must)
 
 
 def _section(chunk: Chunk, around: Around) -> tuple[Chunk, ...]:
-    """The chunks under the same heading, without a gap; of a long section those nearest to the chunk."""
+    """Return the contiguous chunks under the same heading; of a long section, those nearest to the chunk."""
     room = SECTION_TOKENS - estimate_tokens(chunk.text)
     sides = {-1: around.towards(chunk, -1), 1: around.towards(chunk, 1)}
     taken = [chunk]
@@ -143,10 +143,10 @@ def _section(chunk: Chunk, around: Around) -> tuple[Chunk, ...]:
     return tuple(sorted(taken, key=lambda each: each.position))
 
 
-# A hit widened by what stands around it: sentences of its section, before and after, up to a few tokens.
+# Widening a hit by sentences of its section before and after it, up to a token budget.
 
 
-LEAST_CHUNK_TOKENS = 64  # neighbours are looked for as far as the tokens reach with chunks of this size
+MIN_CHUNK_TOKENS = 64  # neighbours are loaded as far as the tokens reach with chunks of this size
 MAX_REACH = 16
 _TABLE_HEAD = re.compile(r"\|.*\n\|[\s:|-]+\n")
 
@@ -159,17 +159,17 @@ class _Sentence:
 
 
 class Widener:
-    """`tokens` (estimated) are added to each hit at most."""
+    """Adds at most `tokens` (estimated) to each hit."""
 
     def __init__(self, neighbours: Neighbours, tokens: int) -> None:
         self._neighbours = neighbours
         self._tokens = tokens
-        self._reach = min(MAX_REACH, 1 + tokens // LEAST_CHUNK_TOKENS)
+        self._reach = min(MAX_REACH, 1 + tokens // MIN_CHUNK_TOKENS)
 
     async def widen(self, candidates: Sequence[Candidate], owners: Sequence[str]) -> tuple[Candidate, ...]:
-        """The candidates in their order, each with the text that goes into the prompt.
+        """Return the candidates in order, each with the text that goes into the prompt.
 
-        Nothing is repeated: what is a hit itself, or stands with a better one, is left out. Raises
+        Nothing is repeated: text that is a hit itself, or already widens a better one, is left out. Raises
         StoreUnavailableError.
         """
         hits = [candidate.chunk for candidate in candidates]
@@ -178,16 +178,16 @@ class Widener:
         around = await self._neighbours.around(hits, owners, self._reach)
         used = {_place(hit) for hit in hits}
         return tuple(
-            replace(one, chunk=replace(one.chunk, text=self._widened(one.chunk, around, used)))
+            replace(one, chunk=replace(one.chunk, text=self._widen(one.chunk, around, used)))
             for one in candidates
         )
 
-    def _widened(self, hit: Chunk, around: Around, used: set[tuple[str, str, int]]) -> str:
+    def _widen(self, hit: Chunk, around: Around, used: set[tuple[str, str, int]]) -> str:
         sides = {step: _sentences(hit, around, step, used) for step in (1, -1)}
         taken: dict[int, list[_Sentence]] = {1: [], -1: []}
         room = self._tokens
         while sides:
-            for step, side in list(sides.items()):  # by turns: nobody knows on which side the answer is
+            for step, side in list(sides.items()):  # alternating: the answer may be on either side
                 sentence = next(side, None)
                 room -= estimate_tokens(sentence.text) if sentence else 0
                 if sentence is None or room < 0:
@@ -204,20 +204,20 @@ def _place(chunk: Chunk) -> tuple[str, str, int]:
 
 
 def _sentences(hit: Chunk, around: Around, step: int, used: set[tuple[str, str, int]]) -> Iterator[_Sentence]:
-    """Of the section, from the hit outwards, as far as nothing of it is used elsewhere."""
+    """Yield sentences of the section, from the hit outwards, up to the first chunk used elsewhere."""
     beside = hit
     for neighbour in around.towards(hit, step):
         if not same_section(hit, neighbour) or _place(neighbour) in used:
             return
-        start, end = _new(neighbour, beside, step)
+        start, end = _unshared(neighbour, beside, step)
         spans = [span for span in sentences(neighbour.text) if span.start >= start and span.end <= end]
         for span in spans[::step]:
             yield _Sentence(neighbour, neighbour.text[span.start : span.end], span)
         beside = neighbour
 
 
-def _new(neighbour: Chunk, beside: Chunk, step: int) -> tuple[int, int]:
-    """What of its text is not in the chunk beside it: neither an overlap nor the head of the same table."""
+def _unshared(neighbour: Chunk, beside: Chunk, step: int) -> tuple[int, int]:
+    """Return the span of its text that the adjacent chunk lacks: without overlap or repeated table header."""
     text, start, end = neighbour.text, 0, len(neighbour.text)
     head = _TABLE_HEAD.match(text)
     if head and _TABLE_HEAD.match(beside.text) and beside.text.startswith(head.group()):
@@ -230,13 +230,13 @@ def _new(neighbour: Chunk, beside: Chunk, step: int) -> tuple[int, int]:
 
 
 def _shared(first: str, second: str, most: int) -> int:
-    """How many characters end the one text and begin the other."""
+    """Return how many characters at the end of `first` are the beginning of `second`."""
     lengths = range(min(most, len(first), len(second)), 0, -1)
     return next((length for length in lengths if first.endswith(second[:length])), 0)
 
 
 def _runs(taken: Sequence[_Sentence]) -> Iterator[str]:
-    """Sentences of one chunk as they stand there, with what is between them; in document order."""
+    """Yield one text per chunk, from its first to its last sentence taken, in document order."""
     for chunk in dict.fromkeys(sentence.chunk for sentence in taken):
         spans = [sentence.span for sentence in taken if sentence.chunk is chunk]
         yield chunk.text[spans[0].start : spans[-1].end]

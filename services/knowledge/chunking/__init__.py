@@ -1,1 +1,1 @@
-"""A parsed document cut into chunks along its structure, within the embedding's window."""
+"""Chunking: a parsed document is cut along its structure, within the embedding model's window."""

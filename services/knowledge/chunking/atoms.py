@@ -1,4 +1,4 @@
-"""What of a text is never cut again, in order: whole blocks where they fit, else their parts."""
+"""Splitting a text into atoms, which are never cut again: whole blocks where they fit, else their parts."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ CountTokens = Callable[[str], int]
 
 _CLAUSE_END = re.compile(r"[，；、：]|[,;:](?=\s)")
 _WORD_END = re.compile(r"\s++")
-_LONGEST_TOKEN_CHARS = 16
-_MORE_THAN_ANY_LIMIT = 1 << 40
+_MAX_TOKEN_CHARS = 16
+_OVER_ANY_LIMIT = 1 << 40
 
 
 class Ruler:
     """Measures texts against a limit in tokens.
 
-    `count` may count marks that the embedder adds to every text; they are taken off again. What cannot fit
-    by its length is said to be too long without being counted: counting is what takes the time.
+    `count` may include tokens that the embedder adds to every text; they are subtracted. A text that is too
+    long by its characters alone is not counted: counting is what takes the time.
     """
 
     def __init__(self, count: CountTokens, limit: int) -> None:
         self.limit = limit
         self.count = count
-        self._marks = count("a") - 1  # of "" a vocabulary may count the space before nothing
+        self._added_tokens = count("a") - 1  # for "" a tokenizer may still count a leading space
         self._gaps = {"": 0}
 
     def tokens(self, text: str) -> int:
-        if len(text) > self.limit * _LONGEST_TOKEN_CHARS:
-            return _MORE_THAN_ANY_LIMIT
+        if len(text) > self.limit * _MAX_TOKEN_CHARS:
+            return _OVER_ANY_LIMIT
         return self.exact(text)
 
     def exact(self, text: str) -> int:
-        return self.count(text) - self._marks
+        return self.count(text) - self._added_tokens
 
     def gap(self, white: str) -> int:
-        """Of white space between two stretches; the same few come again and again."""
+        """Return the tokens of the white space between two spans; short ones recur, so they are cached."""
         if len(white) > 2:
             return self.exact(white)
         if white not in self._gaps:
@@ -50,7 +50,7 @@ class Ruler:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch `text[start:end]` without white space at its ends, and how many tokens it takes."""
+    """The stretch `text[start:end]`, without white space at its ends, and its token count."""
 
     start: int
     end: int
@@ -61,7 +61,7 @@ Cut = Callable[[str, int, int], Iterator[tuple[int, int]]]
 
 
 def span_of(text: str, start: int, end: int, ruler: Ruler) -> Span | None:
-    """The stretch with white space trimmed; None when nothing is left."""
+    """Return the stretch with white space trimmed; None if nothing is left."""
     stretch = text[start:end]
     stripped = stretch.strip()
     if not stripped:
@@ -71,7 +71,7 @@ def span_of(text: str, start: int, end: int, ruler: Ruler) -> Span | None:
 
 
 def cut_to_fit(text: str, span: Span, ruler: Ruler) -> Iterator[Span]:
-    """The span in pieces within the ruler's limit (a single character is never cut). Linear time."""
+    """Yield the span in pieces within the ruler's limit (a single character is never cut). Linear time."""
     return _cut(text, span, ruler, (_sentences, _clauses, _words))
 
 
@@ -107,46 +107,46 @@ def _between(text: str, start: int, end: int, mark: re.Pattern[str]) -> Iterator
 
 
 def _windows(text: str, span: Span, ruler: Ruler) -> Iterator[Span]:
-    """Of about as many characters as there may be tokens; halved where characters take several."""
+    """Yield windows of as many characters as tokens are allowed; halved if characters take several tokens."""
     for start in range(span.start, span.end, ruler.limit):
         if piece := span_of(text, start, min(start + ruler.limit, span.end), ruler):
-            yield from _halved(text, piece, ruler)
+            yield from _halves(text, piece, ruler)
 
 
-def _halved(text: str, span: Span, ruler: Ruler) -> Iterator[Span]:
+def _halves(text: str, span: Span, ruler: Ruler) -> Iterator[Span]:
     if span.tokens <= ruler.limit or span.end - span.start == 1:
         yield span
         return
     middle = (span.start + span.end) // 2
     for start, end in ((span.start, middle), (middle, span.end)):
         if piece := span_of(text, start, end, ruler):
-            yield from _halved(text, piece, ruler)
+            yield from _halves(text, piece, ruler)
 
 
-_LONGEST_LEAD_CHARS = 120
-_LEAD_SHARE = 3  # of the limit, at most, for what stands directly above a list, a table or code
-MOST_LED = 3  # headings, questions and the like that go along with what they lead to
-DEEPEST_LIST = 8  # levels; what is deeper is cut as running text
+_MAX_LEAD_CHARS = 120
+_LEAD_SHARE = 3  # at most a third of the limit for a lead-in directly above a list, a table or code
+MAX_LED = 3  # headings, questions and the like that move along with what they introduce
+MAX_LIST_DEPTH = 8  # deeper levels are cut as running text
 _LEADS_IN = re.compile(r"[:：?？]\W{0,3}$")
 _SENTENCE_END = re.compile(r"[。！!；;….][\"'”’」』）)\]*_]*$")
-# A date or a time, in brackets or not; or who speaks, or what is named, and a colon; or who, and when.
+# A date or time, optionally in brackets; or a speaker or name followed by a colon; or a speaker and a time.
 _ENTRY = re.compile(
     r"[ \t]*(?:[\[(（【]?(?:\d{4}[-/.年]\d{1,2}[-/.月]|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}\b|\d{1,2}[:：]\d{2}\b)"
     r"|[^\W\d_][^\n:：。，；！？,;!?|]{0,30}(?::(?=\s\S)|：(?=\S))"
     r"|[^\W\d_][^\n:：。，；！？,;!?|]{0,40}\d:\d{2}(?::\d{2})?[ \t]*$)"
 )
-_LEAST_ENTRIES = 4
-MOST_ENTRY_LINES = 3  # on average; with more it is text in which a date or a colon happens to stand
+_MIN_ENTRIES = 4
+MAX_ENTRY_LINES = 3  # on average; with more it is prose that happens to contain dates or colons
 _NUMBER = re.compile(r"\w+")
 _OPENING, _CLOSING = "（(“「『【《", "）)”」』】》"
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """Characters `start` to `end`, and its tokens, those of the `header` included.
+    """Characters `start` to `end`, and the token count, including the `header`.
 
-    A `header` is said before it (a table's, repeated): it begins a chunk. One that `leads` means little
-    without what follows: a heading, a question, the line before a list.
+    A `header` (a table's, repeated) is put before the text: such an atom begins a chunk. An atom that `leads`
+    means little without what follows: a heading, a question, the line before a list.
     """
 
     start: int
@@ -164,14 +164,14 @@ def atoms_of(text: str, ruler: Ruler) -> Iterator[Atom]:
         leads = following is not None and _leads(text, before, block, following, ruler)
         for atom in _block_atoms(text, block, ruler, leading, leads=leads):
             yield atom
-            leading = [*leading, atom][-MOST_LED:] if atom.leads else []
+            leading = [*leading, atom][-MAX_LED:] if atom.leads else []
 
 
 def _block_atoms(
     text: str, block: Block, ruler: Ruler, leading: Sequence[Atom], *, leads: bool
 ) -> Iterator[Atom]:
-    """`leading`: the atoms before that want to stay with the first of these. To that end a list or paragraph
-    is cut that would fit alone, a table or code is not."""
+    """`leading`: the preceding atoms that should stay with the first of these. To make room for them, a list
+    or paragraph that would fit alone is cut; a table or code is not."""
     span = span_of(text, block.start, block.end, ruler)
     if span is None:
         return iter(())
@@ -185,7 +185,7 @@ def _block_atoms(
         case BlockKind.CODE:
             return _line_atoms(text, block, ruler)
         case BlockKind.LIST:
-            return _list_atoms(text, span, ruler, DEEPEST_LIST)
+            return _list_atoms(text, span, ruler, MAX_LIST_DEPTH)
         case BlockKind.PARAGRAPH if entries := _entries(text, span):
             return _entry_atoms(text, entries, ruler)
         case BlockKind.PARAGRAPH:
@@ -193,14 +193,14 @@ def _block_atoms(
 
 
 def _leads(text: str, before: Block | None, block: Block, following: Block, ruler: Ruler) -> bool:
-    """A short line that ends in a colon or a question mark, or does not end as a sentence does; a few such
-    lines above a table; and what is not long and has a list, a table or code directly below, without a blank
-    line between."""
+    """Whether the block introduces the next: a short line that ends in a colon or question mark or does not
+    end a sentence; a few such lines above a table; or a short block with a list, table or code directly below
+    it, without a blank line between."""
     if block.kind is BlockKind.LIST:
-        return _heads(text, block, before, following)
+        return _is_heading(text, block, before, following)
     if block.kind is not BlockKind.PARAGRAPH:
         return False
-    last = text[max(block.start, block.end - _LONGEST_LEAD_CHARS) : block.end].rstrip()
+    last = text[max(block.start, block.end - _MAX_LEAD_CHARS) : block.end].rstrip()
     is_line = "\n" not in last and len(last) == block.end - block.start
     last = last.rpartition("\n")[2]
     if _LEADS_IN.search(last):
@@ -215,24 +215,24 @@ def _leads(text: str, before: Block | None, block: Block, following: Block, rule
     ) * _LEAD_SHARE <= ruler.limit
 
 
-def _heads(text: str, line: Line | Block, *neighbours: Line | Block | None) -> bool:
-    """Whether a numbered line is short, ends no sentence, and is numbered in another way than its neighbours:
-    三、 above （一） is a heading, and not one more item."""
+def _is_heading(text: str, line: Line | Block, *neighbours: Line | Block | None) -> bool:
+    """Whether a numbered line is a heading: short, ending no sentence, and numbered unlike its neighbours.
+    三、 above （一） is a heading, not another item."""
     numbering, words = _numbering(text, line), text[line.start : line.end].strip()
-    if "0" not in numbering or len(words) > _LONGEST_LEAD_CHARS or "\n" in words:
+    if "0" not in numbering or len(words) > _MAX_LEAD_CHARS or "\n" in words:
         return False
     is_item = numbering in (_numbering(text, each) for each in neighbours if each)
     return not is_item and _SENTENCE_END.search(words) is None
 
 
 def _numbering(text: str, line: Line | Block) -> str:
-    """The kind of number that it begins with: "0、" of 三、 and 四、, "（0）" of （二）; else ""."""
+    """Return the numbering style it begins with: "0、" for 三、 and 四、, "（0）" for （二）; else ""."""
     item = ITEM.match(text, line.start, line.end)
     return "" if item is None else _NUMBER.sub("0", item.group().strip())
 
 
 def _sentence_atoms(text: str, span: Span, ruler: Ruler) -> Iterator[Atom]:
-    """Cut even where it would fit. A sentence that leaves a quotation or a bracket open leads to the next."""
+    """Cut into sentences, even if it would fit. One that leaves a quote or bracket open leads to the next."""
     for piece in cut_to_fit(text, replace(span, tokens=ruler.limit + 1), ruler):
         words = text[piece.start : piece.end]
         opened = sum(map(words.count, _OPENING)) > sum(map(words.count, _CLOSING))
@@ -241,18 +241,18 @@ def _sentence_atoms(text: str, span: Span, ruler: Ruler) -> Iterator[Atom]:
 
 
 def _entries(text: str, span: Span) -> list[Line]:
-    """The messages of a chat, the lines of a log or of `name: value`, each with what goes on below;
-    [] of running text, in which hardly a line begins so. What stands above the first is one of them."""
+    """Return chat messages, log lines or `name: value` lines, each with its continuation lines; [] for
+    running text, where hardly a line begins like that. Text above the first entry counts as one."""
     lines = [*lines_of(text, span.start, span.end)]
     starts = [line.start for line in lines if _ENTRY.match(text, line.start, line.end)]
-    if len(starts) < _LEAST_ENTRIES or len(starts) * MOST_ENTRY_LINES < len(lines):
+    if len(starts) < _MIN_ENTRIES or len(starts) * MAX_ENTRY_LINES < len(lines):
         return []
     starts = [*dict.fromkeys((span.start, *starts))]
     return [Line(start, end) for start, end in zip(starts, [*starts[1:], span.end], strict=True)]
 
 
 def _entry_atoms(text: str, entries: Sequence[Line], ruler: Ruler) -> Iterator[Atom]:
-    """Whole entries where they fit. One that asks leads to its answer."""
+    """Yield whole entries where they fit. A question leads to its answer."""
     for entry in entries:
         span = span_of(text, entry.start, entry.end, ruler)
         if span is None:
@@ -265,15 +265,15 @@ def _entry_atoms(text: str, entries: Sequence[Line], ruler: Ruler) -> Iterator[A
 
 
 def _list_atoms(text: str, span: Span, ruler: Ruler, levels: int) -> Iterator[Atom]:
-    """Whole items where they fit; else an item's own line, which leads, and its sub-items. A heading of the
-    next ones, 三、 above （一）, leads as well."""
+    """Yield whole items where they fit; else an item's own line, which leads, and its sub-items. A heading of
+    the next items, 三、 above （一）, leads as well."""
     items = list(items_of(text, span.start, span.end))
     for item, following in zip(items, [*items[1:], None], strict=True):
         piece = span_of(text, item.start, item.end, ruler)
         if piece is None:
             continue
         if piece.tokens <= ruler.limit:
-            yield replace(_atom(piece), leads=following is not None and _heads(text, item, following))
+            yield replace(_atom(piece), leads=following is not None and _is_heading(text, item, following))
         elif len(items) > 1 and levels:
             yield from _leading(_list_atoms(text, piece, ruler, levels - 1))
         else:
@@ -281,7 +281,7 @@ def _list_atoms(text: str, span: Span, ruler: Ruler, levels: int) -> Iterator[At
 
 
 def _leading(atoms: Iterator[Atom]) -> Iterator[Atom]:
-    """The first of several leads."""
+    """Mark the first of several atoms as leading."""
     first = next(atoms, None)
     if first is not None:
         second = list(islice(atoms, 1))
@@ -296,8 +296,8 @@ def _line_atoms(text: str, block: Block, ruler: Ruler) -> Iterator[Atom]:
 
 
 def _table_atoms(text: str, block: Block, ruler: Ruler, leading: Sequence[Atom]) -> Iterator[Atom]:
-    """Groups of rows under the table's header; rows as plain lines when it leaves them too little room. What
-    leads to the table, its title or its unit, is said again with the header, as far as there is room."""
+    """Yield groups of rows under the table's header; plain rows if it leaves too little room. The atoms that
+    lead to the table (its title, its unit) are repeated with the header as far as there is room."""
     rows = lines_of(text, block.start, block.end)
     header_end = [*islice(rows, 2)][-1].end
     starts = [atom.start for atom in leading] + [block.start]
@@ -319,14 +319,14 @@ def _table_atoms(text: str, block: Block, ruler: Ruler, leading: Sequence[Atom])
 
 
 def _row_spans(text: str, rows: Iterator[Line], ruler: Ruler) -> Iterator[Span]:
-    """A row that is longer than the room is cut, and each part gets the header."""
+    """A row longer than the room is cut, and each part gets the header."""
     for row in rows:
         if span := span_of(text, row.start, row.end, ruler):
             yield from cut_to_fit(text, span, ruler)
 
 
 def _row_groups(rows: Iterator[Span], room: int, first_room: int) -> Iterator[Span]:
-    """Neighbouring rows together while they fit; the first group leaves room for the line before it."""
+    """Group neighbouring rows while they fit; the first group leaves room for the line before it."""
     group: Span | None = None
     left = first_room if first_room > room // 2 else room
     for row in rows:

@@ -12,7 +12,7 @@ from core.formats import words_of_name
 from core.knowledge import ParsedDocument, Section
 from core.prompt.budget import estimate_tokens
 from services.knowledge.chunking.atoms import (
-    MOST_LED,
+    MAX_LED,
     Atom,
     CountTokens,
     Ruler,
@@ -22,28 +22,28 @@ from services.knowledge.chunking.atoms import (
 )
 from services.knowledge.parsing.pieces import Piece
 
-CRUMB_SHARE = 4  # a last chunk below this part of the limit is evened out with the one before
+RUNT_SHARE = 4  # a last chunk below this fraction (1/4) of the limit is balanced with the one before
 
 
 class Packer:
-    """Joins the atoms of one text to chunks: as many as fit, but none ends in a heading, and no crumb stays
-    at the end."""
+    """Packs the atoms of one text into chunks: as many as fit, but no chunk ends in a heading, and none at
+    the end stays tiny (a runt)."""
 
     def __init__(self, text: str, ruler: Ruler) -> None:
         self._text = text
         self._ruler = ruler
 
     def chunks(self, atoms: Iterator[Atom]) -> Iterator[Atom]:
-        """Each chunk as one atom, in order."""
+        """Yield each chunk as one atom, in order."""
         before: list[Atom] = []
         chunk: list[Atom] = []
-        for following in self._packed(atoms):
+        for following in self._pack(atoms):
             if before:
-                yield _joined(before)
+                yield _join(before)
             before, chunk = chunk, following
-        yield from map(_joined, filter(None, self._evened(before, chunk)))
+        yield from map(_join, filter(None, self._balance(before, chunk)))
 
-    def _packed(self, atoms: Iterator[Atom]) -> Iterator[list[Atom]]:
+    def _pack(self, atoms: Iterator[Atom]) -> Iterator[list[Atom]]:
         chunk: list[Atom] = []
         tokens = 0
         for atom in atoms:
@@ -58,36 +58,36 @@ class Packer:
             yield chunk
 
     def _tokens_with(self, chunk: Sequence[Atom], tokens: int, atom: Atom) -> int:
-        """The chunk's tokens with the atom: the sum, which is cheap; counted where it may fit after all."""
+        """Return the chunk's tokens with the atom: a cheap sum, or an exact count if it may just fit."""
         if not chunk:
             return atom.tokens
         total = tokens + atom.tokens + self._gap(chunk[-1], atom)
-        # parts take at most a token more than in the whole, and so do the gaps between them
+        # each part counts at most one token more than within the whole, and so does each gap
         near = self._ruler.limit < total <= self._ruler.limit + 2 * len(chunk)
         return self._exact(chunk[0], atom) if near else total
 
     def _led(self, chunk: Sequence[Atom], following: Atom) -> list[Atom]:
-        """The chunk's last atoms that lead to the following one and fit with it; never all of them."""
+        """Return the chunk's last atoms that lead to the following one and fit with it; never all of them."""
         if following.header:
             return []
         leading: list[Atom] = []
         for atom in reversed(chunk[1:]):
-            if not atom.leads or len(leading) == MOST_LED or self._exact(atom, following) > self._ruler.limit:
+            if not atom.leads or len(leading) == MAX_LED or self._exact(atom, following) > self._ruler.limit:
                 break
             leading.insert(0, atom)
         return leading
 
-    def _evened(self, before: list[Atom], last: list[Atom]) -> tuple[list[Atom], list[Atom]]:
-        """Of a whole chunk and a crumb two of like size; what leads stays with what it leads to."""
-        crumb, whole = _tokens(last), _tokens(before)
-        if not before or last[0].header or crumb * CRUMB_SHARE > self._ruler.limit:
+    def _balance(self, before: list[Atom], last: list[Atom]) -> tuple[list[Atom], list[Atom]]:
+        """Balance a full chunk and a runt; an atom that leads stays with what it leads to."""
+        runt, whole = _tokens(last), _tokens(before)
+        if not before or last[0].header or runt * RUNT_SHARE > self._ruler.limit:
             return before, last
-        while len(before) > 1 and (crumb < whole - before[-1].tokens or before[-2].leads):
+        while len(before) > 1 and (runt < whole - before[-1].tokens or before[-2].leads):
             moved = before[-1]
-            if crumb + moved.tokens + self._gap(moved, last[0]) > self._ruler.limit:
+            if runt + moved.tokens + self._gap(moved, last[0]) > self._ruler.limit:
                 break
             before, last = before[:-1], [moved, *last]
-            crumb, whole = crumb + moved.tokens + 1, whole - moved.tokens
+            runt, whole = runt + moved.tokens + 1, whole - moved.tokens
         return before, last
 
     def _gap(self, atom: Atom, following: Atom) -> int:
@@ -101,27 +101,27 @@ def _tokens(chunk: Sequence[Atom]) -> int:
     return sum(atom.tokens for atom in chunk) + len(chunk) - 1
 
 
-def _joined(chunk: Sequence[Atom]) -> Atom:
+def _join(chunk: Sequence[Atom]) -> Atom:
     return Atom(chunk[0].start, chunk[-1].end, _tokens(chunk), chunk[0].header)
 
 
 SECTION = "section"
 ABOVE = "above"
-ANY_DATE = "2026-12-31"  # room for the document's, which may be given or changed later
+ANY_DATE = "2026-12-31"  # reserves room for the document's date, which may be set or changed later
 HEADING_SEPARATOR = " > "
 MAX_HEADING_CHARS = 300
-CLOSE = 0.75  # of the window: sums of counts are a few tokens off, never a quarter
+NEAR = 0.75  # share of the window: sums of counts are off by a few tokens, never by a quarter
 
 
 class StructureSplitter(TransformComponent):
-    """One node per chunk of at most `chunk_tokens` tokens, in order, inside one section each.
+    """Produces one node per chunk of at most `chunk_tokens` tokens, in order, each inside one section.
 
     Tables, lists and fenced code stay whole where they fit; a table that does not repeats its header.
     Neighbours are merged while they fit.
 
-    `count_tokens` counts as the embedder does, its own marks around every text included; a function of a
-    module, so that it can be sent to a process. `window_tokens` is the most that the embedder reads of a
-    text (0: not known): what is embedded, heading path and date included, never exceeds it.
+    `count_tokens` counts as the embedder does, including the tokens it adds to every text; a module-level
+    function, so that it can be pickled for another process. `window_tokens` is the embedder's window (0:
+    unknown): the embedded text, including heading path and date, never exceeds it.
     """
 
     chunk_tokens: int = Field(default=192, ge=1)
@@ -132,7 +132,7 @@ class StructureSplitter(TransformComponent):
         return [piece for node in nodes for piece in self._split(node)]
 
     def heading(self, path: Sequence[str]) -> str:
-        """The heading path as it is said, never more than a third of what the embedder reads."""
+        """Return the heading path in one line, at most a third of the embedder's window."""
         line = heading_path(path)
         while self.window_tokens and line and self.count_tokens(line) * 3 > self.window_tokens:
             line = heading_path([line], len(line) // 2)
@@ -141,9 +141,9 @@ class StructureSplitter(TransformComponent):
     def _split(self, node: BaseNode) -> Iterator[BaseNode]:
         text = node.get_content(MetadataMode.NONE)
         above = str(node.metadata.get(ABOVE, ""))
-        ruler = Ruler(self.count_tokens, self._room_below(above))
+        ruler = Ruler(self.count_tokens, self._max_chunk_tokens(above))
         for chunk in Packer(text, ruler).chunks(atoms_of(text, ruler)):
-            for part in self._that_fit(text, chunk, above, ruler):
+            for part in self._fitting(text, chunk, above, ruler):
                 yield TextNode(
                     text=part.header + text[part.start : part.end],
                     start_char_idx=part.start,
@@ -151,31 +151,31 @@ class StructureSplitter(TransformComponent):
                     metadata=dict(node.metadata),
                 )
 
-    def _room_below(self, above: str) -> int:
-        """The most tokens of a chunk that `above` is said before."""
+    def _max_chunk_tokens(self, above: str) -> int:
+        """Return the most tokens of a chunk that is embedded below `above`."""
         if not self.window_tokens:
             return self.chunk_tokens
         return max(1, min(self.chunk_tokens, self.window_tokens - self.count_tokens(above)))
 
-    def _that_fit(self, text: str, chunk: Atom, above: str, ruler: Ruler) -> Iterator[Atom]:
-        """The chunk, in parts if what would be embedded is too long: tokens of parts need not add up."""
+    def _fitting(self, text: str, chunk: Atom, above: str, ruler: Ruler) -> Iterator[Atom]:
+        """Yield the chunk, cut if its embedded text is too long: token counts of parts need not add up."""
         if self._fits(text, chunk, above) or ruler.limit == 1:
             yield chunk
             return
         smaller = Ruler(self.count_tokens, ruler.limit // 2)
         if span := span_of(text, chunk.start, chunk.end, smaller):
             for piece in cut_to_fit(text, span, smaller):
-                yield from self._that_fit(text, Atom(piece.start, piece.end, piece.tokens), above, smaller)
+                yield from self._fitting(text, Atom(piece.start, piece.end, piece.tokens), above, smaller)
 
     def _fits(self, text: str, chunk: Atom, above: str) -> bool:
-        if not self.window_tokens or chunk.tokens + self.count_tokens(above) <= self.window_tokens * CLOSE:
+        if not self.window_tokens or chunk.tokens + self.count_tokens(above) <= self.window_tokens * NEAR:
             return True
         embedded = above + chunk.header + text[chunk.start : chunk.end]
         return self.count_tokens(embedded) <= self.window_tokens
 
 
 def cut(parsed: ParsedDocument, splitter: TransformComponent) -> Iterator[Piece]:
-    """The document's pieces in order. Any LlamaIndex node parser can be the splitter."""
+    """Yield the document's pieces in order. Any LlamaIndex node parser can be the splitter."""
     ours = splitter if isinstance(splitter, StructureSplitter) else None
     sections = parsed.sections
     one_line = ours.heading if ours else heading_path
@@ -191,12 +191,12 @@ def cut(parsed: ParsedDocument, splitter: TransformComponent) -> Iterator[Piece]
 
 
 def text_above(heading: str) -> str:
-    """What is embedded before a chunk's text, at its longest (core.knowledge.Chunk.indexed_text)."""
+    """Return the text embedded before a chunk's, at its longest (core.knowledge.Chunk.indexed_text)."""
     return " ".join(filter(None, (heading, ANY_DATE))) + "\n"
 
 
 def heading_path(heading: Sequence[str], fits: int = MAX_HEADING_CHARS) -> str:
-    """The path in one line, at most so many characters: the outer headings go first, then its end."""
+    """Return the path in one line of at most `fits` characters: outer headings are dropped, then its end."""
     path = list(heading)
     while len(path) > 1 and len(HEADING_SEPARATOR.join(path)) > fits:
         path.pop(0)

@@ -1,1 +1,1 @@
-"""Background jobs that read documents in: the queue, the spool of uploads, and who waits for whom."""
+"""Background ingestion jobs: the queue, the spool of uploads, and fair sharing among owners."""

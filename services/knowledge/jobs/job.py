@@ -1,4 +1,4 @@
-"""A background job as its readers see it, and what work must be able to do."""
+"""A background job as its observers see it, and the interface of its work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.store.clock import Clock
 
 
 class Job:
-    """What a job's work reports to, and what its readers follow."""
+    """The progress of a job: its work reports to it, and its observers follow it."""
 
     def __init__(self, document: Document, total: int, clock: Clock, job_id: str | None = None) -> None:
         self.document = document
@@ -34,7 +34,7 @@ class Job:
 
     @property
     def is_waiting(self) -> bool:
-        """For its turn, or for its next attempt: what is to be read in is held in memory."""
+        """Whether it waits for its turn or its next attempt, with its pieces held in memory."""
         return self._now.stage in (JobStage.WAITING, JobStage.RETRYING)
 
     @property
@@ -52,7 +52,7 @@ class Job:
         self._set(replace(self._now, stage=stage))
 
     def expect(self, total: int) -> None:
-        """So many chunks it has."""
+        """Set the number of chunks."""
         self._set(replace(self._now, total=total))
 
     def report(self, done: int, reused: int = 0) -> None:
@@ -67,7 +67,7 @@ class Job:
         self._set(ended)
 
     async def changes(self) -> AsyncIterator[JobSnapshot]:
-        """The state now and after every change, the final one last; a slow reader skips what is outdated."""
+        """Yield the current state and every change up to the final one; slow readers skip outdated states."""
         while True:
             changed, final = self._changed, self.is_final
             yield self.snapshot()
@@ -89,9 +89,9 @@ def _with(snapshot: JobSnapshot, error: WenmaiError | None) -> JobSnapshot:
 
 class Work(Protocol):
     async def run(self, progress: Job) -> None:
-        """Do it. It may be called again after an error that is retryable, and goes on then."""
+        """Do the work. May be called again after a retryable error, and then continues."""
         ...
 
     async def undo(self, error: WenmaiError) -> None:
-        """It failed for good: leave nothing half done."""
+        """Clean up after a permanent failure, leaving nothing half done."""
         ...

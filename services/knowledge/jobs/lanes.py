@@ -1,5 +1,5 @@
-"""Who waits for whom: for the same document, for memory and for processes, for a turn among the jobs. No
-owner holds everything while others wait."""
+"""Fair queues: for the same document, for memory and processes, for a turn among the jobs. No owner holds
+everything while others wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from services.knowledge.jobs.job import Job
 
 
 class Locks:
-    """One lock for each name, kept only while somebody holds or awaits it."""
+    """One lock per name, existing only while somebody holds or awaits it."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -28,8 +28,8 @@ class Locks:
         return lock
 
 
-SOON_S = 2.0  # at least so long until one that was refused should come again
-PATIENCE_BYTES = 1 << 20  # a second of waiting counts as much as being so much smaller
+MIN_RETRY_S = 2.0  # the shortest Retry-After of a refused upload
+PATIENCE_BYTES = 1 << 20  # each second of waiting counts as much as being this much smaller
 
 
 @dataclass(eq=False, slots=True)
@@ -42,27 +42,27 @@ class _Place:
 
 
 class Shares:
-    """`most` of something that is held for a while, of which one owner holds at most `per_owner`.
+    """Hands out `most` units of a resource for a while, at most `per_owner` to one owner.
 
-    Next is whoever's owner holds least; of those the smallest, and each second in line makes one smaller. One
-    that does not fit yet is not passed by.
+    Next is the request whose owner holds least; among those the smallest, where waiting makes a request count
+    as smaller. A request that does not fit yet is not overtaken.
     """
 
-    def __init__(self, most: int, per_owner: int, soon_s: float = SOON_S) -> None:
+    def __init__(self, most: int, per_owner: int, soon_s: float = MIN_RETRY_S) -> None:
         self._most = most
         self._per_owner = per_owner
         self._held: Counter[str] = Counter()
         self._line: list[_Place] = []
         self._soon_s = soon_s
-        self._usually_s = 0.0  # held, lately
+        self._typical_s = 0.0  # moving average of how long units are held
 
     @asynccontextmanager
     async def hold(
         self, owner: str, amount: int = 1, size_bytes: int = 0, patience_s: float | None = None
     ) -> AsyncIterator[None]:
-        """Waits until there is room; an amount that could never be had is cut.
+        """Wait until there is room; an amount above `per_owner` is reduced to it.
 
-        Raises TooManyUploadsError when that takes longer than `patience_s`.
+        Raises TooManyUploadsError if that takes longer than `patience_s`.
         """
         loop = asyncio.get_running_loop()
         amount = min(amount, self._per_owner)
@@ -75,7 +75,7 @@ class Shares:
             try:
                 yield
             finally:
-                self._usually_s += (loop.time() - since_s - self._usually_s) / 4
+                self._typical_s += (loop.time() - since_s - self._typical_s) / 4
         finally:
             if place in self._line:
                 self._line.remove(place)
@@ -90,7 +90,7 @@ class Shares:
         except TimeoutError:
             raise TooManyUploadsError(
                 "Too many files are being read just now; send this one again.",
-                max(self._soon_s, self._usually_s),
+                max(self._soon_s, self._typical_s),
             ) from None
 
     def _admit(self) -> None:
@@ -119,8 +119,7 @@ HOUR_S = 3_600.0
 
 
 class CpuHours:
-    """Seconds of processor that each owner's files took in the last hour. `most_s` None: as many as they
-    like."""
+    """CPU seconds that each owner's files took in the last hour. `most_s` None: unlimited."""
 
     def __init__(self, most_s: float | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
         self._most_s = most_s
@@ -145,19 +144,19 @@ class CpuHours:
                 raise TooManyUploadsError(
                     "Reading this key's files took all the processor time it has in an hour; try again "
                     "later.",
-                    max(SOON_S, since_s + HOUR_S - self._now_s()),
+                    max(MIN_RETRY_S, since_s + HOUR_S - self._now_s()),
                 )
 
 
-LARGE_AT_ONCE = 2  # so that the embedding never waits until a document is stored
-AT_ONCE = LARGE_AT_ONCE + 1  # one more, that only small ones take
+MAX_LARGE = 2  # so that embedding never waits for a document to be stored
+MAX_RUNNING = MAX_LARGE + 1  # one more slot, for small jobs only
 SMALL_CHUNKS = 256
-SMALL_BYTES = 256 << 10  # of what is not parsed yet: rather more chunks than that only when it is packed
+SMALL_BYTES = 256 << 10  # of an unparsed file: only compressed formats have more than SMALL_CHUNKS then
 
 
 class Lanes:
-    """Big documents take hours, and the small ones do not wait for them. Among the large and among the small
-    it is the owner's turn who has fewest running, then first come, first served."""
+    """Large documents take hours; small ones do not wait for them. Within each lane, the owner with the
+    fewest running jobs is next, then first come, first served."""
 
     def __init__(self) -> None:
         self._running: list[Job] = []
@@ -165,7 +164,7 @@ class Lanes:
 
     @asynccontextmanager
     async def turn(self, job: Job) -> AsyncIterator[None]:
-        """Waits until it is the job's turn."""
+        """Wait until it is the job's turn."""
         try:
             await self._wait(job)
             yield
@@ -186,21 +185,21 @@ class Lanes:
                 self._line.remove(place)
 
     def _start(self) -> None:
-        for place in sorted(self._line, key=self._running_of_its_owner):
+        for place in sorted(self._line, key=self._running_of_owner):
             job, turn = place
             if self._fits(job) and not turn.done():
                 self._line.remove(place)
                 self._running.append(job)
                 turn.set_result(None)
 
-    def _running_of_its_owner(self, place: tuple[Job, asyncio.Future[None]]) -> int:
+    def _running_of_owner(self, place: tuple[Job, asyncio.Future[None]]) -> int:
         owner = place[0].document.owner
         return sum(job.document.owner == owner for job in self._running)
 
     def _fits(self, job: Job) -> bool:
-        if len(self._running) >= AT_ONCE:
+        if len(self._running) >= MAX_RUNNING:
             return False
-        return _is_small(job) or sum(not _is_small(each) for each in self._running) < LARGE_AT_ONCE
+        return _is_small(job) or sum(not _is_small(each) for each in self._running) < MAX_LARGE
 
 
 def _is_small(job: Job) -> bool:

@@ -1,4 +1,4 @@
-"""Background jobs: a few run at once, the others wait in line, and whoever asks sees how far they are."""
+"""Background jobs: a few run at a time, the others wait in line, and clients can follow their progress."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from services.store.clock import Clock, utc_now_us
 MAX_WAITING_JOBS = 1_000
 MAX_WAITING_CHUNKS = 200_000  # their texts are held in memory
 MAX_REMEMBERED = 1_000
-STALE_AFTER_US = 300_000_000  # ten times as long as a living ingestion is silent
+STALE_AFTER_US = 300_000_000  # ten times the heartbeat interval
 log = structlog.get_logger()
 
 
@@ -40,13 +40,13 @@ RETRIES: Final = Retries()
 
 
 class Jobs:
-    """At most one for each document. Ended ones are remembered up to a bound, the oldest go first."""
+    """At most one job per document. Ended jobs are remembered up to a bound, dropping the oldest first."""
 
     def __init__(self, clock: Clock = utc_now_us, retries: Retries = RETRIES) -> None:
         self._clock = clock
         self._retries = retries
         self._lanes = Lanes()
-        self._coming: dict[str, int] = {}  # chunks that have room, by document
+        self._reserved: dict[str, int] = {}  # chunks by document being accepted
         self._jobs: dict[str, Job] = {}
         self._ended: deque[str] = deque()
         self._outcomes: Counter[JobStage] = Counter()
@@ -54,59 +54,59 @@ class Jobs:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._log = RateLimitedLog()
         self.left: set[str] = set()
-        """Documents of which the store went away in the middle: they are to be mended when it is back."""
-        self.sample_pending = False  # whether this start reads it in, and has not done so yet
+        """Documents to be repaired once the store is back: it went away in the middle of their ingestion."""
+        self.sample_pending = False  # whether this start still has to ingest the sample
 
     def submit(self, document: Document, total: int, work: Work, job_id: str | None = None) -> Job:
-        """Put work at the end of the line; the document must have no other."""
+        """Queue work; the document must have no other job."""
         job = Job(document, total, self._clock, job_id)
         self._jobs[job.job_id] = self._by_document[document.document_id] = job
         self._tasks[job.job_id] = asyncio.create_task(self._run(job, work), name=f"job {job.job_id}")
         return job
 
     def check_room(self) -> None:
-        """Raises UnavailableError when the line is too long."""
+        """Raises UnavailableError if the queue is too long."""
         self._check_room(self._waiting(), 1)
 
     @contextmanager
     def room(self, document_id: str, chunks: int) -> Iterator[None]:
-        """Kept for a document until it is submitted or given up; any number has room in an empty line. Its
-        lock must be held. Raises UnavailableError."""
+        """Reserve room for a document until it is submitted or given up; an empty queue has room for any
+        number. The document's lock must be held. Raises UnavailableError."""
         waiting = self._waiting(document_id)
         self._check_room(waiting, chunks if sum(waiting) else 0)
-        self._coming[document_id] = chunks
+        self._reserved[document_id] = chunks
         try:
             yield
         finally:
-            del self._coming[document_id]
+            del self._reserved[document_id]
 
-    def _waiting(self, but_document: str = "") -> list[int]:
-        """How many chunks each has: what is being accepted, and jobs but for one that is to be replaced."""
+    def _waiting(self, excluded: str = "") -> list[int]:
+        """Return the chunk counts of documents being accepted and of waiting jobs, without `excluded`."""
         jobs = (job for job in self._by_document.values() if job.is_waiting)
-        others = [job.total for job in jobs if job.document.document_id not in (but_document, *self._coming)]
-        return others + list(self._coming.values())
+        others = [job.total for job in jobs if job.document.document_id not in (excluded, *self._reserved)]
+        return others + list(self._reserved.values())
 
     def _check_room(self, waiting: Sequence[int], more: int) -> None:
         if len(waiting) >= MAX_WAITING_JOBS or sum(waiting) + more > MAX_WAITING_CHUNKS:
             raise UnavailableError("Too many documents are waiting to be read; try again later.")
 
     def get(self, job_id: str, owners: Sequence[str]) -> Job:
-        """Raises UnknownJobError when there is none, or when it is somebody else's."""
+        """Raises UnknownJobError if there is none or it is somebody else's."""
         job = self._jobs.get(job_id)
         if job is None or job.document.owner not in owners:
             raise UnknownJobError("job_id: there is no such job.")
         return job
 
     def list(self, owners: Sequence[str]) -> list[JobSnapshot]:
-        """Those that wait, run, or ended lately; the newest first."""
+        """Return waiting, running and recently ended jobs, newest first."""
         return [job.snapshot() for job in reversed(self._jobs.values()) if job.document.owner in owners]
 
     def active(self, document_id: str) -> Job | None:
-        """The job that waits or runs for a document."""
+        """Return the document's waiting or running job."""
         return self._by_document.get(document_id)
 
     def is_active(self, owners: Sequence[str], *, without_sample: bool = False) -> bool:
-        """Whether a job of theirs waits or runs; what it reads in can be found only when it is done."""
+        """Whether one of their jobs waits or runs; its document is searchable only once it is done."""
         if self.sample_pending and not without_sample:
             return True
         theirs = (job.document for job in self._by_document.values() if job.document.owner in owners)
@@ -116,13 +116,13 @@ class Jobs:
         return tuple(self._by_document)
 
     async def cancel(self, document_id: str) -> None:
-        """Returns when nothing works on the document any more."""
+        """Return once nothing works on the document any more."""
         job = self._by_document.get(document_id)
         if job is not None:
             await self._stop(job)
 
     def forget(self, document_id: str) -> None:
-        """Remember the document's ended jobs no more."""
+        """Forget the document's ended jobs."""
         ended = [
             job for job in self._jobs.values() if job.document.document_id == document_id and job.is_final
         ]
@@ -131,7 +131,7 @@ class Jobs:
             self._ended.remove(job.job_id)
 
     def remembered(self, document_ids: Collection[str]) -> tuple[int, int]:
-        """How many jobs are remembered, and how many of them are of these documents."""
+        """Return how many jobs are remembered, and how many of them belong to these documents."""
         of_them = [job for job in self._jobs.values() if job.document.document_id in document_ids]
         return len(self._jobs), len(of_them)
 
@@ -149,8 +149,8 @@ class Jobs:
         )
 
     async def close(self) -> None:
-        """Cancel those that run and all that wait."""
-        for job in reversed(tuple(self._by_document.values())):  # or a slot that is freed starts the next
+        """Cancel all running and waiting jobs."""
+        for job in reversed(tuple(self._by_document.values())):  # or a freed slot would start the next one
             self._tasks[job.job_id].cancel()
         for job in tuple(self._by_document.values()):
             await self._stop(job)
@@ -158,10 +158,10 @@ class Jobs:
     async def _stop(self, job: Job) -> None:
         task = self._tasks.get(job.job_id)
         if task is not None:
-            if not task.cancelling():  # once: what it finishes when it is cancelled is not cut
+            if not task.cancelling():  # only once: its clean-up must not be cancelled
                 task.cancel()
             await asyncio.wait([task])
-        if not job.is_final:  # a task that was cancelled before its first step could not say so itself
+        if not job.is_final:  # a task cancelled before its first step could not report it
             self._end(job, JobStage.CANCELLED)
 
     async def _run(self, job: Job, work: Work) -> None:
@@ -172,14 +172,14 @@ class Jobs:
             raise
         except WenmaiError as error:
             await self._fail(job, work, error)
-        except Exception:  # one broken document must not stop the line
+        except Exception:  # one broken document must not stop the queue
             log.exception("job_crashed", document_id=job.document.document_id)
             await self._fail(job, work, WenmaiError("The document could not be stored."))
         else:
             self._end(job, JobStage.DONE)
 
     async def _attempts(self, job: Job, work: Work) -> None:
-        """While it waits for the next one, others take its place."""
+        """Run the work with retries, giving up its slot while it waits for the next attempt."""
 
         def on_retry(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
@@ -188,7 +188,7 @@ class Jobs:
                 job.retry(error, state.next_action.sleep)
 
         attempts = AsyncRetrying(
-            retry=retry_if_exception(_may_pass),
+            retry=retry_if_exception(_is_retryable),
             stop=stop_after_attempt(self._retries.attempts),
             wait=wait_exponential(multiplier=self._retries.first_wait_s, max=3_600),
             before_sleep=on_retry,
@@ -223,7 +223,7 @@ class Jobs:
             self._log_ready(job)
 
     def log_failed(self, document: Document, error: WenmaiError) -> None:
-        """The error's sentence, which may quote the document, is in its record only."""
+        """Log the code only: the error's message may quote the document and stays in its record."""
         self._log(logging.WARNING, "document_failed", {"code": error.code}, document_id=document.document_id)
 
     def _log_ready(self, job: Job) -> None:
@@ -236,7 +236,7 @@ class Jobs:
         )  # fmt: skip
 
 
-def _may_pass(error: BaseException) -> bool:
+def _is_retryable(error: BaseException) -> bool:
     return isinstance(error, WenmaiError) and error.retryable
 
 
@@ -244,8 +244,8 @@ BEAT_S = 30.0
 
 
 class Heartbeat:
-    """Signs of life of this process's ingestions, for the other workers on the same store. Also for documents
-    that wait in line, or for their next attempt."""
+    """Heartbeats of this process's ingestions, for the other workers on the same store; also for documents
+    waiting in the queue or for their next attempt."""
 
     def __init__(self, documents: DocumentStore, jobs: Jobs) -> None:
         self._documents = documents

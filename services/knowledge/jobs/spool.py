@@ -1,7 +1,7 @@
-"""Uploads on the disk until they are read in: what was accepted outlives a crash.
+"""Spooled uploads: on disk until they are ingested, so that accepted ones survive a crash.
 
-`incoming/<life>/<job>.upload`: a server has a folder, and holds the lock in it, for as long as it lives. What
-a life left that is over is the next one's. Names are UUIDs, never those of the uploads.
+`incoming/<life>/<job>.upload`: each run of a server (a life) has a folder and holds the lock in it. The next
+life takes over what ended ones left behind. Names are UUIDs, never file names of uploads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class UploadHeader(msgspec.Struct, frozen=True):
-    """What stands before an upload's bytes in its file: its length, this header, the bytes as they came."""
+    """The header of a spooled file: the header's length, the header, then the upload's bytes."""
 
     job_id: str
     document_id: str
@@ -51,7 +51,7 @@ _decoder = msgspec.msgpack.Decoder(UploadHeader)
 
 
 def write_upload(path: Path, upload: UploadHeader, content: bytes) -> None:
-    """On the disk when this returns; not there at all when it raises OSError."""
+    """Write a spooled file durably; if this raises OSError, no file is left."""
     header = _encoder.encode(upload)
     try:
         write_durably(path, len(header).to_bytes(_SIZE_BYTES, "big"), header, content)
@@ -62,7 +62,7 @@ def write_upload(path: Path, upload: UploadHeader, content: bytes) -> None:
 
 
 def read_header(path: Path) -> UploadHeader | None:
-    """None when it is no such file, or no longer there."""
+    """Return None if the file is not a spooled upload or no longer exists."""
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(_SIZE_BYTES), "big")
@@ -72,7 +72,7 @@ def read_header(path: Path) -> UploadHeader | None:
 
 
 def read_content(path: Path, content_hash: str) -> bytes:
-    """Raises StoreUnavailableError when the bytes are not what they were."""
+    """Raises StoreUnavailableError if the bytes do not match `content_hash`."""
     try:
         whole = path.read_bytes()
     except OSError as error:
@@ -84,7 +84,7 @@ def read_content(path: Path, content_hash: str) -> bytes:
 
 
 def locked(path: Path) -> int | None:
-    """The descriptor that holds the lock; None when another process does, or its folder has just gone."""
+    """Return a descriptor that holds the lock; None if another process does, or its folder is gone."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError:
@@ -96,20 +96,20 @@ def locked(path: Path) -> int | None:
 
 
 class Spool:
-    """`folder` is made when the first upload comes."""
+    """`folder` is created with the first upload."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._lives: dict[Path, int] = {}  # those whose lock is held, by whose descriptor
-        self._uploads_by_job: dict[str, tuple[Path, UploadHeader]] = {}  # by job
-        self._one_by_one = asyncio.Lock()
+        self._lives: dict[Path, int] = {}  # folders whose lock is held, with its descriptor
+        self._uploads_by_job: dict[str, tuple[Path, UploadHeader]] = {}
+        self._lock = asyncio.Lock()
 
     async def keep(self, header: UploadHeader, content: bytes) -> None:
-        """It is on the disk when this returns, or not there at all.
+        """Spool an upload durably, or not at all.
 
         Raises DiskFullError, StoreUnavailableError.
         """
-        async with self._one_by_one:
+        async with self._lock:
             try:
                 path = await asyncio.to_thread(self._write, header, content)
             except OSError as error:
@@ -117,14 +117,14 @@ class Spool:
         self._uploads_by_job[header.job_id] = path, header
 
     async def claim(self) -> list[UploadHeader]:
-        """Those of lives that are over, and all that are kept here: ours from now on."""
-        async with self._one_by_one:
+        """Take over the uploads of ended lives; return these and our own."""
+        async with self._lock:
             for path, header in await asyncio.to_thread(self._take_over):
                 self._uploads_by_job[header.job_id] = path, header
         return [header for _, header in self._uploads_by_job.values()]
 
     async def read(self, job_id: str) -> bytes:
-        """Raises StoreUnavailableError when its bytes are not what they were."""
+        """Raises StoreUnavailableError if the upload is missing or its bytes have changed."""
         if job_id not in self._uploads_by_job:
             raise StoreUnavailableError("The upload is no longer there.")
         path, header = self._uploads_by_job[job_id]
@@ -135,28 +135,28 @@ class Spool:
             path, _ = self._uploads_by_job.pop(job_id)
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
-    async def drop_others(self, document_id: str, but_job: str) -> None:
-        """Those that are kept here for the document, but for one job's."""
+    async def drop_others(self, document_id: str, except_job: str) -> None:
+        """Drop the document's uploads, except that of one job."""
         for _, header in list(self._uploads_by_job.values()):
-            if header.document_id == document_id and header.job_id != but_job:
+            if header.document_id == document_id and header.job_id != except_job:
                 await self.drop(header.job_id)
 
     async def find(self, document_ids: Collection[str], owner: str = "") -> tuple[int, int]:
-        """How many files all lives have, and how many of them are of these documents or, with an owner, of
-        this owner."""
+        """Return how many uploads all lives have, and how many of them belong to these documents or this
+        owner."""
         uploads = await asyncio.to_thread(lambda: list(self._all()))
         return len(uploads), sum(_is_of(header, document_ids, owner) for _, header in uploads)
 
     async def erase(self, document_ids: Collection[str], owner: str = "") -> int:
-        """The same ones go. Returns how many."""
+        """Erase the uploads of these documents or this owner, in all lives. Returns how many."""
         erased = await asyncio.to_thread(self._erase, frozenset(document_ids), owner)
         for header in erased:
             self._uploads_by_job.pop(header.job_id, None)
         return len(erased)
 
     async def close(self) -> None:
-        """What is still kept is the next life's."""
-        await asyncio.to_thread(self._end)
+        """Release the locks; remaining uploads are left for the next life."""
+        await asyncio.to_thread(self._release_all)
 
     def _write(self, header: UploadHeader, content: bytes) -> Path:
         path = self._own_life() / f"{header.job_id}{SUFFIX}"
@@ -164,7 +164,7 @@ class Spool:
         return path
 
     def _own_life(self) -> Path:
-        """A folder whose lock is held; a new one gets its name only then, so that nobody takes it over."""
+        """Return a folder whose lock we hold; a new one is named only once locked, so nobody claims it."""
         for life in self._lives:
             return life
         make_folder(self._folder)
@@ -190,7 +190,7 @@ class Spool:
                 self._lives[life] = lock
                 taken += uploads
             else:
-                _leave(life, lock)
+                _release(life, lock)
         return taken
 
     def _all_lives(self) -> list[Path]:
@@ -208,11 +208,11 @@ class Spool:
             path.unlink(missing_ok=True)
         return [header for _, header in uploads]
 
-    def _end(self) -> None:
+    def _release_all(self) -> None:
         for life, lock in self._lives.items():
-            _leave(life, lock)
+            _release(life, lock)
         self._lives.clear()
-        with suppress(OSError):  # it is not there, or not empty
+        with suppress(OSError):  # missing, or not empty
             self._folder.rmdir()
 
 
@@ -225,8 +225,8 @@ def _uploads(life: Path) -> Iterator[tuple[Path, UploadHeader]]:
             log.warning("upload_unreadable", file=path.name)
 
 
-def _leave(life: Path, lock: int) -> None:
-    """Without its folder when there is nothing in it."""
+def _release(life: Path, lock: int) -> None:
+    """Release the lock, and delete the folder if it holds no uploads."""
     if not any(life.glob(f"*{SUFFIX}")):
         with suppress(OSError):
             (life / LOCK).unlink()

@@ -1,1 +1,1 @@
-"""Strangers' files read in a confined child process: their dates, and the pieces that come back."""
+"""Parsing of untrusted files in a confined child process: documents' dates, and the pieces it returns."""

@@ -1,10 +1,10 @@
-"""The process that reads documents, or images: one after the other, and able to do nothing else.
+"""The child process that parses documents or images, one at a time, and can do nothing else.
 
-`python -P -m services.knowledge.parsing.child PACKAGE…`, with nothing in its environment but where Python
-looks for modules. Requests come on standard input, replies go to standard output, each as its length (8
-bytes) and its body. The first request is pickled: the work, and its limits. Replies never are:
-whoever reads them trusts nothing in them. It confines itself before it imports anything that knows a file
-format, since that starts threads. It ends when its standard input does.
+`python -P -m services.knowledge.parsing.child PACKAGE…`, with only Python's module path in its environment.
+Requests arrive on standard input, replies go to standard output, each as its length (8 bytes) and its body.
+The first request is pickled: the work and its limits. Replies never are, since their reader trusts nothing in
+them. It confines itself before it imports any parser, since these start threads, and ends when its standard
+input does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from llama_index.core.schema import TransformComponent
 
 ROOT = Path(__file__).parents[3]
-# What a bomb has taken is not all given back: the next file gets a process that has its memory still.
+# Memory taken by a decompression bomb is not fully returned: the next file gets a fresh process.
 SPENT_SHARE = 0.4
 SPENT_S = 0.05
 
@@ -46,7 +46,7 @@ SPENT_S = 0.05
 def main(packages: list[str]) -> None:
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):  # what a library prints is no reply
+    for stream in (0, 1, 2):  # a library's output must not be read as a reply
         os.dup2(null, stream)
     memory = _open_memory()
     defer_packages()
@@ -56,7 +56,7 @@ def main(packages: list[str]) -> None:
     while body := _receive(requests):
         request = msgspec.msgpack.decode(body, type=Request)
         own = limits.of(len(request.content))
-        # Should the server die while this process hangs, nobody else would end it.
+        # If the server dies while this process hangs, nothing else would end it.
         end_this_process_after(own.wall_s + 1)
         limit_this_process(own.cpu_s, own.memory_bytes)
         began = _cpu_s()
@@ -68,7 +68,7 @@ def main(packages: list[str]) -> None:
 
 
 def read_and_cut(parse: ParseDocument, splitter: TransformComponent, request: Request) -> Reply:
-    from services.knowledge.chunking.splitter import cut  # starts threads: not before the walls stand
+    from services.knowledge.chunking.splitter import cut  # starts threads: only after confinement
 
     parsed = parse(request.file_name, request.content)
     pieces = Pieces.pack(cut(parsed, splitter), parsed.date)
@@ -76,7 +76,7 @@ def read_and_cut(parse: ParseDocument, splitter: TransformComponent, request: Re
 
 
 def answer(work: Work, request: Request) -> Reply:
-    """What went wrong travels back in words."""
+    """Do the work; errors are returned as replies."""
     try:
         return work(request)
     except MemoryError:
@@ -85,9 +85,9 @@ def answer(work: Work, request: Request) -> Reply:
         return _refusal(too_complex("is nested too deeply to read"))
     except BadRequestError as error:
         return _refusal(error)
-    except OSError as error:  # of this process, not of the file: no reader lets its own go
+    except OSError as error:  # from this process, not the file: readers translate their own
         return _refusal(UnavailableError(f"The process that reads files failed: {type(error).__name__}."))
-    except Exception as error:  # noqa: BLE001 - the server logs it: where it was, for its words may quote
+    except Exception as error:  # noqa: BLE001 - logged by the server; the location only, a message may quote
         return Reply(CRASHED, message=f"{type(error).__name__} at {'; '.join(where(error))}")
 
 
@@ -96,7 +96,7 @@ def _refusal(error: BadRequestError | UnavailableError) -> Reply:
 
 
 def _receive(requests: BinaryIO) -> bytes:
-    """Empty at the end."""
+    """Return the next request's body, empty at the end of input."""
     length = int.from_bytes(requests.read(LENGTH_BYTES), "big")
     return requests.read(length)
 
@@ -114,22 +114,22 @@ def _cpu_s() -> float:
 
 
 def limit_this_process(cpu_s: int, memory_bytes: int) -> None:
-    """From now on; again for every file. The memory counts all that the process has mapped."""
-    _, hardest = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(_cpu_s()) + cpu_s, hardest))
-    _, hardest = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, hardest))
+    """Set the limits for the next file. The memory limit covers everything the process has mapped."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(_cpu_s()) + cpu_s, hard))
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, hard))
 
 
 def _open_memory() -> int:
-    """To be opened before the process is confined; -1 where the system has no such file."""
+    """Open /proc/self/status, which must happen before confinement; -1 if there is no such file."""
     return os.open("/proc/self/status", os.O_RDONLY) if sys.platform == "linux" else -1
 
 
 def _peak_memory_bytes(memory: int) -> int:
-    """The most that was resident since the process began.
+    """Return the process's peak resident memory.
 
-    On Linux not `ru_maxrss`: a new process begins with what the one that started it had resident.
+    On Linux not `ru_maxrss`, which a new process inherits from the one that started it.
     """
     if memory < 0:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -138,7 +138,7 @@ def _peak_memory_bytes(memory: int) -> int:
 
 
 def end_this_process_after(seconds: float) -> None:
-    """Replaces the deadline set before. The signal's default action ends the process."""
+    """Set a deadline, replacing the previous one. The signal's default action ends the process."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 

@@ -1,9 +1,9 @@
-"""Walls around the process that reads documents: what the kernel refuses it, whatever code runs in it.
+"""Confinement of the process that parses documents: what the kernel denies it, whatever code runs in it.
 
-Landlock (Linux 5.13 and later) takes away files, TCP and signals to others; seccomp, by libseccomp where the
-system has it, sockets of any kind, new processes and the kernel's rarer doors. Both hold for native code,
-too, and neither needs a privilege. The audit hook is weaker: it refuses Python's own calls, and is all there
-is elsewhere.
+Landlock (Linux 5.13 and later) denies files, TCP and signals to other processes; seccomp, through libseccomp
+if installed, denies all sockets, new processes and rarely used system calls. Both also bind native code, and
+neither needs privileges. The audit hook is weaker: it denies Python's own calls, and is the only wall on
+other systems.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 _OPEN_FILES = 64
-_REFUSED = frozenset((
+_FORBIDDEN_EVENTS = frozenset((
     "socket.connect", "socket.bind", "socket.listen", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
     "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo", "subprocess.Popen", "os.exec",
     "os.posix_spawn", "os.spawn", "os.system", "os.fork", "os.forkpty", "os.startfile", "pty.spawn",
@@ -29,16 +29,16 @@ _REFUSED = frozenset((
 
 @cache
 def confine_this_process(packages: Iterable[Path]) -> tuple[str, ...]:
-    """For good: there is no way back, and a second call does nothing. Returns the walls that are missing.
+    """Confine this process irreversibly; a second call does nothing. Returns the missing walls.
 
-    It must have one thread: the kernel confines the caller, and threads that it starts afterwards. What may
-    still be read are `packages`, Python's own folders and the system's libraries.
+    Call it while there is a single thread: the kernel confines the caller and threads started afterwards.
+    Still readable are `packages`, Python's own folders and the system's libraries.
     """
     sys.dont_write_bytecode = True
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    _, hardest = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_OPEN_FILES, hardest), min(_OPEN_FILES, hardest)))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_OPEN_FILES, hard), min(_OPEN_FILES, hard)))
     missing = missing_walls()
     if "Landlock" not in missing:
         _forbid_files([*packages, *_libraries()])
@@ -49,24 +49,24 @@ def confine_this_process(packages: Iterable[Path]) -> tuple[str, ...]:
 
 
 def missing_walls() -> tuple[str, ...]:
-    """Of "Landlock" and "seccomp", those that this system does not have."""
+    """Return which of "Landlock" and "seccomp" this system lacks."""
     present = {"Landlock": _landlock_abi() > 0, "seccomp": _libseccomp() is not None}
     return tuple(name for name, is_there in present.items() if not is_there)
 
 
 def _refuse(event: str, arguments: tuple[object, ...]) -> None:
-    if event in _REFUSED:
+    if event in _FORBIDDEN_EVENTS:
         raise PermissionError("A process that reads documents may not do this.")
 
 
-# Landlock. No library for it is in wide use, and these are its three system calls, whose
-# numbers are the same on every architecture. Source: linux/landlock.h; `man 7 landlock`.
+# Landlock. No library for it is in wide use; these are its three system calls, whose numbers are the same on
+# every architecture. Source: linux/landlock.h; `man 7 landlock`.
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _GET_ABI = 1
 _PATH_BENEATH = 1
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
-_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # how many rights an ABI knows; later ones 16
+_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # number of rights by ABI version; 16 in later ones
 _TCP, _TCP_ABI = 0b11, 4  # bind and connect
 _SCOPES, _SCOPES_ABI = 0b11, 6  # abstract sockets and signals
 _NO_NEW_PRIVILEGES = 38
@@ -91,7 +91,7 @@ def _call(number: int, *arguments: object) -> int:
 
 
 def _landlock_abi() -> int:
-    """0 where the kernel has none, or it is switched off."""
+    """Return the ABI version, 0 if the kernel has no Landlock or it is disabled."""
     if sys.platform != "linux":
         return 0
     try:
@@ -112,7 +112,7 @@ def _forbid_files(readable: Sequence[Path]) -> None:
     for path in readable:
         if path.exists():
             _allow_reading(rules, path)
-    _give_up_privileges()
+    _drop_privileges()
     _call(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint32(0))
     os.close(rules)
 
@@ -125,14 +125,14 @@ def _allow_reading(rules: int, path: Path) -> None:
     os.close(beneath)
 
 
-def _give_up_privileges() -> None:
+def _drop_privileges() -> None:
     one, nothing = ctypes.c_ulong(1), ctypes.c_ulong(0)
     if ctypes.CDLL(None, use_errno=True).prctl(_NO_NEW_PRIVILEGES, one, nothing, nothing, nothing):
         raise OSError(ctypes.get_errno(), "PR_SET_NO_NEW_PRIVS")
 
 
 def _libraries() -> list[Path]:
-    """Python's folders and the system's. Not the folder that our packages are in: data may be there, too."""
+    """Return Python's and the system's folders, not the one that contains our packages: it may hold data."""
     own = Path(__file__).parents[3]
     others = [Path(entry) for entry in sys.path if entry]
     python = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -146,15 +146,15 @@ _SYSTEM = (
 )  # fmt: skip
 
 
-# seccomp, by libseccomp, which knows every architecture's numbers.
+# seccomp, through libseccomp, which knows every architecture's system call numbers.
 
 _LIBRARY = "libseccomp.so.2"
 _ALLOW = 0x7FFF0000
 _FAIL_WITH = 0x00050000
 _NO_PERMISSION, _NO_SUCH_CALL = 1, 38
 _DIFFERS, _MASKED_EQUAL = 1, 7
-_OF_A_THREAD = 0x10000  # CLONE_THREAD
-_CALLS = (
+_CLONE_THREAD = 0x10000
+_FORBIDDEN_CALLS = (
     "socket", "socketpair", "connect", "bind", "listen", "sendto", "sendmsg", "sendmmsg", "fork", "vfork",
     "execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev", "kill", "tkill",
     "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_open", "pidfd_getfd", "pidfd_send_signal",
@@ -190,14 +190,14 @@ def _libseccomp() -> ctypes.CDLL | None:
 
 
 def _forbid_calls() -> None:
-    """Threads may be started; the C library tries a newer call first and is told that there is none."""
+    """Deny the calls. Threads may still start: clone3 fails with ENOSYS, so libc falls back to clone."""
     library = _libseccomp()
     assert library is not None
     context = library.seccomp_init(ctypes.c_uint32(_ALLOW))
-    for name in _CALLS:
+    for name in _FORBIDDEN_CALLS:
         _forbid(library, context, name)
     _forbid(library, context, "clone3", code=_NO_SUCH_CALL)
-    _forbid(library, context, "clone", _Comparison(0, _MASKED_EQUAL, _OF_A_THREAD, 0))
+    _forbid(library, context, "clone", _Comparison(0, _MASKED_EQUAL, _CLONE_THREAD, 0))
     _forbid(library, context, "tgkill", _Comparison(0, _DIFFERS, os.getpid(), 0))
     if library.seccomp_load(context):
         raise OSError("seccomp_load")

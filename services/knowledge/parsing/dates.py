@@ -1,8 +1,7 @@
-"""The date a document bears: what its format declares, a labelled line at its head, a year in its title.
+"""A document's own date: declared by its format, in a labelled line at its head, or a year in its title.
 
-Only what is declared as the document's date counts: a date in the text says what the text is about, and when
-a program made or saved the file says nothing of its content. No date is better than a
-wrong one.
+Only a date declared as the document's counts: a date in the text is part of its subject, and the time a
+program created or saved the file says nothing about its content. No date is better than a wrong one.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _LABEL_EN = (
     r"|updated(?: on)?|revised(?: on)?|(?:publication|release|publish|revision) date)"
 )
 _SEPARATES = r"[*_\s]{0,3}[:：|]?[*_\s]{0,4}"
-# on a line of its own, or after what else stands in a byline: 来源：本站 发布时间：2020-01-02 点击数：31
+# on a line of its own, or among the other fields of a byline: 来源：本站 发布时间：2020-01-02 点击数：31
 _LABELS = re.compile(
     rf"(?<![\w]){_LABEL_ZH}{_SEPARATES}|(?<![^\W_])(?<!-){_LABEL_EN}{_SEPARATES}",
     re.IGNORECASE,
@@ -68,23 +67,23 @@ _TITLE_YEARS = (
     re.compile(rf"^([12]\d{{3}})(?=\s(?:[A-Za-z&-]+\s){{0,3}}(?:{_IS_ABOUT})s?\b)", re.IGNORECASE),
     re.compile(rf"\b(?:{_IS_ABOUT})s?,?\s(?:(?:of|for|in|[-–])\s)?([12]\d{{3}})(?![\w.])", re.IGNORECASE),
     re.compile(r"[(（]([12]\d{3})[)）]\s*$"),
-    # an edition: 价格表（2023版）, 「2024年修订版」; a product's has its Latin name before it: Office 2019版
+    # an edition: 价格表（2023版）, 「2024年修订版」; but not a product's after its Latin name: Office 2019版
     re.compile(
         r"(?<![A-Za-z0-9_.\-第+])(?<![A-Za-z] )([12]\d{3})"
         r"(?=年?(?:最新|修订|修訂|试行|試行|正式|全新|新)?版(?![权權本面块塊画畫税]))"
     ),
     re.compile(r"(?<![\w.])v((?:199|20\d)\d)(?=(?:\.\d{1,3}){1,2}(?![\w.]))", re.IGNORECASE),  # v2024.1
 )
-_RECORDS = (".log", ".csv")  # their first line is their first entry
+_RECORDS = (".log", ".csv")  # their first line is an entry, not a title
 _FILE_DAY = re.compile(r"(?<!\d)([12]\d{3})(\d\d)(\d\d)(?!\d)")
 
 
 @dataclass(frozen=True, slots=True)
 class DateClues:
-    """What a document says of its date, each kind from the most to the least trusted.
+    """What a document says about its date, each kind from most to least trusted.
 
-    `declared` are values of fields that hold its date (front matter, meta tags); `head` is how its text
-    begins; `titles` its outermost headings.
+    `declared` are values of date fields (front matter, meta tags); `head` is the beginning of its text;
+    `titles` are its outermost headings.
     """
 
     file_name: str = ""
@@ -94,9 +93,9 @@ class DateClues:
 
 
 def document_date(clues: DateClues, today: datetime.date) -> str:
-    """ISO 8601 (a day, a month or a year), "" when the document has no date that is sure.
+    """Return the date in ISO 8601 (a day, month or year); "" if the document has no certain date.
 
-    Nothing later than `today` (a day of grace for other time zones); a title may name next year.
+    Never later than `today` (with a day of grace for other time zones), but a title may name next year.
     """
     by_trust = (
         *_days(map(declared_date, clues.declared), today),
@@ -108,22 +107,22 @@ def document_date(clues: DateClues, today: datetime.date) -> str:
 
 
 def declared_date(value: str) -> str:
-    """The date that the value of a date field begins with; "" when there is none."""
+    """Return the date that the value of a date field begins with, or ""."""
     return _date_from(in_digits(fold_width(value[:LINE_CHARS])).strip("\"' \t"))
 
 
 def labelled_date(line: str) -> str:
-    """The date that a line calls the document's: 更新时间：2015 - 12 - 25, Published: 3 March 2021."""
+    """Return the date labelled as the document's: 更新时间：2015 - 12 - 25, Published: 3 March 2021."""
     line = in_digits(fold_width(line[:LINE_CHARS]))
     labels = [*filter(None, [_PLAIN_LABEL.match(line)]), *_LABELS.finditer(line), *_BYLINE.finditer(line)]
     for label in labels:
-        if _calls(label, line) and (named := _date_from(line[label.end() :])):
+        if _is_label(label, line) and (named := _date_from(line[label.end() :])):
             return named
     return ""
 
 
 def title_date(title: str, latest_year: int) -> str:
-    """The one date or year that a title names as the document's; "" for none, or for several years."""
+    """Return the one date or year that a title names as the document's; "" for none or several years."""
     title = in_digits(fold_width(title[:TITLE_CHARS])).strip()
     named = [date.iso for date in written_dates(title) if date.sure]
     named += [match.group(1) for form in _TITLE_YEARS for match in form.finditer(title)]
@@ -134,7 +133,7 @@ def title_date(title: str, latest_year: int) -> str:
 
 
 def file_day(file_name: str) -> str:
-    """The day in a file's name: 20210305_minutes.docx; "" when it has none."""
+    """Return the day in a file's name (20210305_minutes.docx), or ""."""
     for match in _FILE_DAY.finditer(file_name):
         year, month, day = map(int, match.groups())
         if year >= EARLIEST_FILE_YEAR and (named := iso(year, month, day)):
@@ -148,7 +147,7 @@ def _head_lines(head: str) -> Iterable[str]:
 
 
 def _titles_dates(clues: DateClues, today: datetime.date) -> Iterable[str]:
-    """Of the headings, of a first line that is as short as a title, and of the file's name."""
+    """Yield the dates of the headings, of a first line as short as a title, and of the file's name."""
     first = next(iter(_head_lines(clues.head)), "")
     is_title = len(first) <= TITLE_CHARS and not (_IS_SENTENCE.search(first) or _IS_FIELD.match(first))
     lines = [first] if is_title and not clues.file_name.lower().endswith(_RECORDS) else []
@@ -160,7 +159,7 @@ def _titles_dates(clues: DateClues, today: datetime.date) -> Iterable[str]:
 
 
 def _date_from(text: str) -> str:
-    """The date that the text begins with; a year or YYYYMMDD alone counts here."""
+    """Return the date that the text begins with; here a bare year or YYYYMMDD counts."""
     if weekday := _WEEKDAY.match(text):
         text = text[weekday.end() :]
     if named := leading_date(text):
@@ -169,8 +168,8 @@ def _date_from(text: str) -> str:
     return iso(*(int(part) for part in bare.groups() if part)) if bare else ""
 
 
-def _calls(label: re.Match[str], line: str) -> bool:
-    """Whether it is a label: with a colon, or in a short line; never a word of a sentence."""
+def _is_label(label: re.Match[str], line: str) -> bool:
+    """Whether the match is a label: followed by a colon or in a short line, and not a word of a sentence."""
     before = line[: label.start()]
     if _NOT_YET.search(before) or (label.group()[:1].isascii() and not _STANDS_APART.search(before)):
         return False
@@ -178,6 +177,6 @@ def _calls(label: re.Match[str], line: str) -> bool:
 
 
 def _days(dates: Iterable[str], today: datetime.date) -> Iterable[str]:
-    """Without those that are still to come."""
+    """Filter out empty and future dates."""
     latest = (today + datetime.timedelta(days=1)).isoformat()
     return (date for date in dates if date and date <= latest[: len(date)])

@@ -1,5 +1,5 @@
-"""What the server and its child that reads documents say to each other; and a document's pieces, which go on
-to the store packed and are unpacked bit by bit."""
+"""Messages between the server and its parsing child; and a document's pieces, which stay packed on their way
+to the store and are unpacked in small batches."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ PER_PACK = 64
 class Piece:
     """A chunk without its identity. Offsets are characters into the whole text of its document.
 
-    `whole[char_start:char_end] == text`, unless `text` is a later part of a table, which begins with
-    a repetition of the table's header: then the offsets are those of its rows. `title` is what the file's
-    name says of a document without headings.
+    `whole[char_start:char_end] == text`, unless `text` is a later part of a table, which begins with a
+    repetition of the table's header: then the offsets are those of its rows. `title` is derived from the
+    file's name, for a document without headings.
     """
 
     text: str
@@ -40,7 +40,7 @@ _decoder = msgspec.msgpack.Decoder(list[Piece])
 class Pieces:
     """In document order. Unpacking 50,000 at once would stop the event loop for half a second.
 
-    `date` is the date that the document itself bears, "" when it bears none.
+    `date` is the document's own date, "" if it has none.
     """
 
     count: int
@@ -74,9 +74,9 @@ TIMED_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ParseLimits:
-    """`wall_s` and `cpu_s` are for each megabyte begun, of at most `timed`: what a file holds is not known
-    before it is read, but whoever wants more time must send more. `idle_s`: a child that has had nothing to
-    do for so long ends, and its memory is free again."""
+    """`wall_s` and `cpu_s` apply per megabyte begun, up to `timed` megabytes: what a file contains is unknown
+    before it is parsed, but whoever wants more time must send more. `idle_s`: a child idle for this long ends
+    and frees its memory."""
 
     wall_s: float = 60
     cpu_s: int = 30
@@ -85,13 +85,13 @@ class ParseLimits:
     timed: int = 10
 
     def of(self, size_bytes: int) -> ParseLimits:
-        """Those of a file of this size."""
+        """Return the limits for a file of this size."""
         times = max(1, min(self.timed, -(-size_bytes // TIMED_BYTES)))
         return replace(self, wall_s=self.wall_s * times, cpu_s=self.cpu_s * times)
 
 
 class Ready(msgspec.Struct):
-    """The first reply."""
+    """The child's first reply."""
 
     missing_walls: list[str]
 
@@ -102,7 +102,7 @@ class Request(msgspec.Struct):
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """An image as it was drawn anew."""
+    """A re-encoded image."""
 
     media_type: str
     width: int
@@ -111,8 +111,7 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct):
-    """`error` is the name of a class of `core.errors`, "" where the document was read; `cpu_s` what that
-    took."""
+    """`error` is the name of a class of `core.errors`, "" on success; `cpu_s` is the CPU time it took."""
 
     error: str = ""
     code: str = ""
@@ -131,6 +130,6 @@ def too_complex(why: str) -> UnreadableDocumentError:
 
 
 Work = Callable[[Request], Reply]
-"""Blocking; must be a top-level function, or a partial one of what can be sent over."""
+"""Blocking; must be picklable: a top-level function, or a partial of one."""
 ParseDocument = Callable[[str, bytes], ParsedDocument]
-"""File name, content → document; the same holds of it."""
+"""File name, content → document; blocking and picklable, too."""

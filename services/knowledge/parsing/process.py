@@ -1,4 +1,4 @@
-"""Parsing in a process of its own: a hostile or huge file costs that process, never the server."""
+"""Parsing in a separate process: a hostile or huge file can take down that process, never the server."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ log = structlog.get_logger()
 
 _CHILD = "services.knowledge.parsing.child"
 _PACKAGES = ("core", "services", "config")
-_HOW_PYTHON_STARTS = ("PYTHONHOME", "LD_LIBRARY_PATH")  # of the environment nothing else is passed on
+_PASSED_ENVIRONMENT = ("PYTHONHOME", "LD_LIBRARY_PATH")  # nothing else of the environment is passed on
 PROCESSES = 3
-PROCESSES_PER_OWNER = 2  # as many as there are cores on a small machine; the third is somebody else's
+PROCESSES_PER_OWNER = 2  # the cores of a small machine; the third process is left for another owner
 START_S = 60.0
-SUDDEN_S = 0.5
+SUDDEN_S = 0.5  # a child that ends this soon after a request was about to end anyway
 MAX_REPLY_BYTES = 1 << 29
 
 _ERRORS: dict[str, type[WenmaiError]] = {
@@ -63,14 +63,14 @@ _ERRORS: dict[str, type[WenmaiError]] = {
 
 class DocumentParser(Protocol):
     async def __call__(self, file_name: str, content: bytes, owner: str = "") -> Pieces:
-        """Waits for its owner's turn. Raises BadRequestError of the kind that fits, with its code."""
+        """Wait for the owner's turn. Raises the matching subclass of BadRequestError, with its code."""
         ...
 
 
 class ConfinedWork:
-    """Work in a child, of each owner two at a time; a child that exceeds a limit is killed and replaced. What
-    it takes of the processor is charged to `cpu`. `packages` are those that the work needs of ours beside
-    the usual ones."""
+    """Runs work in a child process, at most two requests per owner at a time; a child that exceeds a limit is
+    killed and replaced. CPU time is charged to `cpu`. `packages` are those of ours that the work needs in
+    addition to the usual ones."""
 
     def __init__(
         self, work: Work, limits: ParseLimits, cpu: CpuHours | None = None, packages: Collection[str] = ()
@@ -78,28 +78,28 @@ class ConfinedWork:
         self._limits = limits
         self._children = _Children(work, limits, packages)
         self._cpu = cpu or CpuHours()
-        self._places = Shares(PROCESSES, PROCESSES_PER_OWNER)
+        self._slots = Shares(PROCESSES, PROCESSES_PER_OWNER)
 
     async def ask(self, request: Request, owner: str = "") -> Reply:
-        """Waits for its owner's turn. Raises the error that the reply names, and RuntimeError where the work
-        failed."""
+        """Wait for the owner's turn. Raises the error that the reply names, or RuntimeError if the work
+        crashed."""
         body, own = msgspec.msgpack.encode(request), self._limits.of(len(request.content))
         # waiting for a free process does not count against the time limit
-        async with self._places.hold(owner, size_bytes=len(request.content)):
+        async with self._slots.hold(owner, size_bytes=len(request.content)):
             began, reply = time.monotonic(), None
             try:
-                reply = await self._asked(body, own.wall_s)
-            finally:  # one that was killed says nothing: it may have been busy all the time
+                reply = await self._ask(body, own.wall_s)
+            finally:  # a killed child reports nothing: it may have been busy all the time
                 taken_s = reply.cpu_s if reply else min(time.monotonic() - began, own.cpu_s)
                 self._cpu.charge(owner, taken_s)
         _check(reply)
         return reply
 
-    async def _asked(self, request: bytes, wall_s: float) -> Reply:
+    async def _ask(self, request: bytes, wall_s: float) -> Reply:
         began = time.monotonic()
         with suppress(ChildDiedError):
             return await self._children.ask(request, wall_s)
-        # An idle child may have ended at the very moment it was asked; that is not the file's fault.
+        # An idle child may have ended just as it was asked; that is not the file's fault.
         if time.monotonic() - began < SUDDEN_S:
             with suppress(ChildDiedError):
                 return await self._children.ask(request, wall_s)
@@ -107,7 +107,7 @@ class ConfinedWork:
 
 
 class ParserProcess:
-    """Parses and cuts so."""
+    """Parses and chunks documents in a confined child, with this parser and splitter."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class ParserProcess:
 
 
 def _check(reply: Reply) -> None:
-    """Raises the error that the reply names; one of ours, whatever stands in it."""
+    """Raise the error that the reply names; always one of ours, whatever the reply says."""
     if not reply.error:
         return
     if reply.error == UnreadableDocumentError.__name__:
@@ -139,21 +139,21 @@ def _check(reply: Reply) -> None:
 
 
 class ChildDiedError(Exception):
-    """It ended, was killed, or said what no child of ours says."""
+    """The child ended, was killed, or sent an invalid reply."""
 
 
 class _Children:
-    """Those that have nothing to do wait for the next document, of any parser that begins them with the same
-    words; all end with the event loop."""
+    """A pool of children. Idle ones wait for the next request of any pool with the same work and limits; all
+    end with the event loop."""
 
     def __init__(self, work: Work, limits: ParseLimits, packages: Collection[str]) -> None:
         self._first = pickle.dumps((work, limits))
         self._packages = sorted({*_PACKAGES, *packages})
-        self._looked_at_walls = False
+        self._checked_walls = False
 
     async def ask(self, request: bytes, wall_s: float) -> Reply:
-        """Raises ChildDiedError, UnreadableDocumentError after `wall_s`. A caller that is cancelled takes its
-        child with it."""
+        """Raises ChildDiedError, or UnreadableDocumentError after `wall_s`. Cancelling the caller kills the
+        child."""
         child = self._idle_one() or await self._start()
         try:
             async with asyncio.timeout(wall_s):
@@ -193,9 +193,9 @@ class _Children:
         return child
 
     def _note_walls(self, ready: Ready) -> None:
-        if ready.missing_walls and not self._looked_at_walls:
+        if ready.missing_walls and not self._checked_walls:
             log.warning("parser_less_confined", missing=ready.missing_walls)
-        self._looked_at_walls = True
+        self._checked_walls = True
 
     async def _kill(self, child: Process) -> None:
         _of_this_loop().children.discard(child)
@@ -203,7 +203,7 @@ class _Children:
 
 
 async def _begin(packages: Sequence[str]) -> Process:
-    environment = {name: os.environ[name] for name in _HOW_PYTHON_STARTS if name in os.environ}
+    environment = {name: os.environ[name] for name in _PASSED_ENVIRONMENT if name in os.environ}
     modules = [str(ROOT), *(entry for entry in sys.path if entry)]
     return await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-B", "-m", _CHILD, *packages,
@@ -220,8 +220,8 @@ async def _kill(child: Process) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Keeper:
-    """`idle` are those without work, by what they were begun with. `task` ends all children when the event
-    loop cancels it, at its own end."""
+    """`idle` are children without work, by their first message. `task` kills all children when the event loop
+    cancels it on closing."""
 
     children: set[Process]
     idle: defaultdict[bytes, list[Process]]

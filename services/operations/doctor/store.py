@@ -13,7 +13,7 @@ from core.errors import StartRefusedError, WenmaiError
 from core.knowledge import DocumentStatus
 from core.operations.reports import Finding, fail, ok, warn
 from core.text import counted
-from services.knowledge.chunks import ADVICE, MOST_EMBEDDED_CHUNKS
+from services.knowledge.chunks import ADVICE, MAX_EMBEDDED_CHUNKS
 from services.operations.reembedding.level import lacks
 from services.operations.repair.documents import UnsearchedDocuments
 from services.store.collections import REEMBED_COMMAND, collection_specs, read_stored_as
@@ -26,13 +26,13 @@ from services.store.points import equals, is_empty, scroll_all
 def check_size(chunks: int, *, embedded: bool) -> Finding:
     if not embedded:
         return ok("size", f"{chunks} chunks, in a Qdrant server")
-    if chunks > MOST_EMBEDDED_CHUNKS:
+    if chunks > MAX_EMBEDDED_CHUNKS:
         return warn(
             "size",
-            f"{chunks} chunks are more than the {MOST_EMBEDDED_CHUNKS} that the embedded store is made for, "
+            f"{chunks} chunks are more than the {MAX_EMBEDDED_CHUNKS} that the embedded store is made for, "
             f"and every search takes longer: {ADVICE}",
         )
-    return ok("size", f"{chunks} chunks, and the embedded store is made for {MOST_EMBEDDED_CHUNKS}")
+    return ok("size", f"{chunks} chunks, and the embedded store is made for {MAX_EMBEDDED_CHUNKS}")
 
 
 MOST_DOCUMENTS = 100_000

@@ -94,7 +94,7 @@ class TurnTraces:
         for session_id, turn_ids in turns.items():
             summaries += await self._forget_summaries(session_id, None, turn_ids)
             rewordings += await self.erase_rewordings(session_id, turn_ids)
-            await self._sessions.unname(session_id, turn_ids)
+            await self._sessions.clear_title_from(session_id, turn_ids)
         if self._memories is not None and turns and memories:
             turn_ids = [turn_id for ids in turns.values() for turn_id in ids]
             forgotten = (await self._memories.forget_turns(turn_ids)).deleted

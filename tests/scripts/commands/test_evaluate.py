@@ -16,7 +16,7 @@ from scripts.evaluation.baselines import whole_collections
 from scripts.evaluation.figures import Answer
 from scripts.evaluation.in_process import open_services
 from scripts.evaluation.judging import Hit, Reply
-from scripts.evaluation.knowledge import Target, ask, read_in
+from scripts.evaluation.knowledge import Target, ask, ingest_lines
 from scripts.evaluation.server import open_server
 from scripts.evaluation.sets import load_set
 from tests.support.environment import ROOT
@@ -171,7 +171,7 @@ def _unnamed(source: Hit) -> Hit:
 async def answers_of(target: Target) -> tuple[list[Answer], list[Reply]]:
     """Of searches, and of whole turns: one after another in its session, and a blank one."""
     parts = whole_collections(load_set(SETS / "bakery"))
-    library = await read_in(target, parts, lambda: None)
+    library = await ingest_lines(target, parts, lambda: None)
     answers = [answer for part in parts for answer in await ask(target, part, library, lambda: None)]
     before = [("生日蛋糕怎么买？", "要预订。")]
     replies = [

@@ -20,7 +20,7 @@ from core.operations.expiry import DAY_US, ExpiryReport
 from core.operations.reports import ReceiptKind
 from scripts import backfill_parent_turns, cleanup_expired
 from scripts.commands.maintenance import EXIT_NO_READER, CommandError, Options, invoke, run
-from scripts.commands.server import Server, asking, refusal, server_of
+from scripts.commands.server import Server, open_client, refusal, server_of
 from tests.services.conversation.stores import uid, write_point
 from tests.support.environment import ROOT, clean_environment
 from tests.support.servers.app import HASHING, make_settings
@@ -305,7 +305,7 @@ async def test_a_locked_store_without_a_server_is_explained(small_server: tuple[
 async def test_an_answer_of_something_else_is_not_believed(small_server: tuple[RunningServer, Path]) -> None:
     server = Server(small_server[0].url, "secret")
     with pytest.raises(CommandError, match=r"405|404"):
-        async with asking(server) as client:
+        async with open_client(server) as client:
             await client.send("POST", "/health/ready", ExpiryReport)
 
 
@@ -313,7 +313,7 @@ async def test_an_answer_of_something_else_is_not_believed(small_server: tuple[R
 async def test_what_cannot_be_sent_is_refused_in_one_line(server: Server) -> None:
     """Discriminates: a traceback of UnicodeEncodeError."""
     with pytest.raises(CommandError, match="cannot be sent") as raised:
-        async with asking(server) as client:
+        async with open_client(server) as client:
             await client.send("POST", "/admin/x", ExpiryReport, owner="\udcff")
     assert raised.value.exit_code == 2
 

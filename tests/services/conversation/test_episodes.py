@@ -10,11 +10,11 @@ from core.conversation.turns import Turn, TurnStatus
 from services.conversation.episodes import (
     ANSWER_CHARS,
     QUESTION_CHARS,
-    episode_asked,
     episode_id,
     episode_of,
     moment_of,
     moments_of,
+    parse_episode,
 )
 
 ID = "7c0a3a52-6a51-4f0e-9a44-1f7f2f1a9c11"
@@ -65,7 +65,7 @@ NOT_ASKED = (
 def test_a_question_about_an_earlier_conversation_has_its_topic_and_days(
     question: str, about: str, days: str
 ) -> None:
-    asked = episode_asked(question, TODAY)
+    asked = parse_episode(question, TODAY)
     assert asked is not None
     assert about in asked.topic
     assert "/".join(each.isoformat() for each in asked.days or ()) == days
@@ -73,27 +73,27 @@ def test_a_question_about_an_earlier_conversation_has_its_topic_and_days(
 
 @pytest.mark.parametrize("question", NOT_ASKED)
 def test_every_other_question_is_none(question: str) -> None:
-    assert episode_asked(question, TODAY) is None
+    assert parse_episode(question, TODAY) is None
 
 
 @pytest.mark.parametrize(
     "question", ["我们上次聊了什么？", "What did we talk about yesterday?", "我们之前讨论过什么？"]
 )
 def test_one_that_says_nothing_of_what_was_said_has_no_topic(question: str) -> None:
-    asked = episode_asked(question, TODAY)
+    asked = parse_episode(question, TODAY)
     assert asked is not None
     assert (asked.topic, asked.sure) == ("", True)
 
 
 def test_what_may_have_been_said_in_this_conversation_is_not_sure() -> None:
-    asked = episode_asked("你说过的第二点再解释一下", TODAY)
+    asked = parse_episode("你说过的第二点再解释一下", TODAY)
     assert asked is not None
     assert not asked.sure
 
 
 def test_a_talk_as_a_thing_is_another_one_than_this() -> None:
     for question in ("our talk about tomatoes", "我们关于番茄的对话"):
-        asked = episode_asked(question, TODAY)
+        asked = parse_episode(question, TODAY)
         assert asked is not None
         assert asked.sure
 

@@ -18,7 +18,7 @@ from core.conversation.sessions import Branch
 from core.conversation.turns import Turn, TurnStatus
 from core.relevance.query import Query
 from core.relevance.sparse import encode_document
-from services.conversation.recall import DEPTH, FEW
+from services.conversation.recall import DEPTH, MAX_LISTED_IDS
 from services.conversation.turns import TurnVectors
 from services.conversation_manager import ConversationManager
 from services.models.embedding import EmbeddingService
@@ -121,7 +121,7 @@ async def test_in_random_trees_nothing_but_the_branch_is_recalled(services: Serv
             ]
 
 
-@pytest.mark.parametrize("size", [30, FEW + 60])
+@pytest.mark.parametrize("size", [30, MAX_LISTED_IDS + 60])
 async def test_on_a_linear_session_it_is_plain_search(services: Services, size: int) -> None:
     """Discriminates: a branch filter that loses turns, few or many of them."""
     generator = random.Random(size)
@@ -141,19 +141,19 @@ async def test_on_a_linear_session_it_is_plain_search(services: Services, size: 
 
 async def test_a_branch_is_found_behind_any_number_of_nearer_siblings(services: Services) -> None:
     """Discriminates: searching the session once, where the siblings take all the places."""
-    line = [turn(100 + at, 99 + at if at else None, f"garden {at}") for at in range(FEW + 20)]
+    line = [turn(100 + at, 99 + at if at else None, f"garden {at}") for at in range(MAX_LISTED_IDS + 20)]
     aside = [turn(1_000 + at, None, "parrot parrot") for at in range(420)]
-    await store(services, [*line, turn(500, 100 + FEW + 19, "the parrot is called Otto"), *aside])
+    await store(services, [*line, turn(500, 100 + MAX_LISTED_IDS + 19, "the parrot is called Otto"), *aside])
     await store(services, [turn(501, 500, "x"), turn(502, 501, "y")])
     assert "the parrot is called Otto" in await recalled(services, "parrot parrot", 502)
 
 
 async def test_neither_another_owner_nor_another_session_is_told(services: Services) -> None:
     """Discriminates: telling what a long branch's search found without asking whether it is on the branch."""
-    line = [turn(100 + at, 99 + at if at else None, f"garden {at}") for at in range(FEW + 20)]
+    line = [turn(100 + at, 99 + at if at else None, f"garden {at}") for at in range(MAX_LISTED_IDS + 20)]
     strange = [turn(900, 118, "parrot", owner="eve"), turn(901, 118, "parrot", session_id=OTHER)]
     await store(services, [*line, *strange])
-    assert "parrot" not in await recalled(services, "parrot", 100 + FEW + 19)
+    assert "parrot" not in await recalled(services, "parrot", 100 + MAX_LISTED_IDS + 19)
     assert await recalled(services, "parrot", 900, "eve") == []
 
 

@@ -71,8 +71,8 @@ async def test_one_request_looks_at_no_more_titles_than_its_limit(
 ) -> None:
     """The next one goes on where it stopped. Discriminates: a search that goes on to the end at once; an
     end told where only the limit was met."""
-    monkeypatch.setattr(session_search, "AT_ONCE", 3)
-    monkeypatch.setattr(session_search, "AT_MOST", 6)
+    monkeypatch.setattr(session_search, "TITLES_PER_REQUEST", 3)
+    monkeypatch.setattr(session_search, "MAX_TITLES", 6)
     for number in range(1, 21):
         await write(sessions, number, "needle" if number in (2, 19) else "hay")
     pages: list[TitledPage] = []
@@ -87,7 +87,7 @@ async def test_sessions_of_the_same_moment_are_found_across_the_stores_pages(
     sessions: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Discriminates: going on below the last time of a page, which loses what shares it."""
-    monkeypatch.setattr(session_search, "AT_ONCE", 4)
+    monkeypatch.setattr(session_search, "TITLES_PER_REQUEST", 4)
     for number in range(1, 11):
         await write(sessions, number, f"needle {number}", at_us=50 + number // 3)
     results = await find_titled(sessions, OWNER, "needle", 20, None)

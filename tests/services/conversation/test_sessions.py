@@ -74,7 +74,7 @@ async def test_a_new_session_has_its_record_from_its_first_turn_on(store: Vector
     stored = await sessions.get(ID, "local")
     assert (stored.title, stored.created_us, stored.temperature) == ("What is this?", 5, 0.5)
     assert stored.updated_us > 5
-    await sessions.unname(ID, [uid(10)])
+    await sessions.clear_title_from(ID, [uid(10)])
     assert (await sessions.get(ID, "local")).title == ""
 
 
@@ -129,7 +129,7 @@ async def test_a_session_of_an_earlier_system_whose_id_is_no_uuid_has_no_title_t
     store: VectorStore,
 ) -> None:
     """The clean-up ended here for good. Discriminates: asking the store for a point of that id."""
-    await SessionStore(store, SESSIONS).unname("cyc", [ID])
+    await SessionStore(store, SESSIONS).clear_title_from("cyc", [ID])
 
 
 async def test_sessions_named_by_id_come_in_that_order_and_are_the_owners_alone(store: VectorStore) -> None:

@@ -58,7 +58,7 @@ class Conversation:
         ticks = count(1)
         prompt = partial(PromptLibrary().text, "summarize")
         self.summaries = SummaryService(
-            self.turns, lambda _: entry, chosen, prompt, lambda: next(ticks), most_tokens=100
+            self.turns, lambda _: entry, chosen, prompt, lambda: next(ticks), max_tokens=100
         )
 
     async def write(self, number: int, parent: int | None, answer: str = ANSWER, **more: Any) -> Turn:

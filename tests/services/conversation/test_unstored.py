@@ -74,7 +74,7 @@ async def test_without_room_only_that_it_was_cut_is_kept(tmp_path: Path) -> None
     """Discriminates: memory without a bound."""
     async with open_edge(tmp_path) as store:
         turns = turn_store(store)
-        unstored = UnstoredTurns(turns, most_bytes=3_000)
+        unstored = UnstoredTurns(turns, max_bytes=3_000)
         second = replace(ANSWERED, turn_id=uid(2), answer="long " * 600)
         await turns.put(RUNNING, TurnVectors())
         await turns.put(replace(RUNNING, turn_id=uid(2)), TurnVectors())

@@ -34,7 +34,7 @@ async def test_a_start_with_too_many_chunks_is_warned_of(store: VectorStore) -> 
     """Discriminates: `look` that only counts."""
     await add(store, 6)
     with capture_logs() as logs:
-        await KnowledgeSize(store, NAMES, most_chunks=5).look()
+        await KnowledgeSize(store, NAMES, max_chunks=5).look()
     (line,) = logs
     assert (line["event"], line["log_level"]) == ("knowledge_large", "warning")
     assert (line["chunks"], line["made_for"]) == (6, 5)
@@ -43,7 +43,7 @@ async def test_a_start_with_too_many_chunks_is_warned_of(store: VectorStore) -> 
 
 async def test_it_is_said_when_the_limit_is_passed_and_only_once(store: VectorStore) -> None:
     """Discriminates: `_done` never set; `grew` that does not add up."""
-    size = KnowledgeSize(store, NAMES, most_chunks=5)
+    size = KnowledgeSize(store, NAMES, max_chunks=5)
     with capture_logs() as logs:
         await size.look()
         for _ in range(4):
@@ -55,7 +55,7 @@ async def test_it_is_said_when_the_limit_is_passed_and_only_once(store: VectorSt
 async def test_new_versions_of_the_same_documents_do_not_count_twice(store: VectorStore) -> None:
     """Discriminates: a warning from what was added, without asking the store."""
     await add(store, 4)
-    size = KnowledgeSize(store, NAMES, most_chunks=5)
+    size = KnowledgeSize(store, NAMES, max_chunks=5)
     with capture_logs() as logs:
         await size.look()
         await size.grew(4)  # they took the place of the four
@@ -67,5 +67,5 @@ async def test_a_server_has_no_limit(store: VectorStore) -> None:
     await add(store, 6)
     settings = StoreSettings(qdrant_url="http://localhost:6333")
     with capture_logs() as logs:
-        await KnowledgeSize(store, settings, most_chunks=5).look()
+        await KnowledgeSize(store, settings, max_chunks=5).look()
     assert logs == []

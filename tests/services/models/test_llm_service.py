@@ -18,7 +18,7 @@ from core.prompt.layouts import lay_out
 from core.prompt.messages import Layout, Message, Part, PromptTexts, Role
 from services.adapters.http import open_model_client
 from services.adapters.llms.openai import OpenAILLM
-from services.llm_service import UNKNOWN_WINDOW, Lay, ModelEntry, answer_reserve, known_window, window_of
+from services.llm_service import UNKNOWN_WINDOW, LayOut, ModelEntry, answer_reserve, known_window, window_of
 from services.models.extractive import ExtractiveLLM
 from tests.support.models.scripted_llm import RECORDED, ScriptedLLM
 from tests.support.models.stub_llm import Refusal, StubLLM, running_stub
@@ -65,7 +65,7 @@ def entry(wrapper: LLMStreamWrapper, layout: Layout = Layout.AUTO, provider: str
     return ModelEntry("small", provider, "m", wrapper, layout, context_window=8_192, max_tokens=1_000)
 
 
-async def reply_of(model: ModelEntry, exchange: Exchange, how: Lay = lay) -> str:
+async def reply_of(model: ModelEntry, exchange: Exchange, how: LayOut = lay) -> str:
     return "".join([delta.text async for delta in model.stream_laid(how, exchange)])
 
 

@@ -16,7 +16,7 @@ from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
 from services.retrieval.foreign_rerankers import (
     FAILURES,
-    LONGEST_PAUSE_S,
+    MAX_PAUSE_S,
     AnyReranker,
     ForeignReranker,
     RerankerUnavailableError,
@@ -306,7 +306,7 @@ def test_however_long_a_server_asks_to_be_left_alone_it_is_asked_again_after_a_m
     busy = ScriptedPairs(fails=True, retry_after_s=86_400)
     guard = ForeignReranker(busy, timeout_s=5)
     loop = LoopAhead()
-    for ahead_s, calls in ((0.0, 1), (LONGEST_PAUSE_S - 1, 1), (LONGEST_PAUSE_S + 1, 2)):
+    for ahead_s, calls in ((0.0, 1), (MAX_PAUSE_S - 1, 1), (MAX_PAUSE_S + 1, 2)):
         loop.ahead_s = ahead_s
         with pytest.raises(RerankerUnavailableError):
             loop.run_until_complete(guard.judge(ask("退款"), candidates("fees")))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from core.errors import StoreUnavailableError, UnreadableDocumentError
 from core.knowledge import JobFigures
-from services.knowledge.jobs.lanes import AT_ONCE
+from services.knowledge.jobs.lanes import MAX_RUNNING
 from services.knowledge.jobs.queue import Jobs, Retries
 from tests.services.knowledge.jobs.test_jobs import ME, Steps, at_once, document
 from tests.support.stores.knowledge import Clock
@@ -24,7 +24,7 @@ async def test_those_that_wait_run_and_ended_are_counted_apart() -> None:
     async for snapshot in jobs.get(later.job_id, ME).changes():
         if snapshot.next_try_us:
             break
-    running = [jobs.submit(document(str(number)), 5, Steps()) for number in range(AT_ONCE)]
+    running = [jobs.submit(document(str(number)), 5, Steps()) for number in range(MAX_RUNNING)]
     jobs.submit(document("last"), 9, Steps())
     await asyncio.sleep(0.01)  # the jobs have their slots
     now = replace(NONE, waiting=1, running=len(running), retrying=1, waiting_chunks=16, done=1, failed=1)

@@ -16,7 +16,7 @@ from core.errors import (
 from core.knowledge import Document, DocumentStatus, JobSnapshot, JobStage
 from services.knowledge.jobs import queue as jobs_module
 from services.knowledge.jobs.job import Job
-from services.knowledge.jobs.lanes import LARGE_AT_ONCE, SMALL_BYTES, SMALL_CHUNKS
+from services.knowledge.jobs.lanes import MAX_LARGE, SMALL_BYTES, SMALL_CHUNKS
 from services.knowledge.jobs.queue import MAX_WAITING_CHUNKS, Jobs, Retries
 from tests.support.stores.knowledge import Clock
 
@@ -116,7 +116,7 @@ async def test_two_large_jobs_run_at_once_and_the_others_start_in_the_order_they
         started.append([job.snapshot().stage is not JobStage.WAITING for job in submitted])
         works[last].let.release()
         assert await finished(jobs, submitted[last].job_id) is JobStage.DONE
-    assert LARGE_AT_ONCE == 2
+    assert MAX_LARGE == 2
     assert started == [[True, True, False, False], [True, True, True, False], [True] * 4, [True] * 4]
 
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from core.errors import TooManyUploadsError
-from services.knowledge.jobs.lanes import HOUR_S, PATIENCE_BYTES, SOON_S, CpuHours, Shares
+from services.knowledge.jobs.lanes import HOUR_S, MIN_RETRY_S, PATIENCE_BYTES, CpuHours, Shares
 
 
 class Line:
@@ -115,7 +115,7 @@ async def test_patience_ends_in_a_refusal_that_may_be_tried_again() -> None:
             async with shares.hold("bob", patience_s=0.01):
                 raise AssertionError
     assert refused.value.retryable
-    assert refused.value.retry_after_s == SOON_S
+    assert refused.value.retry_after_s == MIN_RETRY_S
     async with shares.hold("bob", patience_s=0.01):
         pass
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from core.operations.reports import Level
-from services.knowledge.chunks import MOST_EMBEDDED_CHUNKS
+from services.knowledge.chunks import MAX_EMBEDDED_CHUNKS
 from services.operations.doctor.store import check_size
 
 
 def test_as_many_chunks_as_it_is_made_for_are_well() -> None:
-    assert check_size(MOST_EMBEDDED_CHUNKS, embedded=True).level is Level.OK
+    assert check_size(MAX_EMBEDDED_CHUNKS, embedded=True).level is Level.OK
 
 
 def test_more_are_warned_of_with_what_to_do() -> None:
     """Discriminates: `>` turned into `<` in check_size."""
-    findings = check_size(MOST_EMBEDDED_CHUNKS + 1, embedded=True)
+    findings = check_size(MAX_EMBEDDED_CHUNKS + 1, embedded=True)
     assert findings.level is Level.WARN
     assert "200001 chunks" in findings.sentence
     assert "QDRANT_URL" in findings.sentence
@@ -21,4 +21,4 @@ def test_more_are_warned_of_with_what_to_do() -> None:
 
 def test_a_server_holds_any_number() -> None:
     """Discriminates: `embedded` ignored."""
-    assert check_size(50 * MOST_EMBEDDED_CHUNKS, embedded=False).level is Level.OK
+    assert check_size(50 * MAX_EMBEDDED_CHUNKS, embedded=False).level is Level.OK
