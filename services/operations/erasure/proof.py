@@ -50,8 +50,6 @@ PERSONA = ("persona.document_id", "persona.chunk_id")
 
 
 class References:
-    """Searches the places that can refer to what was erased."""
-
     def __init__(self, parts: ErasureParts) -> None:
         self._names, self._turns = parts.names, parts.turns
         self._knowledge, self._qa_log, self._answers = parts.knowledge, parts.qa_log, parts.answers
@@ -121,13 +119,11 @@ class References:
     async def _memory_places(self, traced: Traced) -> list[Searched]:
         memories, turns = self._names.memory_collection, self._names.conversation_collection
         naming = await self._reader.holding(memories, [SUPERSEDED], traced.memory_ids)
-        recalling = await self._reader.holding(
-            turns, [MANIFEST_MEMORIES], traced.memory_ids, readers_of(traced)
-        )
+        uses = await self._reader.holding(turns, [MANIFEST_MEMORIES], traced.memory_ids, readers_of(traced))
         return [
             await self._points(memories, traced.memory_ids),
             *_places(memories, naming),
-            *_places(turns, recalling),
+            *_places(turns, uses),
         ]
 
     async def _document_points(self, traced: Traced) -> list[Searched]:
