@@ -99,7 +99,7 @@ def _existing_parent(folder: Path) -> Path:
 
 
 def _unusable(folder: Path) -> str:
-    """Return why nothing can be created in it, or "". It is tried: root's rights say nothing about /proc."""
+    """Return why nothing can be created in it, or "". Really tries: root's rights say nothing about /proc."""
     if not folder.is_dir():
         return "it is not a folder"
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):

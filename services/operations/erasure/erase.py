@@ -111,8 +111,8 @@ class Erasure:
     async def owner(self, owner: str, options: ErasureOptions) -> Erased:
         """Erase all sessions, turns, documents, memories and log lines of one owner.
 
-        Raises NotFoundError if nothing of the owner is stored and nothing was ever erased, so that a typo
-        gets no proof; BadRequestError then if it is not an owner's name at all.
+        Raises NotFoundError (BadRequestError if it is no owner's name at all) if nothing of the owner is
+        stored and nothing was ever erased: a typo must not get a proof.
         """
         began_us, traced = utc_now_us(), await self._owner.trace(owner)
         counts = await self._owner.count(traced)

@@ -58,7 +58,7 @@ class References:
         self._images = ImageFiles(parts.names.data_dir / IMAGES)
 
     async def search(self, traced: Traced) -> list[Searched]:
-        """Raises StoreUnavailableError."""
+        """Search every place, in the store and outside. Raises StoreUnavailableError."""
         stored = [each async for each in self._stored(traced)]
         return [*stored, *await self.outside(traced)]
 
@@ -316,8 +316,8 @@ async def nothing_runs(turn_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ErasureParts:
-    """`knowledge` and `answers` are None in a command, `qa_log` when it is off, `space` with a Qdrant server,
-    whose files are not ours to rewrite."""
+    """`knowledge` and `answers` are None in a command, `qa_log` when it is off, `space` where the store's
+    files are not rewritten."""
 
     store: VectorStore
     names: StoreSettings

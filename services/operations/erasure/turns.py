@@ -76,7 +76,7 @@ class TurnEraser:
         )
 
     async def erase_turn(self, traced: Traced) -> Counter[str]:
-        """Raises StoreUnavailableError; a repeat then finishes the erasure."""
+        """Erase a turn and its traces. Raises StoreUnavailableError; a repeat then finishes the erasure."""
         await self._halt(traced.name)
         done = await self._forget(traced)
         done += await self._cut_off(traced)
@@ -148,7 +148,7 @@ class TurnEraser:
         return sorted(filter(None, {*titled.all_ids, *named}))
 
     async def clean_late(self, traced: Traced) -> None:
-        """Erase what turns that were being answered during the erasure have stored of an erased one."""
+        """Erase references to an erased turn that turns running during its erasure have stored."""
         await self._cut_off(traced)
         await self._clear_manifests(traced)
         for session_id in await self._sessions(traced):
@@ -161,7 +161,7 @@ class TurnEraser:
         )
         left = [each for each in children.all_ids if each not in frozenset(traced.turn_ids)]
         for chunk in batches(left):
-            with suppress(UnknownPointError):  # one went meanwhile; the others are written
+            with suppress(UnknownPointError):  # one was deleted meanwhile; the others are written
                 await self._turns.set_payload({"parent_turn_id": None}, chunk)
         if self._qa_log is not None and traced.kind is ErasedKind.TURN:
             await self._qa_log.forget_parents(traced.turn_ids)
@@ -259,7 +259,7 @@ class OwnerEraser:
         return bool(await self._reader.existing(self._names.operations_collection, ids))
 
     async def erase(self, traced: Traced) -> tuple[Traced, Counter[str]]:
-        """Raises StoreUnavailableError; a repeat then finishes the erasure."""
+        """Erase all that is the owner's. Raises StoreUnavailableError; a repeat then finishes the erasure."""
         done: Counter[str] = Counter()
         await self._halt_all(traced.owner)
         for document_id in traced.document_ids:

@@ -134,7 +134,7 @@ class Slots(Protocol):
 
 
 class LocalSlots:
-    """Slots at local times of a zone, each once per day even when its clocks change.
+    """Slots at local times of a zone, each local time once, even when its clocks change.
 
     Where the clocks are set back a local time occurs twice, and the first occurrence counts; where they are
     put forward it is skipped, and the moment of the change counts, once for all times skipped. A day that a
