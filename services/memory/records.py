@@ -67,7 +67,7 @@ class MemoryRecords:
     """The memories collection. A point's payload has the fields of Memory and the kind of statement (`slot`);
     its id is the memory's. Every read is limited to one owner.
 
-    `alone`: nobody else writes to the store, so owners without memories can be cached.
+    `alone`: nobody else writes to the store, so whether an owner has memories can be cached.
     """
 
     def __init__(self, store: VectorStore, collection: str, *, alone: bool = False) -> None:
