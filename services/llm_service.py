@@ -27,7 +27,7 @@ from core.prompt.layouts import lay_out, next_after_refusal
 from core.prompt.messages import Layout, Message, PromptTexts
 from core.text import TextScrubber
 from core.thinking import without_thinking
-from services.models.calls import GuardedCalls, Report, untold
+from services.models.calls import GuardedCalls, Report, ignore_retry
 
 log = structlog.get_logger()
 
@@ -176,7 +176,7 @@ class ModelEntry:
         return self.generative and bool(_TEMPLATE_OPENS.search(self.label))
 
     async def stream_laid(
-        self, lay: LayOut, exchange: Exchange | None = None, report: Report | None = untold
+        self, lay: LayOut, exchange: Exchange | None = None, report: Report | None = ignore_retry
     ) -> AsyncGenerator[LLMDelta, None]:
         """Send the messages `lay` builds for a layout; with AUTO, a refused layout gets one fallback.
 

@@ -16,7 +16,7 @@ from core.errors import BadRequestError, ConflictError, StartRefusedError, Wenma
 from services.models.embedding import EmbeddingService
 from services.operations.reembedding.beside import CopyBeside, OpenFolder
 from services.operations.reembedding.folders import StoreFolders
-from services.operations.reembedding.run import Manner, Reembed, ReembedPlan, SyncProgress
+from services.operations.reembedding.run import CopyMode, Reembed, ReembedPlan, SyncProgress
 from services.store.clock import Activity, utc_now_us
 from services.store.dialect import VectorStore
 
@@ -136,8 +136,8 @@ class StoreReembedding:
         if self._folders.fits(self._names, copy.expected):
             self._end("idle")
             return
-        manner = Manner(live=True, pause=self._pause)
-        report = await copy.make(self._store, self._tell, reason="request", manner=manner)
+        mode = CopyMode(live=True, pause=self._pause)
+        report = await copy.make(self._store, self._tell, reason="request", mode=mode)
         self._end("prepared")
         log.info("reembedding_prepared", embedding=embedding.name, rounds=report.rounds, **report.counts)
 

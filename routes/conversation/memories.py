@@ -69,7 +69,7 @@ async def import_memories(
     """Import memories. Valid ones are stored when this answers; the others are counted."""
     read = [_imported(item) for item in body.memories]
     good = [each for each in read if each is not None]
-    counts = await container.memories.writer.bring_in(owner, good)
+    counts = await container.memories.writer.import_many(owner, good)
     return wire.ImportedMemories(broken=len(read) - len(good), **asdict(counts))
 
 

@@ -1,1 +1,1 @@
-"""What is remembered of a person across conversations: stored, gated, recalled and learned."""
+"""Memories of a person across conversations: storage, write gate, recall and learning."""

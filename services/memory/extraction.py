@@ -1,5 +1,4 @@
-"""What a model proposes to remember of turns: which it has not read yet, the prompt that it reads, and what
-is made of its reply."""
+"""Memories proposed by a model from turns: choosing unread turns, building the prompt, parsing the reply."""
 
 from __future__ import annotations
 
@@ -25,46 +24,46 @@ from services.store.dialect import Condition, Filter, Record, VectorStore
 from services.store.points import equals, has_id, in_range, in_session, is_empty, scroll_all
 
 Reply = Callable[[Sequence[Message]], Awaitable[str]]
-"""A model's whole answer to [system, question]. Raises WenmaiError."""
+"""Returns a model's whole answer to [system, question]. Raises WenmaiError."""
 
-MOST_PROPOSALS = 10  # of one reply
+MAX_PROPOSALS = 10  # per reply
 MAX_REPLY_CHARS = 8_000
-MAX_REPAIRED_CHARS = 1_500  # on text that is made for it, json-repair's time grows with the square
+MAX_REPAIRED_CHARS = 1_500  # on hostile text, json-repair takes quadratic time
 _OBJECT = re.compile(r"\{[^{}]*\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """`refused` are the reasons why others were not taken, one each."""
+    """`refused` has one reason for each proposal that was not accepted."""
 
     drafts: tuple[MemoryDraft, ...] = ()
     refused: tuple[Refusal, ...] = ()
 
 
 class Extraction:
-    """`prompt` gives the system prompt of a language."""
+    """`prompt` returns the system prompt in a language."""
 
     def __init__(self, reply: Reply, prompt: Callable[[Literal["zh", "en"]], str]) -> None:
         self._reply = reply
         self._prompt = prompt
 
     async def propose(self, session_id: str, turns: Sequence[UnreadTurn]) -> Proposals:
-        """Raises WenmaiError when no model answered."""
-        said = [turn for turn in turns if not turn.skipped]
-        if not said:
+        """Ask a model for proposals. Raises WenmaiError if no model answered."""
+        included = [turn for turn in turns if not turn.skipped]
+        if not included:
             return Proposals()
-        language: Literal["zh", "en"] = "zh" if is_mostly_chinese(_joined(said)) else "en"
+        language: Literal["zh", "en"] = "zh" if is_mostly_chinese(_joined(included)) else "en"
         messages = [
             Message(Role.SYSTEM, self._prompt(language), Part.SYSTEM),
-            Message(Role.USER, task_of(said), Part.QUESTION),
+            Message(Role.USER, task_of(included), Part.QUESTION),
         ]
         reply = restored(await self._reply(messages))
-        return await asyncio.to_thread(read_proposals, reply, session_id, said)
+        return await asyncio.to_thread(read_proposals, reply, session_id, included)
 
 
 def task_of(turns: Sequence[UnreadTurn]) -> str:
-    """What the person said, and of the assistant's words only what the person then confirmed. Neither what
-    was recalled nor what documents say is in it."""
+    """Return the person's messages as JSON, and the assistant's words only where the person then confirmed
+    them. Recalled memories and document texts are not included."""
     listed: list[dict[str, object]] = []
     before = ""
     for number, turn in enumerate(turns, start=1):
@@ -75,14 +74,14 @@ def task_of(turns: Sequence[UnreadTurn]) -> str:
 
 
 def read_proposals(reply: str, session_id: str, turns: Sequence[UnreadTurn]) -> Proposals:
-    """What passes the gate. A reply that cannot be read proposes nothing."""
+    """Parse the reply and keep what passes the gate. An unreadable reply proposes nothing."""
     items = _items(reply) if len(reply) <= MAX_REPLY_CHARS else None
     if items is None:
         return Proposals(refused=(Refusal.UNREADABLE,))
     drafts: list[MemoryDraft] = []
-    refused: list[Refusal] = [Refusal.TOO_MANY] * len(items[MOST_PROPOSALS:])
-    for item in items[:MOST_PROPOSALS]:
-        content, named = str(item.get("content") or "").strip(), _named(item.get("turn_ids"), len(turns))
+    refused: list[Refusal] = [Refusal.TOO_MANY] * len(items[MAX_PROPOSALS:])
+    for item in items[:MAX_PROPOSALS]:
+        content, named = str(item.get("content") or "").strip(), _indices(item.get("turn_ids"), len(turns))
         sources = [text for at in named for text in _sources(turns, at)]
         if refusal := refused_proposal(content, sources):
             refused.append(refusal)
@@ -94,14 +93,14 @@ def read_proposals(reply: str, session_id: str, turns: Sequence[UnreadTurn]) -> 
 
 
 def _sources(turns: Sequence[UnreadTurn], at: int) -> Iterator[str]:
-    """What the person said in this turn, and what of the assistant's it confirms."""
+    """Yield what the person said in this turn, and the assistant's previous answer if it confirms that."""
     yield turns[at].question
     if at and confirms(turns[at].question):
         yield turns[at - 1].answer
 
 
 def _items(reply: str) -> list[dict[str, object]] | None:
-    """The objects of the array; of a broken one, those that can be read. None: there is none at all."""
+    """Return the array's objects or, if it is broken, those that can be parsed; None if there are none."""
     start, end = reply.find("["), reply.rfind("]")
     if 0 <= start < end:
         try:
@@ -124,8 +123,8 @@ def _repaired(piece: str) -> object:
         return None
 
 
-def _named(turn_ids: object, of: int) -> list[int]:
-    """The places of the turns that a proposal names; numbers may come as text."""
+def _indices(turn_ids: object, of: int) -> list[int]:
+    """Return the indices of the turns that a proposal names; numbers may come as text."""
     numbers = turn_ids if isinstance(turn_ids, list) else [turn_ids]
     places = [int(str(number)) - 1 for number in numbers if re.fullmatch(r"\d{1,3}", str(number))]
     return [place for place in dict.fromkeys(places) if 0 <= place < of]
@@ -140,16 +139,16 @@ def _joined(turns: Sequence[UnreadTurn]) -> str:
     return "\n".join(turn.question for turn in turns)
 
 
-# The turns of a session that no model has read yet: each is claimed by one, and marked as read by that one
-# when it is about to be sent.
+# The turns of a session that no model has read yet: a worker claims each, and marks it as read just before
+# sending it.
 
 
-READ = "memory_read"  # a turn's fields: whose prompt it stands in
-CLAIM = "memory_claim"  # who is about to read it
-CLAIMED_US = "memory_claimed_us"  # since when
-CLAIM_S = 30  # between the claim and the mark lie two requests to the store: who takes longer was killed
-AT_ONCE = 20  # turns of one prompt
-TURN_CHARS = 2_000  # of one turn; more is a pasted text, and nothing about its writer
+READ = "memory_read"  # a turn's fields: the token of the prompt that it is in
+CLAIM = "memory_claim"  # the token of the worker about to read it
+CLAIMED_US = "memory_claimed_us"  # the time of the claim
+CLAIM_S = 30  # claim and mark are two store requests apart: a worker that takes longer was killed
+MAX_TURNS = 20  # per prompt
+TURN_CHARS = 2_000  # per turn; more is pasted text, which says nothing about its writer
 PROMPT_CHARS = 8_000
 _FIELDS = ["user_query", "assistant_response", "created_us", "seq", "command", "request"]
 _IS_UNREAD = is_empty(READ)
@@ -157,7 +156,7 @@ _IS_UNREAD = is_empty(READ)
 
 @dataclass(frozen=True, slots=True)
 class UnreadTurn:
-    """What the person said, and what was answered. `skipped`: it was asked without memory."""
+    """A question and its answer. `skipped`: it was asked without memory."""
 
     turn_id: str
     question: str
@@ -168,11 +167,11 @@ class UnreadTurn:
 
 
 class UnreadTurns:
-    """A turn is marked before a model is asked, so it stands in one prompt at most, whatever ends when. The
-    store compares, so that of two workers one gets it. What was claimed and not marked was shown to nobody:
-    of a killed process, the next one takes it.
+    """A turn is marked before a model is asked, so it is in at most one prompt, whatever fails when. The
+    store compares and sets, so only one of two workers gets it. A turn claimed but not marked was shown to no
+    model: if its worker was killed, another takes it.
 
-    `alone`: nobody else writes to the store, so that every claim of before the start is a killed process's.
+    `alone`: nobody else writes to the store, so every claim from before the start is a killed process's.
     """
 
     def __init__(
@@ -187,7 +186,7 @@ class UnreadTurns:
         return self._clock()
 
     async def claim(self, session_id: str, owner: str, since_us: int) -> list[UnreadTurn]:
-        """The oldest, as many as a prompt takes, marked as read; none that began before `since_us`."""
+        """Return the oldest unread turns since `since_us`, as many as fit into a prompt, marked as read."""
         mine = Filter(must=[*in_session(session_id, owner), *_unread_since(since_us)])
         records = scroll_all(self._store, self._collection, mine, with_payload=_FIELDS)
         unread = [turn async for record in records if (turn := _unread(record)) is not None]
@@ -200,7 +199,7 @@ class UnreadTurns:
         return await self._set(own, {READ: token}, Filter(must=[equals(CLAIM, token)]), token)
 
     async def sessions_left(self, since_us: int, min_turns: int) -> list[tuple[str, str]]:
-        """Owner and session of what nobody has read since then, of sessions that are long enough."""
+        """Return (owner, session) of sessions with unread turns since then and at least `min_turns` turns."""
         records = scroll_all(
             self._store, self._collection, Filter(must=_unread_since(since_us)),
             with_payload=["owner", "session_id"],
@@ -214,14 +213,14 @@ class UnreadTurns:
         return (await self._store.count(self._collection, mine)).count
 
     async def release(self, turns: Sequence[UnreadTurn]) -> None:
-        """They were not read after all: no model answered."""
+        """Unmark turns that were not read after all, because no model answered."""
         ids = [turn.turn_id for turn in turns]
         await self._store.delete_payload(self._collection, [CLAIM, READ], Filter(must=[has_id(ids)]))
 
     async def _set(
         self, turns: Sequence[UnreadTurn], fields: dict[str, Any], free: Filter, token: str
     ) -> list[UnreadTurn]:
-        """Those of the unread turns of which the fields are this token's afterwards."""
+        """Set fields on the turns that are still `free`; return those that have this token afterwards."""
         ids = [turn.turn_id for turn in turns]
         if not ids:
             return []
@@ -244,7 +243,7 @@ def _unread_since(since_us: int) -> list[Condition]:
 def _fitting(turns: Sequence[UnreadTurn]) -> list[UnreadTurn]:
     fitting: list[UnreadTurn] = []
     left = PROMPT_CHARS
-    for turn in turns[:AT_ONCE]:
+    for turn in turns[:MAX_TURNS]:
         left -= 0 if turn.skipped else min(len(turn.question), TURN_CHARS)
         if left < 0 and fitting:
             break
@@ -253,7 +252,7 @@ def _fitting(turns: Sequence[UnreadTurn]) -> list[UnreadTurn]:
 
 
 def _unread(record: Record) -> UnreadTurn | None:
-    """None for a command, and for what cannot be read."""
+    """Parse a turn; None for a command or an unreadable turn."""
     payload = record.payload or {}
     question, request = payload.get("user_query"), payload.get("request")
     if payload.get("command") or not isinstance(question, str):

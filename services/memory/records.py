@@ -1,4 +1,4 @@
-"""Memories as they are stored, and each owner's switch beside them."""
+"""Stored memories, and each owner's on/off switch beside them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from services.store.points import (
 )
 
 DENSE = "dense"
-OWNERS_KNOWN = 10_000
+CACHED_OWNERS = 10_000
 _SWITCHES = uuid.UUID("7d0c3f52-3f0a-4d6a-8b7e-5d7a3c1e9f10")
 _MEMORY = TypeAdapter(Memory)
 IS_SWITCH = equals("is_switch", True)
@@ -41,7 +41,7 @@ _IS_INSTRUCTION = equals("type", MemoryType.INSTRUCTION.value)
 
 @dataclass(frozen=True, slots=True)
 class MemorySwitch:
-    """Whether an owner wants anything remembered, and since when that is so (0: it was never changed)."""
+    """Whether an owner wants anything remembered, and since when (0: never changed)."""
 
     on: bool = True
     changed_us: int = 0
@@ -49,7 +49,7 @@ class MemorySwitch:
 
 @dataclass(frozen=True, slots=True)
 class ForgottenMemories:
-    """`changed` remain: they came from other turns, too."""
+    """`changed` memories remain, since they come from other turns, too."""
 
     deleted: int = 0
     changed: int = 0
@@ -57,47 +57,47 @@ class ForgottenMemories:
 
 @dataclass(frozen=True, slots=True)
 class MemoryHit:
-    """A memory by search; `cosine` None: its vector was not among the nearest."""
+    """A search result; `cosine` is None if its vector was not among the nearest."""
 
     memory: Memory
     cosine: float | None
 
 
 class MemoryRecords:
-    """The memories collection. The payload of a point is the fields of Memory and the kind of statement that
-    it is (`slot`); its id is the memory's. Every read is limited to one owner.
+    """The memories collection. A point's payload has the fields of Memory and the kind of statement (`slot`);
+    its id is the memory's. Every read is limited to one owner.
 
-    `alone`: nobody else writes to the store, so that who has no memory need not be looked for again.
+    `alone`: nobody else writes to the store, so whether an owner has memories can be cached.
     """
 
     def __init__(self, store: VectorStore, collection: str, *, alone: bool = False) -> None:
         self._store = store
         self._collection = collection
         self._alone = alone
-        self._used: LRUCache[str, bool] = LRUCache(OWNERS_KNOWN)
-        self._standing: LRUCache[str, list[str]] = LRUCache(OWNERS_KNOWN)  # ids: an erased one is not read
+        self._used: LRUCache[str, bool] = LRUCache(CACHED_OWNERS)
+        self._standing: LRUCache[str, list[str]] = LRUCache(CACHED_OWNERS)  # ids: an erased one is not read
 
     async def put(self, memory: Memory, vector: Sequence[float] | None = None) -> None:
-        """Write the whole memory, over whatever was there. Raises StoreUnavailableError."""
+        """Write the whole memory, replacing what was stored. Raises StoreUnavailableError."""
         await self.put_many([(memory, vector)])
 
     async def put_many(self, memories: Sequence[tuple[Memory, Sequence[float] | None]]) -> None:
         points = [_point(memory, vector) for memory, vector in memories]
         self.forget_known()
         await self._store.upsert(self._collection, points)
-        self.forget_known()  # whoever looked meanwhile may have seen none
+        self.forget_known()  # a concurrent reader may have cached that there are none
 
     def forget_known(self) -> None:
-        """To be called by whoever has written to the collection past these records."""
+        """Clear the caches; to be called after writing to the collection without these records."""
         self._used.clear()
         self._standing.clear()
 
     async def is_used_by(self, owner: str) -> bool:
-        """Whether there may be a memory of this owner's, who wants any."""
+        """Whether this owner may have a memory and has not switched them off."""
         known = self._used.get(owner)
         if known is not None:
             return known
-        # by the owner's index alone: a condition on what a point holds reads all (40 ms of ten thousand)
+        # only by the owner index: a condition on other fields reads every point (40 ms for ten thousand)
         stored = (await self._store.count(self._collection, Filter(must=[equals("owner", owner)]))).count
         switches = await self._switches(owner) if stored else []
         used = stored > len(switches) and all(switch.on for switch in switches)
@@ -106,20 +106,20 @@ class MemoryRecords:
         return used
 
     async def get_many(self, memory_ids: Sequence[str], owner: str) -> list[Memory]:
-        """In this order; those that are gone, unreadable, or somebody else's are left out."""
+        """Return memories in this order, without missing or unreadable ones and those of other owners."""
         records = await self._store.retrieve(self._collection, list(memory_ids)) if memory_ids else []
         memories = {str(record.id): _read(record) for record in records}
         own = [memories.get(memory_id) for memory_id in memory_ids]
         return [memory for memory in own if memory is not None and memory.owner == owner]
 
     async def of_owner(self, owner: str, *conditions: Condition) -> list[Memory]:
-        """Oldest first; one that cannot be read is left out."""
+        """Return the owner's memories, oldest first, without unreadable ones."""
         scrolled = scroll_all(self._store, self._collection, _of(owner, *conditions))
         memories = [_read(each) async for each in scrolled]
         return sorted([memory for memory in memories if memory is not None], key=lambda each: each.created_us)
 
     async def standing(self, owner: str) -> list[Memory]:
-        """Instructions and names, oldest first; which they are is kept."""
+        """Return instructions and names, oldest first; their ids are cached."""
         ids = self._standing.get(owner)
         if ids is not None:
             return await self.get_many(ids, owner)
@@ -129,11 +129,11 @@ class MemoryRecords:
         return memories
 
     async def of_slot(self, owner: str, slot: str) -> list[Memory]:
-        """All that says something of this kind, oldest first."""
+        """Return all memories of this kind of statement, oldest first."""
         return await self.of_owner(owner, equals("slot", slot))
 
     async def superseded_by(self, owner: str, memory_ids: Collection[str]) -> list[Memory]:
-        """Those whose place one of these took, oldest first."""
+        """Return the memories that one of these superseded, oldest first."""
         return await self.of_owner(owner, any_of("superseded_by", memory_ids))
 
     async def newest(
@@ -145,8 +145,8 @@ class MemoryRecords:
         text: str = "",
         now_us: int | None = None,
     ) -> tuple[list[Memory], int | None]:
-        """At most `limit`, newest first, those alone that have `text` in them (case and width make no
-        difference), with `now_us` those that hold then; and where the next page begins, None at the end."""
+        """Return up to `limit` memories, newest first, and where the next page begins, None at the end. Only
+        those that contain `text` (ignoring case and width) and, with `now_us`, are valid then."""
         memories: list[Memory] = []
         async for memory in self._newest(owner, before_us, memory_type):
             if len(memories) == limit:
@@ -184,9 +184,9 @@ class MemoryRecords:
         limit: int,
         now_us: int | None = None,
     ) -> list[MemoryHit]:
-        """By meaning and by words, each list's best `limit`; of these with `now_us` only what holds then."""
-        # by the owner's index alone: each other condition would be looked up for every one of the owner's
-        # memories (80 ms of 5,000). A switch has no vector, so it is none of the hits.
+        """Search by vector and by words, each up to `limit`; with `now_us`, drop hits not valid then."""
+        # only by the owner index: any other condition would be checked for every one of the owner's memories
+        # (80 ms for 5,000). A switch has no vector, so it is never a hit.
         requests = _requests(vector, words, Filter(must=[equals("owner", owner)]), limit)
         if not requests:
             return []
@@ -207,7 +207,7 @@ class MemoryRecords:
         ]
 
     async def change(self, memory_id: str, owner: str, fields: dict[str, Any]) -> bool:
-        """Write these fields alone. False: there is none of this owner's any more."""
+        """Write only these fields. Returns False if the owner's memory no longer exists."""
         mine = Filter(must=[has_id([memory_id]), equals("owner", owner)])
         if not (await self._store.count(self._collection, mine)).count:
             return False
@@ -220,7 +220,7 @@ class MemoryRecords:
         self.forget_known()
 
     async def expire(self, before_us: int) -> int:
-        """Delete what was neither learned nor used since, whoever's. Returns how many."""
+        """Delete all owners' memories neither learned nor used since. Returns how many."""
         old = Filter(
             must=[in_range("created_us", lt=before_us)],
             must_not=[IS_SWITCH, in_range("last_used_us", gte=before_us)],
@@ -235,7 +235,7 @@ class MemoryRecords:
         return next(iter(await self._switches(owner)), MemorySwitch())
 
     async def _switches(self, owner: str) -> list[MemorySwitch]:
-        """The one that the owner has set, if any."""
+        """Return the switch that the owner has set, if any."""
         records = await self._store.retrieve(self._collection, [_switch_id(owner)])
         payloads = [record.payload or {} for record in records]
         return [MemorySwitch(bool(each.get("on", True)), int(each.get("created_us", 0))) for each in payloads]
@@ -247,9 +247,9 @@ class MemoryRecords:
         self._used.pop(owner, None)
 
     async def forget_turns(self, turn_ids: Collection[str]) -> ForgottenMemories:
-        """Delete what was derived from these turns alone; the others came from them no more.
+        """Delete memories derived only from these turns; remove the turns from the others.
 
-        Raises StoreUnavailableError; what was done until then is complete, and the rest is done by a repeat.
+        Raises StoreUnavailableError; what was done by then is complete, and a repeat does the rest.
         """
         ids = list(turn_ids)
         done = [await self._forget(batch) for batch in batches(ids)]
@@ -260,9 +260,9 @@ class MemoryRecords:
         deleted, changed = 0, 0
         among = scroll_all(self._store, self._collection, Filter(must=[from_them]))
         for record in [record async for record in among]:
-            left = _left(record, frozenset(turn_ids))
-            if left:
-                await self._store.set_payload(self._collection, {"turn_ids": left}, points=_one(record))
+            rest = _remaining_turns(record, frozenset(turn_ids))
+            if rest:
+                await self._store.set_payload(self._collection, {"turn_ids": rest}, points=_one(record))
                 changed += 1
             else:
                 await self._store.delete(self._collection, by_ids([record.id]))
@@ -301,18 +301,18 @@ def _switch_id(owner: str) -> str:
 
 
 def _one(record: Record) -> Filter:
-    """By filter: one that is erased meanwhile is no mistake."""
+    """Select by filter, so that a record erased meanwhile is not an error."""
     return Filter(must=[has_id([record.id])])
 
 
-def _left(record: Record, erased: frozenset[str]) -> list[str]:
-    """In a damaged record a single id may stand where a list belongs."""
+def _remaining_turns(record: Record, erased: frozenset[str]) -> list[str]:
+    """Return the record's other turns; a damaged record may have a single id instead of a list."""
     stored = (record.payload or {}).get("turn_ids")
     return [each for each in stored if each not in erased] if isinstance(stored, list) else []
 
 
 def _read(record: Record | ScoredPoint) -> Memory | None:
-    """An earlier version wrote `text` for the content, and nothing beside owner, session, turns and time."""
+    """Parse a memory. An earlier version wrote `text` for `content`, and only owner, session, turns, time."""
     payload = record.payload or {}
     memory_id, content = str(record.id), payload.get("content", payload.get("text"))
     stored = {**payload, "memory_id": memory_id, "content": content}

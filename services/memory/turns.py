@@ -1,6 +1,5 @@
-"""What a turn has to do with its owner's memories: what it is told of them, each turn anew, and what is
-learned after it, in the background: by rule from what a person plainly says of themselves, and from what a
-model proposes of turns that it has not read yet."""
+"""Memories in a turn: recall for its prompt, and learning after it, in the background: by rule from plain
+statements about oneself, and from what a model proposes for turns that it has not read yet."""
 
 from __future__ import annotations
 
@@ -28,17 +27,17 @@ from services.store.clock import Activity, utc_now_us
 
 log = structlog.get_logger()
 
-DEPTH = 24  # of each list, what no longer holds among it
-MOST_TOLD = 5  # by one prompt
-MOST_INSTRUCTIONS = 2  # of the places: they hold whatever is asked
+DEPTH = 24  # hits per list, including memories that are no longer valid
+MAX_RECALLED = 5  # per prompt
+MAX_INSTRUCTIONS = 2  # of these: they apply to every question
 BUSY_WAIT_S = 5.0  # while answers are written, which need the model more
-CATCH_UP_S = 24 * 3600.0  # what is older was said before there was memory, or while no model read
+CATCH_UP_S = 24 * 3600.0  # older turns are from before there was memory, or from when no model read them
 CLOSE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class RecallScope:
-    """Whose memories, and where they are told: `is_new` while the session has no history."""
+    """Whose memories, and for which session; `is_new` while it has no history."""
 
     owner: str
     session_id: str
@@ -47,7 +46,7 @@ class RecallScope:
 
 @dataclass(frozen=True, slots=True)
 class RecalledMemory:
-    """A memory and the probability that the question is about it; 1 for what holds whatever is asked."""
+    """A memory and the probability that the question is about it; 1 if it applies to every question."""
 
     memory: Memory
     chance: float
@@ -55,14 +54,14 @@ class RecalledMemory:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """Best first. `in_history` would have been told, but all its turns stand in the prompt."""
+    """Best first. `in_history` are left out because all their turns are already in the prompt."""
 
     memories: tuple[RecalledMemory, ...] = ()
     in_history: tuple[Memory, ...] = ()
 
 
 class MemoryRecall:
-    """`embedding` is the embedder's name, which says what its cosines mean."""
+    """`embedding` is the embedder's name, by which its cosines are interpreted."""
 
     def __init__(
         self,
@@ -77,19 +76,19 @@ class MemoryRecall:
         self._noting: set[asyncio.Task[None]] = set()
 
     async def has_any(self, owner: str) -> bool:
-        """Whether looking is worth it: without a memory, turns cost nothing. Raises StoreUnavailableError."""
+        """Whether to search at all: without a memory, turns cost nothing. Raises StoreUnavailableError."""
         return self._when != "off" and await self.records.is_used_by(owner)
 
     async def is_wanted_by(self, owner: str) -> bool:
-        """Whether this owner may be told of other conversations. Raises StoreUnavailableError."""
+        """Whether this owner's prompts may use other conversations. Raises StoreUnavailableError."""
         return self._when != "off" and (await self.records.switch_of(owner)).on
 
     def suits(self, *, is_new: bool) -> bool:
-        """Whether anything is told in such a session."""
+        """Whether memories are recalled in such a session."""
         return is_new or self._when != "new_session"
 
     async def candidates(self, query: Query | None, scope: RecallScope) -> list[RecalledMemory]:
-        """What may be told, best first, more than has a place; without a query only what always holds.
+        """Return the memories to choose from, best first; without a query only those that always apply.
 
         Raises StoreUnavailableError.
         """
@@ -102,7 +101,7 @@ class MemoryRecall:
         return [each for each in among if not own or each.memory.session_id != own]
 
     def choose(self, candidates: Sequence[RecalledMemory], shown: frozenset[str]) -> Recalled:
-        """As many as have a place; none whose turns are all among those `shown`, the history that is sent."""
+        """Choose the best; none whose turns are all among `shown`, the turns of the history in the prompt."""
         repeated = [
             each.memory
             for each in candidates
@@ -110,10 +109,10 @@ class MemoryRecall:
         ]
         ids = {memory.memory_id for memory in repeated}
         fresh = [each for each in candidates if each.memory.memory_id not in ids]
-        return Recalled(tuple(fresh[:MOST_TOLD]), tuple(repeated[:MOST_TOLD]))
+        return Recalled(tuple(fresh[:MAX_RECALLED]), tuple(repeated[:MAX_RECALLED]))
 
     def note_used(self, memories: Sequence[Memory]) -> None:
-        """They stand in a prompt; noted beside the answer."""
+        """Record in the background that these memories are used in a prompt."""
         stored = [memory for memory in memories if memory.type is not MemoryType.EPISODE]
         task = asyncio.create_task(self._note(stored), name="memories used")
         self._noting.add(task)
@@ -124,12 +123,12 @@ class MemoryRecall:
             await asyncio.wait(self._noting, timeout=CLOSE_S)
 
     async def _standing(self, owner: str) -> list[RecalledMemory]:
-        """What holds whatever is asked, as of now: the newest instructions, and the person's name."""
+        """Return what now applies to every question: the newest instructions, and the person's name."""
         now = utc_now_us()
         holding = [each for each in await self.records.standing(owner) if each.holds_at(now)]
         instructions = [each for each in holding if each.type is MemoryType.INSTRUCTION]
         names = [each for each in holding if each.type is not MemoryType.INSTRUCTION and self._names_person]
-        chosen = [*instructions[: -MOST_INSTRUCTIONS - 1 : -1], *names[-1:]]
+        chosen = [*instructions[: -MAX_INSTRUCTIONS - 1 : -1], *names[-1:]]
         return [RecalledMemory(memory, 1.0) for memory in chosen]
 
     async def _asked(self, query: Query | None, owner: str) -> list[RecalledMemory]:
@@ -153,13 +152,13 @@ class MemoryRecall:
             for memory in memories:
                 fields = {"last_used_us": now, "uses": memory.uses + 1}
                 await self.records.change(memory.memory_id, memory.owner, fields)
-        except WenmaiError as error:  # how often it was used is not worth more than a line
+        except WenmaiError as error:  # a lost usage count is worth no more than a log line
             log.warning("memory_use_not_noted", error=error.code)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a model reads turns: from `min_turns` turns of a session on."""
+    """How a model reads turns: once a session has `min_turns` turns."""
 
     unread: UnreadTurns
     extraction: Extraction
@@ -168,9 +167,9 @@ class Reading:
 
 
 class MemoryLearning:
-    """`after_turn` returns at once. Cancelled and failed turns teach nothing, nor do commands, which are
-    carried out by themselves, and turns that were asked without memory. `on`: MEMORY_RECALL is not off;
-    `reading` None: no model proposes anything."""
+    """`after_turn` returns at once. Nothing is learned from cancelled or failed turns, commands (executed
+    elsewhere), and turns asked without memory. `on`: MEMORY_RECALL is not off; `reading` None: no model
+    proposes anything."""
 
     def __init__(
         self, records: MemoryRecords, writer: MemoryWriter, *, on: bool, reading: Reading | None = None
@@ -185,18 +184,17 @@ class MemoryLearning:
         self._slot = asyncio.Semaphore(1)
 
     def after_turn(self, turn: Turn, earlier: Iterable[object] = ()) -> None:
-        """`earlier` are the turns of its branch that were answered before it; no more are counted than need
-        be."""
+        """Learn from a turn; `earlier` are those before it on its branch, counted only as far as needed."""
         if not self._on or not teaches(turn):
             return
         drafts = list(stated(turn))
         if drafts:
             self._begin(self._learn(turn.owner, drafts))
-        if self._reading is not None and _has(earlier, self._reading.min_turns - 1):
+        if self._reading is not None and _has_at_least(earlier, self._reading.min_turns - 1):
             self._read_later(self._reading, turn.owner, turn.session_id)
 
     async def catch_up(self) -> None:
-        """What the end of a process left unread, also of sessions that do not go on; at the start."""
+        """At startup, read what an earlier process left unread, also in sessions that nobody continues."""
         if self._reading is None or not self._on:
             return
         since_us = self._reading.unread.now_us() - int(CATCH_UP_S * 1_000_000)
@@ -209,7 +207,7 @@ class MemoryLearning:
             await asyncio.wait(self._jobs)
 
     async def close(self) -> None:
-        """What is being written is finished, briefly; the rest is read after the next start."""
+        """Wait briefly for writes to finish; the rest is read after the next start."""
         if self._jobs:
             _, left = await asyncio.wait(self._jobs, timeout=CLOSE_S)
             for job in left:
@@ -231,18 +229,18 @@ class MemoryLearning:
     def _ended(self, job: asyncio.Task[None]) -> None:
         self._jobs.discard(job)
         crash = None if job.cancelled() else job.exception()
-        if crash is not None:  # a model's class of somebody else's may raise anything
+        if crash is not None:  # a third-party model class may raise anything
             log.error("memory_learning_crashed", exc_info=crash)
 
     async def _learn(self, owner: str, drafts: Sequence[MemoryDraft]) -> None:
         try:
             if (await self._records.switch_of(owner)).on:
                 await self._write(owner, drafts)
-        except WenmaiError as error:  # the answer has been sent; what is lost is one memory
+        except WenmaiError as error:  # the answer has been sent; only a memory is lost
             log.warning("memory_not_written", error=error.code)
 
     async def _read(self, reading: Reading, owner: str, session_id: str) -> None:
-        """Until nothing is unread; turns that end meanwhile are read in the next round."""
+        """Read until nothing is unread; turns that end meanwhile are read in the next round."""
         key = (owner, session_id)
         try:
             while key in self._again:
@@ -251,7 +249,7 @@ class MemoryLearning:
                     await reading.activity.quiet(BUSY_WAIT_S)
                     while await self._read_some(reading, owner, session_id):
                         pass
-        except WenmaiError as error:  # read after the session's next turn
+        except WenmaiError as error:  # retried after the session's next turn
             log.warning("memory_not_read", session_id=session_id, error=error.code)
         finally:
             self._sessions.discard(key)
@@ -265,7 +263,7 @@ class MemoryLearning:
             return False
         try:
             proposals = await reading.extraction.propose(session_id, turns)
-        except (WenmaiError, asyncio.CancelledError):  # no model answered, or the server closes
+        except (WenmaiError, asyncio.CancelledError):  # no model answered, or the server is closing
             await reading.unread.release(turns)
             raise
         for refusal in proposals.refused:
@@ -280,7 +278,7 @@ class MemoryLearning:
                 await self._writer.write(owner, draft)
 
 
-def _has(each: Iterable[object], least: int) -> bool:
+def _has_at_least(each: Iterable[object], least: int) -> bool:
     return sum(1 for _ in islice(each, least)) == least
 
 
@@ -290,7 +288,7 @@ def teaches(turn: Turn) -> bool:
 
 
 def stated(turn: Turn) -> Iterator[MemoryDraft]:
-    """By rule; a request to remember beside a question, too."""
+    """Yield what the rules find in the question: a request to remember something, and statements."""
     request = explicit_request(turn.question)
     asked = [MemoryDraft(request.content, type_of(request.content))] if request and not request.forget else []
     for draft in (*asked, *self_statements(turn.question)):

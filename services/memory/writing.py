@@ -1,4 +1,4 @@
-"""Writing through the gate: what is to be remembered becomes a memory, gains one a turn, or is refused."""
+"""Writing through the gate: a draft becomes a memory, adds its turns to an existing one, or is refused."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from services.store.points import batches
 log = structlog.get_logger()
 
 NEIGHBOURS = 20
-IMPORTED_AT_ONCE = 32
+IMPORT_BATCH = 32
 _IDS = uuid.UUID("3b0c8a54-2a5e-4f1e-9d55-6a7c1f2e8b40")
 
 Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
 """Passages to vectors. Raises EmbeddingUnavailableError."""
 
 
-def count_nothing(reason: str) -> None:
-    """Who counts no refusals."""
+def ignore_refusal(reason: str) -> None:
+    """The default `on_refused`, which does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """`is_new` is False where a memory said it already; `ended` are those whose place it took."""
+    """`is_new` is False if a memory said so already; `ended` are the memories it superseded."""
 
     memory: Memory
     is_new: bool
@@ -45,7 +45,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class ImportCounts:
-    """`known`: remembered already, or twice in the import. `refused` by why."""
+    """`known` counts drafts already stored, or repeated in the import; `refused` counts by reason."""
 
     imported: int
     known: int
@@ -53,15 +53,15 @@ class ImportCounts:
 
 
 class MemoryWriter:
-    """One write of an owner at a time in this process. What two workers write at one moment can be there
-    twice; never the same turn's, whose memories have ids of their own."""
+    """One write per owner at a time in this process. Two workers writing at once can store duplicates, but
+    never of the same turn: its memories have deterministic ids."""
 
     def __init__(
         self,
         records: MemoryRecords,
         embed: Embed,
         embedding: str,
-        on_refused: Callable[[str], None] = count_nothing,
+        on_refused: Callable[[str], None] = ignore_refusal,
         clock: Clock = utc_now_us,
     ) -> None:
         self._records = records
@@ -73,29 +73,29 @@ class MemoryWriter:
         self._waiting: Counter[str] = Counter()
 
     async def write(self, owner: str, draft: MemoryDraft) -> Written:
-        """Raises MemoryRefusedError, EmbeddingUnavailableError, StoreUnavailableError."""
+        """Write a draft. Raises MemoryRefusedError, EmbeddingUnavailableError, StoreUnavailableError."""
         draft = replace(
             draft, content=" ".join(draft.content.split()), said_us=draft.said_us or self._clock()
         )
         self.check(draft.content)
-        async with self._alone(owner):
+        async with self._exclusive(owner):
             (vector,) = await self._embed([draft.content])
             return await self._write(owner, draft, vector)
 
     async def edit(self, memory: Memory, content: str, memory_type: MemoryType) -> Memory:
-        """What a person makes of a memory; it is theirs, and is compared with nothing. Raises as `write`."""
+        """Replace a memory by a person's own wording, which is compared with nothing. Raises as `write`."""
         content = " ".join(content.split())
         self.check(content)
-        async with self._alone(memory.owner):
+        async with self._exclusive(memory.owner):
             (vector,) = await self._embed([content])
             changed = replace(memory, content=content, type=memory_type)
             await self._records.put(changed, vector)
             return changed
 
-    async def bring_in(self, owner: str, drafts: Sequence[tuple[MemoryDraft, int | None]]) -> ImportCounts:
-        """Many at once, each with its end: compared by words and kind alone, and with each other."""
-        async with self._alone(owner):
-            among = Among(await self._records.of_owner(owner))
+    async def import_many(self, owner: str, drafts: Sequence[tuple[MemoryDraft, int | None]]) -> ImportCounts:
+        """Write many (draft, valid_until), compared by words and slot with stored ones and each other."""
+        async with self._exclusive(owner):
+            known = KnownMemories(await self._records.of_owner(owner))
             refused: Counter[str] = Counter()
             fresh: dict[str, Memory] = {}
             for draft, until_us in drafts:
@@ -103,13 +103,13 @@ class MemoryWriter:
                 if refusal := refused_always(content):
                     self.refuse(refusal)
                     refused[refusal] += 1
-                elif not among.holds(content):
+                elif not known.has(content):
                     memory = _memory_of(owner, replace(draft, content=content), until_us, self._clock())
-                    fresh |= {each.memory_id: each for each in among.add(memory)}
-            for batch in batches(list(fresh.values()), IMPORTED_AT_ONCE):
+                    fresh |= {each.memory_id: each for each in known.add(memory)}
+            for batch in batches(list(fresh.values()), IMPORT_BATCH):
                 vectors = await self._embed([memory.content for memory in batch])
                 await self._records.put_many(list(zip(batch, vectors, strict=True)))
-            new = len(among.added)
+            new = len(known.added)
             return ImportCounts(new, len(drafts) - new - refused.total(), dict(refused))
 
     def check(self, content: str) -> None:
@@ -125,7 +125,7 @@ class MemoryWriter:
     async def _write(self, owner: str, draft: MemoryDraft, vector: Sequence[float]) -> Written:
         memory_id = _id_of(owner, draft)
         known = await self._records.get_many([memory_id], owner)
-        if known:  # this turn said so before: it is read again after a crash
+        if known:  # the same turn, read again after a crash
             return Written(known[0], is_new=False)
         decision = decide(draft, await self._neighbours(owner, draft.content, vector))
         if decision.same is not None:
@@ -150,7 +150,7 @@ class MemoryWriter:
         return Written(memory, is_new=True, ended=decision.ends)
 
     async def _confirmed(self, memory: Memory, draft: MemoryDraft) -> Memory:
-        """It was said again: the record gains the turns, and is fresh."""
+        """Add the draft's turns to a memory that was stated again, and mark it as just used."""
         turn_ids = tuple(dict.fromkeys((*memory.turn_ids, *draft.turn_ids)))
         fresh = replace(memory, turn_ids=turn_ids, last_used_us=self._clock())
         fields = {"turn_ids": list(turn_ids), "last_used_us": fresh.last_used_us}
@@ -168,7 +168,7 @@ class MemoryWriter:
         return None if cosine is None else (cosine - self._spread.unrelated) / self._spread.width
 
     @asynccontextmanager
-    async def _alone(self, owner: str) -> AsyncIterator[None]:
+    async def _exclusive(self, owner: str) -> AsyncIterator[None]:
         lock = self._locks.setdefault(owner, asyncio.Lock())
         self._waiting[owner] += 1
         try:
@@ -180,40 +180,40 @@ class MemoryWriter:
                 del self._waiting[owner], self._locks[owner]
 
 
-class Among:
-    """What an owner's memories say, while many are added: by words, and by kind what holds."""
+class KnownMemories:
+    """An owner's memories during an import: their texts, and the current memory of each slot."""
 
     def __init__(self, memories: Sequence[Memory]) -> None:
         self._texts = {plain_words(memory.content) for memory in memories}
-        self._holding: dict[str, Memory] = {}
+        self._current: dict[str, Memory] = {}
         self.added: set[str] = set()
         for memory in memories:
-            self._take(memory)
+            self._add_to_slot(memory)
 
-    def holds(self, content: str) -> bool:
+    def has(self, content: str) -> bool:
         statement = statement_of(content)
-        current = self._holding.get(statement.slot) if statement and statement.single else None
+        current = self._current.get(statement.slot) if statement and statement.single else None
         return plain_words(content) in self._texts or bool(
             current and is_same(content, current.content, None)
         )
 
     def add(self, memory: Memory) -> list[Memory]:
-        """What is to be written for it: itself, and what it ends."""
+        """Add a memory. Returns what to write: itself, and a memory that it ends."""
         self._texts.add(plain_words(memory.content))
         self.added.add(memory.memory_id)
-        return self._take(memory)
+        return self._add_to_slot(memory)
 
-    def _take(self, memory: Memory) -> list[Memory]:
+    def _add_to_slot(self, memory: Memory) -> list[Memory]:
         statement = statement_of(memory.content)
         if statement is None or not statement.single or memory.valid_until is not None:
             return [memory]
-        other = self._holding.get(statement.slot)
+        other = self._current.get(statement.slot)
         if other is None:
-            self._holding[statement.slot] = memory
+            self._current[statement.slot] = memory
             return [memory]
         older, newer = sorted((other, memory), key=lambda each: each.valid_from)
         older = replace(older, valid_until=newer.valid_from, superseded_by=newer.memory_id)
-        self._holding[statement.slot] = newer
+        self._current[statement.slot] = newer
         return [older, newer]
 
 
@@ -231,7 +231,7 @@ def _memory_of(owner: str, draft: MemoryDraft, until_us: int | None, now_us: int
 
 
 def _id_of(owner: str, draft: MemoryDraft) -> str:
-    """The same for the same words of the same turn, so that a turn that is read twice writes once."""
+    """Return the same id for the same words of the same turn, so that a turn read twice writes once."""
     if not draft.turn_ids:
         return str(uuid.uuid4())
     return str(uuid.uuid5(_IDS, "\n".join((owner, draft.turn_ids[0], draft.content))))

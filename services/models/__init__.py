@@ -1,1 +1,1 @@
-"""Models as a turn uses them: calls with deadlines, windows, embedding off the loop, text filters."""
+"""Models as turns use them: guarded calls, embedding off the event loop, the extractive answerer, filters."""

@@ -1,4 +1,4 @@
-"""Calling a model that may fail: retries before the first token, and a circuit that spares a dead server."""
+"""Calls of a model that may fail: retries before the first token, and a circuit breaker for a dead server."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ log = structlog.get_logger()
 
 
 class Circuit:
-    """Spares a server that keeps failing: open for `recovery_s` after so many failures in a row; then one
-    call is let through to see.
+    """Spares a server that keeps failing: open for `recovery_s` after `failures` in a row; then one call is
+    let through as a probe.
 
-    Whoever calls says how it ended; a call that was cancelled says nothing of the server.
+    The caller reports the outcome; a cancelled call says nothing about the server.
     """
 
     def __init__(self, failures: int, recovery_s: float) -> None:
-        self._most = failures
+        self._max_failures = failures
         self._recovery_s = recovery_s
         self._failures = 0
         self._open_until = 0.0
@@ -36,11 +36,11 @@ class Circuit:
 
     @property
     def is_closed(self) -> bool:
-        return self._failures < self._most
+        return self._failures < self._max_failures
 
     @property
     def is_open(self) -> bool:
-        """Nobody is let through. Neither closed nor open: somebody may see whether the server is well."""
+        """Whether no call is let through. If neither closed nor open, one call may probe the server."""
         return not self.is_closed and time.monotonic() < self._open_until
 
     @contextmanager
@@ -62,16 +62,16 @@ class Circuit:
         self._open_until = time.monotonic() + self._recovery_s
 
     def trip(self) -> None:
-        """Open at once."""
-        self._failures = max(self._failures, self._most - 1)
+        """Open the circuit at once."""
+        self._failures = max(self._failures, self._max_failures - 1)
         self.failed()
 
 
 class OwnersCircuit:
-    """A circuit for each owner, and one for all: what one owner's questions provoke never shuts out others.
+    """A circuit for each owner, and one for all: failures caused by one owner's questions never block others.
 
-    A server that cannot be reached concerns all. Any other failure may be the question's own fault, until two
-    owners have their circuits open.
+    An unreachable server concerns everybody. Any other failure may be the question's fault, until two owners
+    have their circuits open.
     """
 
     def __init__(self, failures: int, recovery_s: float) -> None:
@@ -80,7 +80,7 @@ class OwnersCircuit:
 
     @property
     def is_closed(self) -> bool:
-        """For everybody."""
+        """Whether the circuit is closed for everybody."""
         return self._for_all.is_closed and all(each.is_closed for each in self._owners.values())
 
     def is_open(self, owner: str) -> bool:
@@ -107,9 +107,9 @@ class OwnersCircuit:
 UNREACHED = frozenset({Cause.UNREACHABLE, Cause.UNKNOWN_HOST, Cause.TLS})
 OWNERS_AGREE = 2
 ATTEMPTS = 3  # the first and two retries
-RETRY_AFTER_CAP_S = 20.0  # a longer wait asked for by the server is passed to the client at once
+RETRY_AFTER_CAP_S = 20.0  # a longer wait requested by the server is passed on to the client at once
 FAILURES = 5  # in a row, each after its retries, until the circuit opens
-RECOVERY_S = 10  # then one question is let through to see
+RECOVERY_S = 10  # then one question is let through as a probe
 
 _SPARED = f"The model's server failed {FAILURES} times in a row; it is tried again in a few seconds."
 
@@ -120,8 +120,8 @@ BACKOFF = wait_exponential_jitter(multiplier=0.3, max=4, jitter=0.3)
 
 
 class Outcome(StrEnum):
-    """How a call ended: `REFUSED` by a server that is well, `SKIPPED` while the circuit is open, `LEFT` by
-    its caller before its end."""
+    """How a call ended: `REFUSED` by a healthy server, `SKIPPED` while the circuit was open, `LEFT` by its
+    caller before its end."""
 
     ANSWERED = "answered"
     FAILED = "failed"
@@ -134,12 +134,12 @@ class CircuitOpenError(LLMUnavailableError):
     """The server was not asked."""
 
 
-def untold(retry: int, wait_s: float) -> None:
-    """For callers that have nobody to tell of a retry."""
+def ignore_retry(retry: int, wait_s: float) -> None:
+    """The `Report` of callers that do not report retries."""
 
 
 class GuardedCalls:
-    """Of one model; shared by all turns that ask it. `outcomes` and `retries` count since the start."""
+    """Guards the calls of one model, for all turns. `outcomes` and `retries` count since the start."""
 
     def __init__(
         self, model_id: str = "", backoff: wait_base = BACKOFF, recovery_s: float = RECOVERY_S
@@ -152,14 +152,14 @@ class GuardedCalls:
 
     @property
     def is_broken(self) -> bool:
-        """The circuit is open to somebody, or no call of theirs has succeeded since it was."""
+        """Whether somebody's circuit is open, or no call of theirs has succeeded since it was."""
         return not self._circuit.is_closed
 
     async def stream(
-        self, opening: Opening, report: Report = untold, owner: str = ""
+        self, opening: Opening, report: Report = ignore_retry, owner: str = ""
     ) -> AsyncGenerator[LLMDelta, None]:
-        """What `opening` streams; opened again, at most twice, when that may help before its first delta.
-        `owner` is on whose behalf, "" the server's own.
+        """Yield what `opening` streams, retrying at most twice before the first delta if that may help.
+        `owner` is on whose behalf the call is made, "" for the server's own.
 
         Raises what the last attempt raised; LLMUnavailableError at once while the circuit is open.
         """
@@ -193,7 +193,7 @@ class GuardedCalls:
 
     @contextmanager
     def _spared(self, owner: str) -> Iterator[None]:
-        """Count how opening ended. A caller that left meanwhile says nothing of the server."""
+        """Report the outcome of the opening to the circuit, unless the caller left meanwhile."""
         with self._circuit.call(owner) as allowed:
             if not allowed:
                 raise CircuitOpenError(_SPARED, ModelFailure(Cause.SPARED))
@@ -205,11 +205,11 @@ class GuardedCalls:
             self._circuit.succeeded(owner)
 
     def _count(self, error: LLMUnavailableError, owner: str) -> None:
-        """A server that refuses one request (4xx) is alive; one that is broken or silent is not well."""
+        """Report an error to the circuit: a server that refuses a request (4xx) is alive."""
         if error.busy:
-            return  # a wait of ours, which says nothing of the server
+            return  # our own queue, which says nothing about the server
         if isinstance(error, LLMRefusedError) and error.status < 500:
-            if not error.transient:  # one that asks for patience is neither well nor broken
+            if not error.transient:  # a server that asks for patience is neither healthy nor broken
                 self._circuit.succeeded(owner)
             return
         self._circuit.failed(owner, error)
@@ -237,7 +237,7 @@ class GuardedCalls:
         raise AssertionError("tenacity ends with a result or an error")
 
     def _wait(self, state: RetryCallState) -> float:
-        """As long as the server asked for, and never all at the same moment."""
+        """Return the wait that the server asked for plus backoff, whose jitter spreads the retries."""
         error = state.outcome.exception() if state.outcome else None
         asked = error.retry_after_s if isinstance(error, LLMUnavailableError) else None
         return (asked or 0.0) + float(self._backoff(state))

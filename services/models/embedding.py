@@ -1,5 +1,5 @@
-"""Embedding off the event loop: on as many threads as there are cores, and neither a long question nor a
-passage delays another question."""
+"""Embedding off the event loop, on as many threads as there are cores; neither a long question nor a passage
+delays another question."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ from core.relevance.tokens import QuestionTokens, with_parts
 Vector = list[float]
 Reading = TypeVar("Reading")
 QUERY_BATCH = 8
-MOST_QUERY_THREADS = 8
-LONG_QUERY_TOKENS = 64  # 45 ms of the bundled model, which cannot be interrupted
+MAX_QUERY_THREADS = 8
+LONG_QUERY_TOKENS = 64  # 45 ms with the bundled model, which cannot be interrupted
 PASSAGE_BATCH = 32
-PASSAGE_BATCH_TOKENS = 512  # a third of a second of the bundled model: how soon a stop is felt
+PASSAGE_BATCH_TOKENS = 512  # a third of a second with the bundled model: the longest delay of a stop
 PASSAGE_NICENESS = 10
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 class QuestionReading(NamedTuple):
-    """`tokens` None: the model shows none, or the text has none."""
+    """`tokens` is None if the model exposes none, or the text has none."""
 
     vector: Vector
     tokens: QuestionTokens | None = None
 
 
 class PassageReading(NamedTuple):
-    """`signs` are those of its tokens (core.relevance.tokens), "" where the model shows none; behind them the
-    vectors of its parts, where these were read, too."""
+    """`signs` are those of its tokens (core.relevance.tokens), "" if the model exposes none, followed by the
+    vectors of its parts if these were embedded, too."""
 
     vector: Vector
     signs: str = ""
 
 
-_Asked = tuple[str, asyncio.Future[QuestionReading]]
+_PendingQuery = tuple[str, asyncio.Future[QuestionReading]]
 
 
 class BatchEmbedding(BaseEmbedding):
-    """One that embeds several texts of either side in one call, queries too, which LlamaIndex cannot;
-    of one text it is a batch of one.
+    """An embedding that takes several texts in one call, queries too, which LlamaIndex does not support; a
+    single text is a batch of one.
 
-    `one_by_one`: a batch gains nothing, and any number of threads may embed at once. `reads_tokens`: its
-    readings have tokens, from the pass that makes the vector.
+    `one_by_one`: batches gain nothing, and any number of threads may embed at once. `reads_tokens`: readings
+    include tokens, from the same forward pass as the vector.
     """
 
     one_by_one: ClassVar[bool] = False
@@ -88,32 +88,32 @@ class BatchEmbedding(BaseEmbedding):
 
 
 class EmbeddingService:
-    """Less urgent threads for passages, on half of the cores. Questions have a thread for each core and one
-    for the long among them; a model that must be asked in batches has one thread for all its questions, and
-    one for all passages.
+    """Passages have low-priority threads, on half of the cores. Questions have a thread per core, and another
+    one for long questions; a model that needs batches has one thread for all questions, and one for all
+    passages.
 
-    The engine interrupts no text, so on one thread the next question would wait for it: with the bundled
-    model once 400 ms after every answer of a hundred words.
+    The engine cannot interrupt a text, so on a single thread the next question would wait for it: with the
+    bundled model 400 ms after every answer of a hundred words.
     """
 
     def __init__(self, model: BaseEmbedding, name: str, dimension: int) -> None:
         self.name = name
         self.dimension = dimension
         self._model = model
-        self._short = self._long = _Questions(self._read_queries, 1, QUERY_BATCH)
+        self._short = self._long = _QueryLane(self._read_queries, 1, QUERY_BATCH)
         self._passage_threads = 1
         if getattr(model, "one_by_one", False):
             cores = usable_cores()
-            self._short = _Questions(self._read_queries, min(cores, MOST_QUERY_THREADS), 1)
-            self._long = _Questions(self._read_queries, 1, 1)
+            self._short = _QueryLane(self._read_queries, min(cores, MAX_QUERY_THREADS), 1)
+            self._long = _QueryLane(self._read_queries, 1, 1)
             self._passage_threads = max(1, cores // 2)
         self._passages = ThreadPoolExecutor(
-            self._passage_threads, thread_name_prefix="embed-passage", initializer=_be_less_urgent
+            self._passage_threads, thread_name_prefix="embed-passage", initializer=_lower_priority
         )
 
     @property
     def waiting(self) -> int:
-        """Questions that no thread has taken yet."""
+        """The number of questions that no thread has taken yet."""
         return sum(len(lane.waiting) for lane in self._lanes)
 
     @property
@@ -121,29 +121,29 @@ class EmbeddingService:
         return isinstance(self._model, BatchEmbedding) and self._model.reads_tokens
 
     async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Query-side unit vectors, in the order of `texts`. Raises EmbeddingUnavailableError."""
+        """Return query-side unit vectors, in the order of `texts`. Raises EmbeddingUnavailableError."""
         return [reading.vector for reading in await self.read_queries(texts)]
 
     async def read_queries(self, texts: Sequence[str]) -> list[QuestionReading]:
-        """The same with their tokens. Raises EmbeddingUnavailableError."""
+        """Embed queries; the readings include tokens. Raises EmbeddingUnavailableError."""
         return list(await asyncio.gather(*map(self.begin_query, texts)))
 
     def begin_query(self, text: str) -> asyncio.Future[QuestionReading]:
-        """The same of one text, which is read from now on. EmbeddingUnavailableError is its exception."""
+        """Start to embed one query; the future's exception is an EmbeddingUnavailableError."""
         return self._lane(text).ask(text)
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
-        """Passage-side unit vectors, in the order of `texts`. Raises EmbeddingUnavailableError."""
+        """Return passage-side unit vectors, in the order of `texts`. Raises EmbeddingUnavailableError."""
         return [reading.vector for reading in await self.read_passages(texts)]
 
     async def read_passages(
         self, texts: Sequence[str], parts: Sequence[Sequence[str]] = ()
     ) -> list[PassageReading]:
-        """The same with the signs of their tokens, and with `parts` of each text, where the model shows
-        tokens. Raises EmbeddingUnavailableError."""
+        """Embed passages; if the model exposes tokens, the signs include those of each text's `parts`. Raises
+        EmbeddingUnavailableError."""
         batches = passage_batches(texts)
         readings: list[PassageReading] = []
-        # no more at once than there are threads: others have their turn between
+        # no more at once than there are threads, so that other callers get their turn
         while begun := [*map(self._begin_passages, islice(batches, self._passage_threads))]:
             readings += chain.from_iterable(await asyncio.gather(*begun))
         if not parts or not self.reads_tokens:
@@ -156,19 +156,19 @@ class EmbeddingService:
 
     def _begin_passages(self, batch: list[str]) -> asyncio.Future[list[PassageReading]]:
         loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._passages, _mapped, self._read_passages, batch)
+        return loop.run_in_executor(self._passages, _call_model, self._read_passages, batch)
 
     async def close(self) -> None:
-        """Stop all threads; what still waits is cancelled."""
+        """Stop all threads and cancel what is still waiting."""
         for lane in self._lanes:
             await lane.close()
         self._passages.shutdown(wait=True, cancel_futures=True)
 
     @property
-    def _lanes(self) -> set[_Questions]:
+    def _lanes(self) -> set[_QueryLane]:
         return {self._short, self._long}
 
-    def _lane(self, text: str) -> _Questions:
+    def _lane(self, text: str) -> _QueryLane:
         return self._short if estimate_tokens(text) <= LONG_QUERY_TOKENS else self._long
 
     def _read_queries(self, texts: list[str]) -> list[QuestionReading]:
@@ -186,25 +186,25 @@ class EmbeddingService:
         return [PassageReading(vector) for vector in self._model.get_text_embedding_batch(texts)]
 
 
-class _Questions:
-    """Questions in the order they came, `batch` of them at a time on each of `threads` threads; each has its
-    vector as soon as its batch is done. A thread that is done takes the next by itself: the event loop may be
-    busy for as long as a question takes."""
+class _QueryLane:
+    """A queue of questions, taken in order by `threads` threads, `batch` at a time; each gets its vector as
+    soon as its batch is done. A thread takes the next batch without the event loop, which may be busy for
+    longer than a question takes."""
 
     def __init__(self, read: Callable[[list[str]], list[QuestionReading]], threads: int, batch: int) -> None:
         self._read = read
         self._batch = batch
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed-query")
-        self.waiting: deque[_Asked] = deque()
+        self.waiting: deque[_PendingQuery] = deque()
 
     def ask(self, text: str) -> asyncio.Future[QuestionReading]:
-        """Cancelled before its turn comes, it costs nothing."""
+        """Queue one question; cancelled before its turn, it costs nothing."""
         loop = asyncio.get_running_loop()
         reading: asyncio.Future[QuestionReading] = loop.create_future()
         self.waiting.append((text, reading))
         if self._batch == 1:
             self._submit(loop)
-        else:  # together with what is asked in the same step
+        else:  # batched with what is asked in the same step of the event loop
             loop.call_soon(self._submit, loop)
         return reading
 
@@ -216,21 +216,21 @@ class _Questions:
     def _submit(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             self._pool.submit(self._take, loop)
-        except RuntimeError as error:  # it is closed, or there are no more threads
-            _hand_out(self._next(), EmbeddingUnavailableError(f"No question is embedded: {error}."))
+        except RuntimeError as error:  # closed, or out of threads
+            _deliver(self._next(), EmbeddingUnavailableError(f"No question is embedded: {error}."))
 
     def _take(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread of the pool: what waits, once for each that was asked, so that none is left."""
+        """Embed the next batch, in a pool thread; submitted once per question, so that none is left."""
         if not (batch := self._next()):
             return
         try:
-            outcome: list[QuestionReading] | Exception = _mapped(self._read, [text for text, _ in batch])
-        except Exception as error:  # noqa: BLE001 — a model's; whoever asked gets it
+            outcome: list[QuestionReading] | Exception = _call_model(self._read, [text for text, _ in batch])
+        except Exception as error:  # noqa: BLE001 — the model's; passed on to the caller
             outcome = error
-        loop.call_soon_threadsafe(_hand_out, batch, outcome)
+        loop.call_soon_threadsafe(_deliver, batch, outcome)
 
-    def _next(self) -> list[_Asked]:
-        batch: list[_Asked] = []
+    def _next(self) -> list[_PendingQuery]:
+        batch: list[_PendingQuery] = []
         with suppress(IndexError):  # another thread has taken the last
             while len(batch) < self._batch:
                 asked = self.waiting.popleft()
@@ -239,18 +239,18 @@ class _Questions:
         return batch
 
 
-def _hand_out(batch: Sequence[_Asked], outcome: Sequence[QuestionReading] | Exception) -> None:
+def _deliver(batch: Sequence[_PendingQuery], outcome: Sequence[QuestionReading] | Exception) -> None:
     for at, (_, reading) in enumerate(batch):
         if reading.done():
-            continue  # whoever asked has gone
+            continue  # the caller has left
         if isinstance(outcome, Exception):
             reading.set_exception(outcome)
         else:
             reading.set_result(outcome[at])
 
 
-def _mapped(embed: Callable[[list[str]], list[Reading]], texts: list[str]) -> list[Reading]:
-    """What it returns; what the model raises as an EmbeddingUnavailableError."""
+def _call_model(embed: Callable[[list[str]], list[Reading]], texts: list[str]) -> list[Reading]:
+    """Call `embed`; translate what the model raises into an EmbeddingUnavailableError."""
     try:
         return embed(texts)
     except EmbeddingUnavailableError:
@@ -262,17 +262,17 @@ def _mapped(embed: Callable[[list[str]], list[Reading]], texts: list[str]) -> li
 
 
 def usable_cores() -> int:
-    """Those this process may use, on Linux, where a container's share of them counts, too (cgroup v2);
+    """Return the number of cores this process may use: on Linux by affinity and container quota (cgroup v2),
     elsewhere those of the machine."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    with suppress(OSError, ValueError):  # there is no such share, or it says "max"
+    with suppress(OSError, ValueError):  # no quota file, or it says "max"
         quota, period = map(int, CPU_QUOTA.read_text(encoding="ascii").split())
         cores = min(cores, max(1, quota // period))
     return cores
 
 
 def passage_batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """In order; each of at most PASSAGE_BATCH texts and, unless it is one text, PASSAGE_BATCH_TOKENS."""
+    """Yield batches in order, of up to PASSAGE_BATCH texts and, except single ones, PASSAGE_BATCH_TOKENS."""
     batch: list[str] = []
     room = PASSAGE_BATCH_TOKENS
     for text in texts:
@@ -286,10 +286,10 @@ def passage_batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _be_less_urgent() -> None:
-    """On Linux niceness belongs to a thread; elsewhere it would slow the whole process, so it is left."""
+def _lower_priority() -> None:
+    """Lower the thread's priority, on Linux only: elsewhere niceness would slow the whole process."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        # a process that was started with more of it may not lower it
+        # a process that was started with a higher niceness may not lower it
         niceness = max(PASSAGE_NICENESS, os.getpriority(os.PRIO_PROCESS, thread))
         os.setpriority(os.PRIO_PROCESS, thread, niceness)

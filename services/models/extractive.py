@@ -1,4 +1,4 @@
-"""The answerer without a model: quotes the key passages of the prompt's own knowledge, never invents."""
+"""The answerer without a language model: quotes key passages of the prompt's knowledge, and never invents."""
 
 from __future__ import annotations
 
@@ -36,30 +36,31 @@ from core.text import Language, holds_chinese, in_script_of, is_mostly_chinese, 
 from services.models.lean import LeanLLM
 
 MODEL_NAME = "extractive"
-WORTH_QUOTING = 0.7  # of the best relevance
-NEARLY = 0.6  # of the best relevance: a passage that has as much is shown beside it, whatever its words
-AS_GOOD = 0.9  # of the best relevance: a passage of the reader's language that has as much comes first
-WEAK = 0.35  # of the best relevance: a passage with less is not shown for its language alone
-SECOND = 0.3  # of the best relevance: the second passage is shown, too, where no quote has most of the words
-FAR = 0.1  # of the best relevance: a passage with less is not quoted behind it
-AS_MANY = 0.7  # of the words in the best quote: another one without a new word is shown beside it
-MOST_NEAR = 3
-MOST_ALIKE = 12
-# Below SURE a passage that is shown for its probability alone is shown as far as one needs to judge it, and
-# below LIKELY only one: with 300 characters, or without the last one, readers lose answers. In
-# another language no words choose a part of it, and all of it is shown.
+# Shares of the best relevance:
+WORTH_QUOTING = 0.7
+NEARLY = 0.6  # a passage with this much is shown beside the best, whatever its words
+AS_GOOD = 0.9  # a passage in the reader's language with this much comes first
+WEAK = 0.35  # a passage with less is not shown for its language alone
+SECOND = 0.3  # the second passage is shown, too, if no quote has most of the words
+FAR = 0.1  # a passage with less is not quoted after the best
+AS_MANY = 0.7  # of the words in the best quote: another quote without a new word is shown beside it
+MAX_NEAR = 3
+MAX_ALIKE = 12
+# Below SURE, a passage shown for its probability alone is cut to what one needs to judge it, and below LIKELY
+# only one is shown: with 300 characters, or without the last one, readers lose answers. In another language
+# no words select a part of it, so it is shown whole.
 LONGEST_BEHIND, LIKELY = 450, 0.2
-MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
+MISSING = 0.35  # of a part's words; if the best quote has fewer, the documents do not mention it
 PIECE_CHARS = 24
-_EDITION = re.compile(r"[\s(（_-]*(?:(?:19|20)\d\d|v?\d+)[年版度]*[)）]?$")  # at the end of a file's name
+_EDITION = re.compile(r"[\s(（_-]*(?:(?:19|20)\d\d|v?\d+)[年版度]*[)）]?$")  # at the end of a file name
 
 _INTRO = {True: "资料中的相关内容：", False: "From the documents:"}
 _CLOSEST = {True: "最接近的内容：", False: "The closest passage I found:"}
-_INTRO_YET = {
+_INTRO_INGESTING = {
     True: "文档还在读入。资料中的相关内容：",
     False: "Documents are still being read in. From the documents:",
 }
-_CLOSEST_YET = {
+_CLOSEST_INGESTING = {
     True: "文档还在读入，请稍后再问一次。目前最接近的内容：",
     False: "Documents are still being read in; ask again soon. The closest passage so far:",
 }
@@ -75,7 +76,7 @@ _NOTHING = {
 }
 _NOTHING_OF = {True: "资料中没有找到说明 {} 的内容。", False: "The documents hold nothing that explains {}."}
 _ADVICE = {True: "可以换一种说法，或先添加相关文档。", False: " Try other words, or add documents about it."}
-_NOTHING_YET = {
+_NOTHING_INGESTING = {
     True: "文档还在读入，暂时没有找到能回答这个问题的内容，请稍后再问一次。",
     False: "Documents are still being read in, and nothing that answers this was found yet. Ask again soon.",
 }
@@ -108,13 +109,13 @@ class ExtractiveLLM(LeanLLM):
         system = "\n\n".join(message.content for message in messages[:-1] if message.role is Role.SYSTEM)
         first = messages[0].content
         prompt = read_flat(first) if flat else read_back(messages)
-        told = system or first
+        instructions = system or first
         text = answer(
             prompt,
-            scope_in_prompt(told),
-            nearest_in(told),
+            scope_in_prompt(instructions),
+            nearest_in(instructions),
             exchange.nearest_parts,
-            still_reading=is_still_reading(told),
+            still_reading=is_still_reading(instructions),
             language=exchange.language,
         )
         for start in range(0, len(text), PIECE_CHARS):
@@ -132,11 +133,11 @@ def answer(
     still_reading: bool = False,
     language: Language | None = None,
 ) -> str:
-    """Quotes from the prompt's knowledge blocks, best first; a plain statement when there are none, and which
-    headings came nearest.
+    """Answer with quotes from the prompt's knowledge blocks, best first; without any, say so and name the
+    nearest headings.
 
-    `scope` is what the search was limited to, as the prompt says it; `nearest_parts` are those of the
-    passages, in the order of their numbers, where they are known, and `language` that of the reader.
+    `scope` is what the search was limited to, as worded in the prompt; `nearest_parts` are the passages'
+    nearest parts, in the order of their numbers, if known; `language` is the reader's.
     """
     asked = prompt.question
     passages: Sequence[Passage] = parse_knowledge(prompt.knowledge)
@@ -147,7 +148,7 @@ def answer(
 
     if not passages:
         if still_reading:
-            return say(_NOTHING_YET) + _headings(nearest, say)
+            return say(_NOTHING_INGESTING) + _headings(nearest, say)
         return _nothing(asked, scope, nearest, say)
     asked, before = meant(asked, prompt.previous, prompt.last_answer)
     parts = numbered_parts(asked, prompt.last_answer)
@@ -166,7 +167,7 @@ def answer(
         return "\n\n".join([*missing, alike])
     likely = max(passage.relevance for passage in passages) >= SURE
     is_sure = likely and not unmentioned and not _is_elsewhere(query, passages)
-    sure, closest = (_INTRO_YET, _CLOSEST_YET) if still_reading else (_INTRO, _CLOSEST)
+    sure, closest = (_INTRO_INGESTING, _CLOSEST_INGESTING) if still_reading else (_INTRO, _CLOSEST)
     intro = say(sure if is_sure else closest)
     begins = [intro, *missing] if still_reading else [*missing, intro]
     return "\n\n".join([*begins, *_answered(query, passages, quotables, near, say, chinese=chinese)])
@@ -175,19 +176,19 @@ def answer(
 def _alike(
     query: Query, codes: Sequence[str], quotables: Quotables, passages: Sequence[Passage], say: Say
 ) -> str:
-    """Which codes of their kind there are, where nothing but theirs is asked for: one may be mistyped, and
-    what stands beside another says nothing of it. "" for any other question."""
+    """Name similar codes if the question is only about unknown ones: one may be mistyped, and what is said
+    about another code does not apply to it. "" for any other question."""
     alike, asked = quotables.alike(codes), query.question
     if not alike or not (code_alone(asked) or asks_only_of(codes, asked, passages[min(alike.values())].text)):
         return ""
-    names = [*sorted(alike)[:MOST_ALIKE], *["…"] * (len(alike) > MOST_ALIKE)]
+    names = [*sorted(alike)[:MAX_ALIKE], *["…"] * (len(alike) > MAX_ALIKE)]
     marks = "".join(f"[{passages[at].index}]" for at in sorted({*alike.values()}))
     return f"{say(_ALIKE).format(say(_COMMA).join(names))} {marks}"
 
 
 def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passage]:
-    """Those in the reader's language where it has any worth quoting; beside them, where none of them is sure,
-    the best of another one if it is about as probable, and all that are no less probable than they."""
+    """Return the passages in the reader's language, if any is worth quoting. If none of them is sure, add the
+    best in another language if it is about as probable, and all at least as probable as theirs."""
     own = [passage for passage in passages if _is_readable(passage, chinese)]
     if not own or own[0].relevance < WORTH_QUOTING * passages[0].relevance:
         return passages
@@ -200,13 +201,13 @@ def _in_languages(passages: Sequence[Passage], chinese: bool) -> Sequence[Passag
 
 
 def _in_parts(parts: Sequence[NumberedPart], passages: Sequence[Passage]) -> Sequence[Passage]:
-    """Of an article or a chapter that is named, the passages that hold it, where there are any."""
+    """Return the passages that contain the article or chapter named in the question, or else all."""
     each = ((passage, f"{passage.heading}\n{passage.text}") for passage in passages)
     return [passage for passage, text in each if any(part.heads.search(text) for part in parts)] or passages
 
 
 def _own_first(passages: Sequence[Passage], chinese: bool) -> Sequence[Passage]:
-    """Those in the reader's language that are as good as the best before it, where that is in another one."""
+    """Put passages in the reader's language that are as good as the best before it, if that is in another."""
     best = max(passage.relevance for passage in passages)
     return sorted(
         passages, key=lambda each: not _is_readable(each, chinese) or each.relevance < AS_GOOD * best
@@ -214,8 +215,8 @@ def _own_first(passages: Sequence[Passage], chinese: bool) -> Sequence[Passage]:
 
 
 def _is_elsewhere(query: Query, passages: Sequence[Passage]) -> bool:
-    """Whether a follow-up of next to no words names something else (and dogs?) that no passage has: what was
-    found answers the question before it. Words that point back, or of another language, cannot say so."""
+    """Whether a very short follow-up names something else ("and dogs?") that no passage has: the passages
+    then answer the previous question. Words that refer back, or in another language, cannot show that."""
     asked, terms = query.question, question_terms(query.question)
     text = " ".join(f"{passage.heading} {passage.text}" for passage in passages)
     points_back = any(wording(name).search(asked) for name in ("it", "person"))
@@ -239,7 +240,7 @@ def _headings(nearest: Sequence[Nearest], say: Say) -> str:
 
 
 def _is_readable(passage: Passage, chinese: bool) -> bool:
-    """A table or code under a Chinese heading is for those who read Chinese, whatever its letters."""
+    """Whether it is in the reader's language; a table or code under a Chinese heading counts as Chinese."""
     return holds_chinese(f"{passage.heading} {passage.text}") == chinese
 
 
@@ -252,88 +253,89 @@ def _answered(
     *,
     chinese: bool,
 ) -> list[str]:
-    """The quotes for each part of the question, each once, in the order of their passages where none comes
-    near the best or no quote has most of the words; and which part has none, where words can say so. Whatever
-    words they have, the best passage of all and that in the reader's language come before them (after a quote
-    of that language with most of the words), those about as probable and the best in the other language after
-    them; where no quote has most of the words, the second and `nearest` parts, too."""
+    """Return the quotes for each part of the question, without duplicates, in the order of their passages if
+    no other is near the best or no quote has most of the words; name parts without any if words can tell.
+    Whatever their words, the best passage and the best in the reader's language come before the quotes (after
+    them if all are in that language and a quote has most of the words); passages about as probable and the
+    best in the other language come after; if no quote has most of the words, the second passage and the
+    `nearest` parts are added, too."""
     kinds = _kinds(query)
     by_part = _by_part(query, quotables, passages, kinds)
-    most = max(map(_covered, by_part.values()))
-    is_clear, near = most >= CLEAR_COVERAGE, _reaching(NEARLY, passages[:MOST_NEAR])
-    blank = [part for part, quotes in by_part.items() if _covered(quotes) < min(MISSING, most)]
+    most = max(map(_coverage, by_part.values()))
+    is_clear, near = most >= CLEAR_COVERAGE, _with_share(NEARLY, passages[:MAX_NEAR])
+    blank = [part for part, quotes in by_part.items() if _coverage(quotes) < min(MISSING, most)]
     by_words = chain.from_iterable(quotes for part, quotes in by_part.items() if part not in blank)
-    blocks = _each_once(sorted(by_words, key=lambda quote: (not is_clear or near == [0]) and quote.passage))
+    blocks = _distinct(sorted(by_words, key=lambda quote: (not is_clear or near == [0]) and quote.passage))
     readable = [_is_readable(each, chinese) for each in passages]
     quoted = {block.passage for block in blocks} | quotables.others(query.question)
     sides = {readable.index(side) for side in readable} - quoted
-    barred = quoted | {at for at in sides.difference(_reaching(WEAK, passages)) if readable[at]}
+    barred = quoted | {at for at in sides.difference(_with_share(WEAK, passages)) if readable[at]}
     first = [at for at in sorted(sides - barred) if at == 0 or readable[at]]
     first = [] if is_clear and all(readable) else first
     last = {*sides, *near}.difference(barred, first)
     if not is_clear:
-        around = {*_reaching(FAR, passages)}.difference(first, last)
-        parts = (quotables.around(at, nearest[at]) for at in range(len(passages[:MOST_NEAR])) if at in around)
-        blocks = _each_once([*blocks, *filter(None, parts)])
-        second = {*_reaching(SECOND, passages[:2])}.difference(barred, first)
+        around = {*_with_share(FAR, passages)}.difference(first, last)
+        parts = (quotables.around(at, nearest[at]) for at in range(len(passages[:MAX_NEAR])) if at in around)
+        blocks = _distinct([*blocks, *filter(None, parts)])
+        second = {*_with_share(SECOND, passages[:2])}.difference(barred, first)
         last |= second - {block.passage for block in blocks}
-    shown = [*map(quotables.beginning, first), *blocks, *_behind(sorted(last), passages, readable, quotables)]
+    shown = [*map(quotables.beginning, first), *blocks, *_tail(sorted(last), passages, readable, quotables)]
     open_parts = [say(_OPEN).format(part) for part in _open(kinds, blank, shown) if all(readable)]
     return [*_under_headings(shown, passages, say), *_more_rows(shown, quotables, passages, say), *open_parts]
 
 
 def _open(kinds: Mapping[str, AnswerKind], blank: Sequence[str], shown: Sequence[Quote]) -> Iterable[str]:
-    """Which of several things that are asked may not be answered: those of which nothing speaks, though one
-    that points back (how long does it take?) says too little to tell, and those that lack their kind."""
+    """Return which of several questions may be unanswered: those that nothing mentions, unless they refer
+    back ("how long does it take?") and so say too little; and those without their kind of answer."""
     lacking = _lacking(kinds, shown) if len(kinds) > 1 else []
     points = {part for part, kind in kinds.items() if kind.sought and wording("it").search(part)}
     return dict.fromkeys([*(part for part in blank if part not in points), *lacking])
 
 
 def _kinds(query: Query) -> dict[str, AnswerKind]:
-    """Of each thing that is asked, what kind of answer it takes."""
+    """Return for each question asked what kind of answer it needs."""
     asked = [query.question] if query.meant else asked_in(query.question)
     return {part: AnswerKind.of(part) for part in asked}
 
 
 def _lacking(kinds: Mapping[str, AnswerKind], shown: Sequence[Quote]) -> list[str]:
-    """What is asked of whose number, time, place or cause nothing that is shown has."""
+    """Return the questions for whose number, time, place or cause no quote has an answer."""
     return [part for part, kind in kinds.items() if all(kind.is_missing(each.text) for each in shown)]
 
 
 def _by_part(
     query: Query, quotables: Quotables, passages: Sequence[Passage], kinds: Mapping[str, AnswerKind]
 ) -> dict[str, list[Quote]]:
-    """The quotes for each part of the question; for one that leans on what was asked before, with that."""
+    """Return the quotes for each part of the question; a follow-up is joined with the previous question."""
     parts = [query.forms[1].text] if query.meant else parts_of(query.question)
     bare = {part: wording("of_part").sub("", part) if len(parts) > 1 else part for part in parts}
-    return {part: _telling(quotables.quotes(query, says), passages, kinds) for part, says in bare.items()}
+    return {part: _relevant(quotables.quotes(query, says), passages, kinds) for part, says in bare.items()}
 
 
-def _reaching(share: float, passages: Sequence[Passage]) -> list[int]:
-    """Those with as much of the best one's relevance."""
+def _with_share(share: float, passages: Sequence[Passage]) -> list[int]:
+    """Return the indices of passages with at least this share of the best one's relevance."""
     return [at for at, each in enumerate(passages) if each.relevance >= share * passages[0].relevance]
 
 
-def _behind(
+def _tail(
     last: Sequence[int], passages: Sequence[Passage], readable: Sequence[bool], quotables: Quotables
 ) -> Iterator[Quote]:
-    """Of what is shown for its probability alone, as far as one needs to judge it."""
+    """Yield the passages shown for their probability alone, cut to what one needs to judge them."""
     best = passages[0].relevance
     for at in last[: None if best >= LIKELY else 1]:
         is_cut = readable[at] and best < SURE
         yield quotables.beginning(at, LONGEST_BEHIND if is_cut else MAX_BEGINNING_CHARS)
 
 
-def _covered(best: Sequence[Quote]) -> float:
+def _coverage(best: Sequence[Quote]) -> float:
     return max((quote.covers for quote in best), default=0.0)
 
 
-def _telling(
+def _relevant(
     quotes: Sequence[Quote], passages: Sequence[Passage], kinds: Mapping[str, AnswerKind]
 ) -> list[Quote]:
-    """Of less probable passages, only those that have a word of the question beyond those before them, or, in
-    a document that is shown, about as many as the best; or a number, time or the like that they lack."""
+    """Drop quotes of less probable passages, unless they add a word of the question, have about as many as
+    the best and are from a document already shown, or add a number, time or the like still missing."""
     shown = [*quotes[:1]]
     for quote in quotes[1:]:
         one, new = passages[quote.passage], quote.words.difference(*(each.words for each in shown))
@@ -341,7 +343,7 @@ def _telling(
         lacking = _lacking(kinds, shown)
         if lacking and _lacking(kinds, [*shown, quote]) != lacking:
             least = FAR
-        elif document or any(_refers(each.text, one.file_name) for each in shown):
+        elif document or any(_refers_to(each.text, one.file_name) for each in shown):
             least = FAR if new or quote.covers >= AS_MANY * shown[0].covers else NEARLY
         else:
             least = SECOND if new else NEARLY
@@ -350,8 +352,8 @@ def _telling(
     return shown
 
 
-def _refers(text: str, file_name: str) -> bool:
-    """Whether it sends its reader to that document: see the price list, where price-list-2026.md is one."""
+def _refers_to(text: str, file_name: str) -> bool:
+    """Whether the text refers to that document, as "see the price list" to price-list-2026.md."""
     name = words_of_name(_EDITION.sub("", file_name.rpartition(".")[0]))
     return bool(name) and any(
         wording("sends_to").search(text, 0, match.start())
@@ -359,9 +361,9 @@ def _refers(text: str, file_name: str) -> bool:
     )
 
 
-def _each_once(quotes: Iterable[Quote]) -> list[Quote]:
-    """Without what stands in one before, of a table whose rows do, only others, and none of a table that is
-    quoted as one."""
+def _distinct(quotes: Iterable[Quote]) -> list[Quote]:
+    """Drop quotes contained in an earlier one; of a table with rows quoted earlier keep only other rows, and
+    none of a table that is quoted as a whole."""
     quotes, blocks = [*quotes], list[Quote]()
     whole = {quote.passage for quote in quotes if quote.table < 0 and "\n|" in quote.text}
     for quote in quotes:
@@ -372,17 +374,17 @@ def _each_once(quotes: Iterable[Quote]) -> list[Quote]:
         if rows:
             others = [row for row in quote.text.splitlines() if row.startswith("- ") and row not in rows]
             quote = replace(quote, text="\n".join(others), items=0)
-        if quote.text and not any(_stands_in(quote.text, each.text) for each in before):
+        if quote.text and not any(_is_contained(quote.text, each.text) for each in before):
             blocks.append(quote)
     return blocks
 
 
-def _stands_in(text: str, other: str) -> bool:
+def _is_contained(text: str, other: str) -> bool:
     return all(part in other for part in text.split("\n\n"))
 
 
 def _under_headings(shown: Sequence[Quote], passages: Sequence[Passage], say: Say) -> list[str]:
-    """Each with its heading, unless it follows another one of the same section; and how many items it has."""
+    """Add headings, except after a quote of the same section, and the number of items in a list."""
     sections = [(passages[quote.passage].file_name, passages[quote.passage].heading) for quote in shown]
     blocks = []
     for quote, section, before in zip(shown, sections, [("", ""), *sections], strict=False):
@@ -395,17 +397,17 @@ def _under_headings(shown: Sequence[Quote], passages: Sequence[Passage], say: Sa
 def _more_rows(
     shown: Sequence[Quote], quotables: Quotables, passages: Sequence[Passage], say: Say
 ) -> list[str]:
-    """Where the rest of a table stands that is quoted as a table, rather than some rows of it."""
+    """Say where the remaining rows of a table are, if it is quoted as a table."""
     tables = [quote.passage for quote in shown if "\n|" in quote.text]
     more = set[int]().union(*map(quotables.other_rows, tables)) - {quote.passage for quote in shown}
     same = {passages[at].file_name for at in tables}
     marks = [f"[{passages[at].index}]" for at in sorted(more) if passages[at].file_name in same]
-    return [say(_MORE_ROWS).format("".join(marks[:MOST_NEAR]))] if marks else []
+    return [say(_MORE_ROWS).format("".join(marks[:MAX_NEAR]))] if marks else []
 
 
 def _block(quote: str, passage: Passage, *, titled: bool) -> str:
     title = " > ".join(passage.heading.split(" > ")[1:][-2:] or [passage.heading]).strip() if titled else ""
     lines = [f"> {line}".rstrip() for line in [f"**{title}**"] * bool(title) + quote.splitlines()]
-    stands_apart = lines[-1].endswith(("```", "~~~", "|"))  # a mark would be code, or a cell too many
+    stands_apart = lines[-1].endswith(("```", "~~~", "|"))  # a citation mark would become code or a cell
     mark = "\n\n" if stands_apart else " "
     return "\n".join(lines) + f"{mark}[{passage.index}]"

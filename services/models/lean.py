@@ -1,4 +1,4 @@
-"""Our own providers as LlamaIndex LLMs: all that LlamaIndex asks for is made of `stream_deltas`."""
+"""Base class of our own providers: implements LlamaIndex's LLM interface by means of `stream_deltas`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from core.prompt.messages import Message, Part, Role
 
 
 class LeanLLM(CustomLLM):
-    """A provider of ours. A subclass gives `metadata` and `stream_deltas`, as
-    core.llm_wrapper.StreamsDeltas says."""
+    """A provider of ours. A subclass implements `metadata`, and `stream_deltas` as specified by
+    core.llm_wrapper.StreamsDeltas."""
 
     @abstractmethod
     def stream_deltas(
@@ -33,7 +33,7 @@ class LeanLLM(CustomLLM):
     ) -> AsyncGenerator[LLMDelta, None]: ...
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
-        """For LlamaIndex's own callers; the answers of turns go past it. Options are the configuration's."""
+        """For LlamaIndex's own callers; turns do not use it. Options come from the configuration only."""
         return self._responses([_message(message) for message in messages])
 
     async def _responses(self, messages: Sequence[Message]) -> ChatResponseAsyncGen:

@@ -1,5 +1,5 @@
-"""A deployment's text filters, for questions that come and answers that go: its own, named by import path,
-and those that come with the product."""
+"""Text filters for incoming questions and outgoing answers: a deployment's own, named by import path, and
+built-in ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REASON_CHARS = 500
 
 
 class AnswerFilter(Protocol):
-    """For the text of one answer, in pieces: `feed` gives what is decided so far, `flush` the rest."""
+    """Filters one answer's text, piece by piece: `feed` returns what is decided so far, `flush` the rest."""
 
     def feed(self, text: str) -> str: ...
 
@@ -38,17 +38,17 @@ AnswerFilters = Callable[[], AnswerFilter]
 
 
 class QuestionRefusedError(BadRequestError):
-    """A filter of the deployment does not take this question; the message is the filter's."""
+    """A filter of the deployment refuses this question; the message is the filter's."""
 
     code = "question_refused"
 
 
 def load_question_filters(paths: Sequence[str], words: Path | None = None) -> QuestionFilter:
-    """One function that applies the named ones (`package.module:function`, str → str) in order, then refuses
-    what has a word of the list; what it gives is cleaned.
+    """Return a function that applies the named ones (`package.module:function`, str → str) in order, refuses
+    questions with a word of the list, and cleans the result.
 
-    It raises QuestionRefusedError for a ValueError of theirs, and WenmaiError for anything else they do
-    wrong. Raises StartRefusedError when one cannot be imported or called with a text.
+    It raises QuestionRefusedError for a filter's ValueError, and WenmaiError for any other failure. Raises
+    StartRefusedError if a filter cannot be imported or called with a text.
     """
     filters = [(path, _function(path)) for path in paths]
     if words:
@@ -58,7 +58,7 @@ def load_question_filters(paths: Sequence[str], words: Path | None = None) -> Qu
 
     def filtered(question: str) -> str:
         for path, function in filters:
-            with _foreign(path, refuses=True):
+            with _guarded(path, refuses=True):
                 question = _text(function(question))
         return preprocess_question(question)
 
@@ -66,10 +66,10 @@ def load_question_filters(paths: Sequence[str], words: Path | None = None) -> Qu
 
 
 def load_answer_filters(paths: Sequence[str], words: Path | None = None) -> AnswerFilters | None:
-    """What makes the filters of one answer (`package.module:Class`), in order, and masks the words of the
-    list last; None when there is neither.
+    """Return a factory that chains one answer's filters (`package.module:Class`) in order, and masks the
+    words of the list last; None if there is neither.
 
-    Raises StartRefusedError when a class cannot be imported, made without arguments, fed and flushed.
+    Raises StartRefusedError if a class cannot be imported, made without arguments, fed and flushed.
     """
     classes = [(path, _class(path)) for path in paths]
     if words:
@@ -85,16 +85,16 @@ def load_answer_filters(paths: Sequence[str], words: Path | None = None) -> Answ
 
 @dataclass(frozen=True, slots=True)
 class WordList:
-    """`pattern` finds any of its words, the longest first, in any case; Latin ones only as whole words.
-    `longest` is in characters."""
+    """`pattern` matches any of the words, longest first, ignoring case; Latin ones only as whole words.
+    `longest` is the length of the longest word in characters."""
 
     pattern: re.Pattern[str]
     longest: int
 
 
 def load_words(path: Path) -> WordList | None:
-    """A word or phrase a line, in UTF-8; empty lines and those that begin with # do not count. None for a
-    list of none. Raises StartRefusedError."""
+    """Load a UTF-8 file with a word or phrase per line, ignoring empty lines and lines that begin with #.
+    Returns None if there are no words. Raises StartRefusedError."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -125,11 +125,11 @@ def _refuse_blocked(words: WordList | None, question: str) -> str:
 
 
 class WordMask:
-    """Writes * for each character of a word of the list, also where the pieces of a stream part it."""
+    """Replaces each character of a listed word by *, even if the word is split between pieces of a stream."""
 
     def __init__(self, words: WordList | None) -> None:
         self._words = words
-        self._before = ""  # the last character that was passed on
+        self._before = ""  # the last character passed on
         self._held = ""
 
     def feed(self, text: str) -> str:
@@ -139,7 +139,7 @@ class WordMask:
         return self._passed("", held=0)
 
     def _passed(self, text: str, held: int) -> str:
-        """All but the last `held` characters, where a word may have begun or not have ended."""
+        """Return all but the last `held` characters, in which a word may be unfinished."""
         if self._words is None:
             return text
         start, whole = len(self._before), self._before + self._held + text
@@ -154,15 +154,15 @@ class WordMask:
 
 
 class CodeFences:
-    """For ANSWER_FILTERS, which name it as the guide does; nothing here asks for it. Takes out the lines ```
-    and ~~~ that enclose code, and leaves the code."""
+    """An optional filter, named in ANSWER_FILTERS as the guide shows; not used elsewhere in the code. Removes
+    the ``` and ~~~ lines that enclose code, and keeps the code."""
 
     _FENCE = re.compile(r" {0,3}(?:```|~~~)[^`\n]*\n?")
     _MAY_BECOME_ONE = re.compile(r" {0,3}(?:`{0,2}|~{0,2}|(?:```|~~~)[^`\n]*)")
 
     def __init__(self) -> None:
-        self._line = ""  # the beginning of one, while it may become a fence
-        self._is_inside = False  # a line that was passed on in part
+        self._line = ""  # the beginning of a line that may become a fence
+        self._is_inside = False  # a line has been passed on in part
 
     def feed(self, text: str) -> str:
         return "".join(self._passed(piece) for piece in re.split(r"(?<=\n)", text) if piece)
@@ -185,32 +185,32 @@ class CodeFences:
 
 
 class _FilterChain:
-    """Each filter's text goes into the next; in the end it is scrubbed, as all text that is streamed."""
+    """Pipes text through the filters in order, then through the scrubber, like all streamed text."""
 
     def __init__(self, classes: Sequence[tuple[str, Callable[[], AnswerFilter]]]) -> None:
         self._filters: list[tuple[str, AnswerFilter]] = []
         for path, made in classes:
-            with _foreign(path):
+            with _guarded(path):
                 self._filters.append((path, made()))
         self._scrubber = TextScrubber()
 
     def feed(self, text: str) -> str:
         for path, each in self._filters:
-            with _foreign(path):
+            with _guarded(path):
                 text = _text(each.feed(text)) if text else ""
         return self._scrubber.feed(text)
 
     def flush(self) -> str:
         text = ""
         for path, each in self._filters:
-            with _foreign(path):
+            with _guarded(path):
                 text = (_text(each.feed(text)) if text else "") + _text(each.flush())
         return self._scrubber.feed(text) + self._scrubber.flush()
 
 
 @contextmanager
-def _foreign(path: str, *, refuses: bool = False) -> Iterator[None]:
-    """Around a call of the deployment's own code, which may raise anything: it never passes unfiltered."""
+def _guarded(path: str, *, refuses: bool = False) -> Iterator[None]:
+    """Wrap a call of the deployment's code, which may raise anything: text never passes unfiltered."""
     try:
         yield
     except Exception as error:
@@ -229,7 +229,7 @@ def _text(value: object) -> str:
 
 def _function(path: str) -> QuestionFilter:
     imported = _imported(path, "QUESTION_FILTERS")
-    if not callable(imported) or inspect.iscoroutinefunction(imported) or not _takes(imported, ""):
+    if not callable(imported) or inspect.iscoroutinefunction(imported) or not _accepts(imported, ""):
         raise StartRefusedError(f"QUESTION_FILTERS: {path!r} is not a function that takes a str.")
     return imported  # type: ignore[no-any-return]
 
@@ -239,9 +239,9 @@ def _class(path: str) -> Callable[[], AnswerFilter]:
     feed, flush = getattr(imported, "feed", None), getattr(imported, "flush", None)
     fits = (
         isinstance(imported, type)
-        and _takes(imported)
-        and _takes(feed, imported, "")
-        and _takes(flush, imported)
+        and _accepts(imported)
+        and _accepts(feed, imported, "")
+        and _accepts(flush, imported)
     )
     if not fits or inspect.iscoroutinefunction(feed) or inspect.iscoroutinefunction(flush):
         raise StartRefusedError(
@@ -254,18 +254,18 @@ def _imported(path: str, setting: str) -> Any:
     module_name, _, name = path.partition(":")
     try:
         return getattr(importlib.import_module(module_name), name)
-    except Exception as error:  # what a module of somebody else's does at import is not ours to know
+    except Exception as error:  # a third-party module may raise anything at import
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:REASON_CHARS]
         raise StartRefusedError(f"{setting}: {path!r} cannot be imported: {reason}") from error
 
 
-def _takes(function: object, *arguments: object) -> bool:
+def _accepts(function: object, *arguments: object) -> bool:
     if not callable(function):
         return False
     try:
         inspect.signature(function).bind(*arguments)
     except TypeError:
         return False
-    except ValueError:  # written in C, and says nothing of its arguments
+    except ValueError:  # written in C, without a signature
         return True
     return True

@@ -1,4 +1,4 @@
-"""The whole store at one moment, copied while it is used."""
+"""A consistent copy of the whole store, made while the store is in use."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from services.store.clock import Clock
 from services.store.dialect import AnyPointId, ChangeFeed, Record, StoreUpkeep, VectorStore
 from services.store.points import batches, scroll_pages
 
-# Where a collection's points wait while the store is copied; what changed meanwhile takes their place.
+# Spools hold a collection's points during the copy; points that change meanwhile replace their earlier state.
 #
-# The files have no name: whatever happens, nothing of them stays on the disk.
+# The files are unnamed, so nothing of them stays on the disk, whatever happens.
 
 
 class CollectionSpool:
-    """Blocking. A later state of a point hides its earlier ones; `frames` gives what is left."""
+    """Blocking. A later state of a point hides earlier ones; `frames` yields the latest of each."""
 
     def __init__(self, folder: Path) -> None:
-        self._copied = _nameless(folder)
-        self._changed = _nameless(folder)
-        self._latest: dict[PointId, int | None] = {}  # where in `_changed`; None: it is gone
+        self._copied = _unnamed_file(folder)
+        self._changed = _unnamed_file(folder)
+        self._latest: dict[PointId, int | None] = {}  # offset in `_changed`; None if deleted
 
     def copied(self, records: Iterable[PointRecord]) -> None:
         self._copied.writelines(map(framed, records))
 
     def changed(self, records: Iterable[PointRecord], deleted: Iterable[PointId]) -> None:
-        """In the order of time."""
+        """Record changes; calls come in chronological order."""
         for record in records:
             self._latest[record.id] = self._changed.tell()
             self._changed.write(framed(record))
         self._latest.update(dict.fromkeys(deleted))
 
     def frames(self) -> Iterator[bytes]:
-        """Each point once, as it was last, framed."""
+        """Yield the latest state of every point, framed."""
         self._copied.seek(0)
         for body in bodies(self._copied):
             if id_of(body) not in self._latest:
                 yield LENGTH.pack(len(body)) + body
-        for place in self._latest.values():
-            if place is not None:
-                self._changed.seek(place)
+        for offset in self._latest.values():
+            if offset is not None:
+                self._changed.seek(offset)
                 body = next(bodies(self._changed))
                 yield LENGTH.pack(len(body)) + body
 
@@ -59,12 +59,12 @@ class CollectionSpool:
         self._changed.close()
 
 
-def _nameless(folder: Path) -> BinaryIO:
+def _unnamed_file(folder: Path) -> BinaryIO:
     return cast(BinaryIO, tempfile.TemporaryFile(dir=folder))
 
 
 def check_room(folder: Path, needed_bytes: int, reserve_bytes: int) -> None:
-    """Raises DiskFullError when less than the reserve would be left."""
+    """Raise DiskFullError if less than the reserve would stay free."""
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes - needed_bytes < reserve_bytes:
         raise DiskFullError(
@@ -73,9 +73,9 @@ def check_room(folder: Path, needed_bytes: int, reserve_bytes: int) -> None:
         )
 
 
-PAGE = 64  # points with vectors; what is read is decoded on the event loop, 10 ms at most
-_MOST_ROUNDS = 60
-_LAST_AT_FIRST, _LAST_AT_MOST = 32, 512
+PAGE = 64  # points with vectors; decoding them takes at most 10 ms of the event loop
+_MAX_ROUNDS = 60
+_FIRST_LIMIT, _MAX_LIMIT = 32, 512  # points in the last round
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class CopiedCollection:
 
 @dataclass(frozen=True, slots=True)
 class CopiedStore:
-    """As it was at `moment_us`: what was acknowledged before is in it, what was erased before is not."""
+    """The store as of `moment_us`: with every write acknowledged by then, without anything erased by then."""
 
     collections: tuple[CopiedCollection, ...]
     moment_us: int
@@ -115,7 +115,7 @@ class StoreCopier:
         return CopiedStore(collections, moment_us)
 
     async def _check_room(self) -> None:
-        """The copy and the archive lie beside each other for a while; compression is not counted on."""
+        """Check for space for both the copy and the archive, which coexist; compression is not counted on."""
         sizes = [await self._estimated_bytes(name) for name in self.names.values()]
         await asyncio.to_thread(check_room, self.folder, 2 * sum(sizes), self.reserve_bytes)
 
@@ -135,16 +135,16 @@ class StoreCopier:
             await asyncio.to_thread(self._spool_page, collection.spool, page)
 
     def _spool_page(self, spool: CollectionSpool, page: Iterable[Record]) -> None:
-        """The store, which may be on the same disk, must not be what finds it full."""
+        """Check the disk first: the store may share it, and must not be the one to find it full."""
         check_room(self.folder, 0, self.reserve_bytes)
         spool.copied(records_of(_without_leases(page)))
 
     async def _catch_up(self, feed: ChangeFeed, spools: Mapping[str, CollectionSpool]) -> int:
-        """Rounds become shorter until what is left fits into one request. Returns the moment."""
-        most = _LAST_AT_FIRST
-        for _ in range(_MOST_ROUNDS):
+        """Copy changes in ever shorter rounds until the rest fits into one request. Returns `moment_us`."""
+        limit = _FIRST_LIMIT
+        for _ in range(_MAX_ROUNDS):
             moment_us = self.clock()
-            last = await feed.last(most)
+            last = await feed.last(limit)
             if last is not None:
                 for name in last.keys() & spools.keys():
                     changed = last[name]
@@ -153,7 +153,7 @@ class StoreCopier:
             for name, ids in (await feed.changed()).items():
                 if name in spools:
                     await self._read_again(name, [_plain(point_id) for point_id in ids], spools[name])
-            most = min(2 * most, _LAST_AT_MOST)
+            limit = min(2 * limit, _MAX_LIMIT)
         raise StoreUnavailableError(
             "the store changes faster than it can be copied; try again when it is quieter"
         )
@@ -170,7 +170,7 @@ def _spool_changes(spool: CollectionSpool, points: Iterable[Record], deleted: It
 
 
 def _without_leases(points: Iterable[Record]) -> list[Record]:
-    """Without the lease: a restored store has missed no clean-up, and must not catch one up at its start."""
+    """Drop the lease: a restored store has missed no clean-up, and must not catch one up when it starts."""
     return [point for point in points if (point.payload or {}).get("record") != LEASE]
 
 

@@ -1,6 +1,6 @@
-"""What is counted while the server runs, for Prometheus: how turns end, and what callers were refused.
+"""Prometheus metrics of the running server: how turns end, how long they take, which errors callers get.
 
-Labels are names of ours or of the configuration; never an id, a text, or anything else that a caller sends.
+Labels are our own names or names from the configuration, never an id, a text or anything else a caller sends.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from core.errors import WenmaiError
 TURN_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120)
 STAGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 STAGES = ("retrieve", "rewrite", "rerank", "first_token", "generate", "store")
-"""In their order; a turn's `timings_ms` say when each ended."""
+"""In order; a turn's `timings_ms` record when each ended."""
 
 UNKNOWN = "unknown"  # a model that the configuration does not name
 CRASHED = WenmaiError.code
 
 
 class Metrics:
-    """Of one application: two in one process count apart."""
+    """The metrics of one application; two in one process count separately."""
 
     def __init__(self, model_ids: Iterable[str]) -> None:
-        # when each counter was made: as many series again, which nobody asks for
+        # creation times would double the number of series, and nobody queries them
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -38,14 +38,14 @@ class Metrics:
         Info("wenmai_build", "The version that runs.", registry=self.registry).info({"version": _version()})
         self._turns = self._counter("turns", "Turns that ended, by how.", "status", "model")
         self._failures = self._counter("turn_failures", "Turns that ended in an ERROR.", "code", "model")
-        self._warnings = self._counter("turn_warnings", "Warnings told while answering.", "code")
+        self._warnings = self._counter("turn_warnings", "Warnings emitted while answering.", "code")
         self._commands = self._counter("commands", "Slash commands, which no model answers.", "command")
         self._answer_tokens = self._counter("answer_tokens", "Tokens of answers.", "model")
         self._prompt_tokens = self._counter("prompt_tokens", "Tokens sent to models for turns.", "model")
         self._errors = self._counter("errors", "Requests answered with an error, by its code.", "code")
-        self._recalled = self._counter("memories_recalled", "Memories told in prompts.")
+        self._recalled = self._counter("memories_recalled", "Memories included in prompts.")
         self._saved_tokens = self._counter(
-            "memory_tokens_saved", "Tokens of memories not told: the history in the prompt says the same."
+            "memory_tokens_saved", "Tokens of memories left out: the history in the prompt says the same."
         )
         self._memories_refused = self._counter(
             "memory_refused", "What the write gate did not let be remembered, by why.", "reason"
@@ -53,13 +53,13 @@ class Metrics:
         self._first_token = self._seconds("first_token", "Question to first token.", "model")
         self._whole_turn = self._seconds("turn_duration", "Question to DONE, of completed turns.", "model")
         self._stages = self._seconds("stage_duration", "Time in each stage of a turn.", "stage")
-        # made beforehand: one that began with its first event would hide that event from `rate`
+        # created up front: a series that starts with its first event hides that event from `rate`
         self._of_model = {model: self._series_of(model) for model in model_ids}
         self._of_stage = {stage: self._stages.labels(stage) for stage in STAGES}
         self._errors.labels(CRASHED)
 
     def turn_ended(self, turn: Turn, failure: WenmaiError | None) -> None:
-        """`failure` is what its reader was shown; a turn that could not be stored counts as failed."""
+        """Count a turn. `failure` is the error its reader saw; a turn that could not be stored has failed."""
         if turn.command:
             self._commands.labels(turn.command).inc()
             return
@@ -80,26 +80,26 @@ class Metrics:
             self._failures.labels(failure.code, series.model).inc()
 
     def recalled(self, memories: int, saved_tokens: int) -> None:
-        """Of one prompt; saved is what a memory would have taken whose turns stand in the history."""
+        """Count one prompt's memories, and the tokens of memories left out because the history has them."""
         self._recalled.inc(memories)
         self._saved_tokens.inc(saved_tokens)
 
     def memory_refused(self, reason: str) -> None:
-        """By the write gate; a reason is a name of ours."""
+        """Count a refusal by the write gate; `reason` is one of our own names."""
         self._memories_refused.labels(reason).inc()
 
     def refused(self, code: str) -> None:
-        """A request was answered with this error."""
+        """Count a request that was answered with this error."""
         self._errors.labels(code).inc()
 
     def exposition(self) -> bytes:
-        """In the text format 0.0.4."""
+        """Return all metrics in Prometheus' text format 0.0.4."""
         return generate_latest(self.registry)
 
     def _time(self, ended_ms: dict[str, float]) -> None:
         before_ms = 0.0
         for stage, series in self._of_stage.items():
-            # without an answer the time before the storing was another stage's, which was cut
+            # without an answer, the time before `store` belongs to a stage that was cut off
             if stage in ended_ms and (stage != "store" or "generate" in ended_ms):
                 series.observe((ended_ms[stage] - before_ms) / 1000)
                 before_ms = ended_ms[stage]
@@ -128,7 +128,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class _ModelSeries:
-    """Looked up once: to find a series by its labels takes longer than to count."""
+    """Looked up once: finding a series by its labels takes longer than counting."""
 
     model: str
     turns: Mapping[TurnStatus, Counter]

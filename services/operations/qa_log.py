@@ -1,4 +1,4 @@
-"""The question log (QA_LOG): one JSON line for each finished turn, for those who analyse their traffic."""
+"""The question log (QA_LOG): one JSON line per finished turn, for operators who analyse their traffic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from core.knowledge import Citation
 from core.operations.erasure import mentioning
 from services.store.durable import sync_folder
 
-# The files of the question log: one a day, one JSON object a line. Blocking; for one thread at a time.
+# The files of the question log: one per day, one JSON object per line. Blocking; for one thread at a time.
 
 
 NAME = re.compile(r"qa-(\d{4}-\d\d-\d\d)\.jsonl")
@@ -32,45 +32,45 @@ HALF_WRITTEN = ".qa-rewriting"
 OWNER_ONLY = 0o600
 
 Keep = Callable[[bytes], bool]
-"""Whether a line, with its line break, stays."""
+"""Whether to keep a line, given with its line break."""
 Change = Callable[[bytes], bytes]
-"""What becomes of a line, with its line break; b"" takes it out."""
+"""Maps a line, with its line break, to its replacement; b"" removes it."""
 
 
 class QAFiles:
-    """Whole lines only, whoever else writes to the folder: every access holds the folder's lock."""
+    """Reads and writes whole lines only: every access holds the folder's lock against other writers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def touch(self) -> None:
-        """Make the folder and take its lock once. Raises OSError."""
+        """Create the folder and take its lock once. Raises OSError."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._locked():
             pass
 
     def append(self, day: str, line: bytes) -> None:
-        """Add a line (with its line break) to the day's file. Raises OSError; then nothing is added."""
+        """Append a line (with its line break) to the day's file. Raises OSError; then nothing is added."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
         with self._locked(), _opened(self.folder / f"qa-{day}.jsonl", flags) as descriptor:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                line = b"\n" + line  # the one before was torn by a crash
+                line = b"\n" + line  # a crash tore the previous one
             if os.write(descriptor, line) < len(line):
                 os.ftruncate(descriptor, size)
                 raise OSError("the disk is full")
 
     def keep_only(self, keep: Keep, days: Callable[[str], bool] = lambda day: True) -> int:
-        """Rewrite the files of these days without the lines that do not stay. Returns how many."""
+        """Remove the lines that `keep` rejects from the files of these days. Returns how many there were."""
         return self.change(lambda line: line if keep(line) else b"", days)
 
     def change(self, changed: Change, days: Callable[[str], bool] = lambda day: True) -> int:
-        """Rewrite the files of these days, line by line. Returns how many lines are others now, or gone."""
+        """Rewrite the files of these days, line by line. Returns how many lines were changed or removed."""
         return sum([self._rewrite(path, changed) for day, path in self._days() if days(day)])
 
     def count(self, matches: Keep) -> tuple[int, int]:
-        """How many lines there are, and how many of them match."""
+        """Return the number of lines, and how many of them match."""
         lines = matching = 0
         for _, path in self._days():
             with self._locked():
@@ -85,7 +85,7 @@ class QAFiles:
         return sorted((match[1], path) for match, path in named if match)
 
     def _rewrite(self, path: Path, changed: Change) -> int:
-        """A copy takes the file's place, once it is on the disk."""
+        """Write a copy, and replace the file once the copy is on disk."""
         copy = self.folder / HALF_WRITTEN
         with self._locked():
             different = _count(path, lambda line: changed(line) != line)
@@ -105,7 +105,7 @@ class QAFiles:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Held against other processes; whatever one of them left half written is removed."""
+        """Hold the folder's lock against other processes; remove a copy that one of them left unfinished."""
         with _opened(self.folder / LOCK, os.O_RDWR | os.O_CREAT) as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             (self.folder / HALF_WRITTEN).unlink(missing_ok=True)
@@ -113,12 +113,12 @@ class QAFiles:
 
 
 def _count(path: Path, counted: Keep) -> int:
-    """How many lines; none of a file that another process has deleted meanwhile."""
+    """Count the matching lines; 0 for a file that another process has deleted in the meantime."""
     return sum(_matching_lines(path, counted))
 
 
 def _matching_lines(path: Path, matches: Keep) -> list[bool]:
-    """For each line whether it matches."""
+    """Return for each line whether it matches."""
     if not path.exists():
         return []
     with path.open("rb") as file:
@@ -141,14 +141,14 @@ DAY_CHARS = len("2026-01-01")
 
 
 class QALog:
-    """Written in order by one thread of its own: a slow or full disk delays and fails no turn."""
+    """Written in order by a thread of its own, so a slow or full disk neither delays nor fails a turn."""
 
     def __init__(self, folder: Path) -> None:
         self._files = QAFiles(folder)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="qa-log")
 
     def check(self) -> None:
-        """Raises StartRefusedError when nothing can be written there; the folder is made."""
+        """Create the folder. Raises StartRefusedError if nothing can be written there."""
         try:
             self._files.touch()
         except OSError as error:
@@ -157,41 +157,41 @@ class QALog:
             ) from error
 
     def write(self, turn: Turn) -> None:
-        """Note a turn that has ended; returns at once."""
+        """Queue a finished turn for writing; returns at once."""
         try:
             self._thread.submit(self._append, turn)
-        except RuntimeError:  # closed: the server is going down
+        except RuntimeError:  # closed: the server is shutting down
             log.warning("qa_log_closed", turn_id=turn.turn_id)
 
     async def expire(self, before_us: int, held: Collection[str] = ()) -> int:
-        """Take out every turn that began before (UTC microseconds), but those of the `held` sessions.
+        """Remove every turn that began before `before_us` (UTC), except those of the `held` sessions.
 
-        An unreadable line goes with its day. Returns how many lines went. Raises StoreUnavailableError, as
-        the others do.
+        An unreadable line expires with its day. Returns how many lines were removed. Raises
+        StoreUnavailableError, as the methods below do.
         """
         return await self._run(lambda: self._expire(rfc3339(max(before_us, 0)), frozenset(held)))
 
     async def erase(self, turn_ids: Collection[str]) -> int:
-        """Take out these turns' lines, and unreadable ones that mention them. Returns how many."""
+        """Remove these turns' lines, and unreadable lines that mention them. Returns how many."""
         return await self._run(lambda: self._files.keep_only(_without("turn_id", frozenset(turn_ids))))
 
     async def erase_session(self, session_id: str) -> int:
-        """The same for all turns of a session."""
+        """Remove the lines of all turns of a session, as `erase` does."""
         return await self._run(lambda: self._files.keep_only(_without("session_id", frozenset([session_id]))))
 
     async def erase_owner(self, owner: str) -> int:
-        """The same for all turns of an owner; an unreadable line that mentions the name goes, too."""
+        """Remove the lines of all turns of an owner, and unreadable lines that mention the name."""
         return await self._run(lambda: self._files.keep_only(_without("owner", frozenset([owner]))))
 
     async def forget_parents(self, turn_ids: Collection[str]) -> int:
-        """Turns that followed one of these follow none any more. Returns how many lines changed."""
+        """Clear the parent of turns whose parent is one of these. Returns how many lines changed."""
         erased = frozenset(turn_ids)
         return await self._run(
-            lambda: self._files.change(_changing(erased, lambda line: _rooted(line, erased)))
+            lambda: self._files.change(_changing(erased, lambda line: _without_parent(line, erased)))
         )
 
     async def forget_document(self, document_id: str, chunk_ids: Collection[str]) -> int:
-        """Take the document out of the sources of every line. Returns how many lines changed."""
+        """Remove the document from the sources of every line. Returns how many lines changed."""
         erased = frozenset([document_id, *chunk_ids])
         first = frozenset([document_id])  # every source names its document
         return await self._run(
@@ -199,17 +199,17 @@ class QALog:
         )
 
     async def search(self, values: Collection[str]) -> tuple[int, int]:
-        """How many lines there are, and how many mention one of the values anywhere."""
+        """Return the number of lines, and how many mention one of the values anywhere."""
         mentioned = _mentioning(frozenset(values))
         return await self._run(lambda: self._files.count(mentioned))
 
     async def lines_of_owner(self, owner: str) -> int:
-        """How many lines are of this owner's turns."""
+        """Count the lines of this owner's turns."""
         stays = _without("owner", frozenset([owner]))
         return (await self._run(lambda: self._files.count(lambda line: not stays(line))))[1]
 
     async def close(self) -> None:
-        """Return once all that was noted is written."""
+        """Return once every queued turn is written."""
         await asyncio.to_thread(self._thread.shutdown)
 
     def _append(self, turn: Turn) -> None:
@@ -231,7 +231,7 @@ class QALog:
 
 
 def line_of(turn: Turn) -> bytes:
-    """The turn as one line of UTF-8, with its line break."""
+    """Encode the turn as one line of UTF-8, with its line break."""
     fields = {
         "time": turn.timestamp,
         "session_id": turn.session_id,
@@ -246,10 +246,10 @@ def line_of(turn: Turn) -> bytes:
         "usage": asdict(turn.usage),
         "timings_ms": turn.timings_ms,
     }
-    return _written(fields)
+    return _encoded(fields)
 
 
-def _written(fields: Mapping[str, Any]) -> bytes:
+def _encoded(fields: Mapping[str, Any]) -> bytes:
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace") + b"\n"
 
@@ -265,7 +265,7 @@ def _source(citation: Citation) -> dict[str, Any]:
 
 
 def _fields(line: bytes) -> dict[str, Any] | None:
-    """None for a line that a crash has torn."""
+    """Parse a line; None if a crash tore it."""
     try:
         fields = json.loads(line)
     except ValueError:
@@ -296,22 +296,22 @@ def _without(field: str, values: frozenset[str]) -> Callable[[bytes], bool]:
 
 
 def _mentioning(values: frozenset[str]) -> Callable[[bytes], bool]:
-    """Whether a line has one of the values in it, as JSON writes it."""
+    """Return a test of whether a line contains one of the values, in JSON's spelling."""
     written = (json.dumps(value, ensure_ascii=False)[1:-1].encode("utf-8", "replace") for value in values)
     return mentioning(frozenset(written))
 
 
 def _changing(values: frozenset[str], change: Change) -> Change:
-    """Only lines that mention a value are read; an unreadable one that does is taken out."""
+    """Restrict `change` to lines that mention a value, so that no other line is parsed."""
     mentioned = _mentioning(values)
     return lambda line: change(line) if mentioned(line) else line
 
 
-def _rooted(line: bytes, erased: frozenset[str]) -> bytes:
+def _without_parent(line: bytes, erased: frozenset[str]) -> bytes:
     fields = _fields(line)
     if fields is None:
         return b""
-    return _written({**fields, "parent_turn_id": None}) if fields.get("parent_turn_id") in erased else line
+    return _encoded({**fields, "parent_turn_id": None}) if fields.get("parent_turn_id") in erased else line
 
 
 def _without_sources(line: bytes, erased: frozenset[str]) -> bytes:
@@ -322,7 +322,7 @@ def _without_sources(line: bytes, erased: frozenset[str]) -> bytes:
     if not isinstance(sources, list):
         return line
     left = [one for one in sources if not _names(one, erased)]
-    return line if len(left) == len(sources) else _written({**fields, "sources": left})
+    return line if len(left) == len(sources) else _encoded({**fields, "sources": left})
 
 
 def _names(source: object, erased: frozenset[str]) -> bool:

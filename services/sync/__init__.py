@@ -1,1 +1,1 @@
-"""Followed folders: scanned, compared with what is known, read in and removed."""
+"""Followed folders: scanned and compared with stored documents, which are added, updated or removed."""

@@ -1,4 +1,4 @@
-"""Folder sync: the configured folders are followed, one run at a time."""
+"""Folder sync: keeps documents in line with the configured folders, one run at a time."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ log = structlog.get_logger()
 
 
 class SyncLock:
-    """One sync at a time among all processes that share a data folder: a lock on a file, let go of by the
-    system when its process ends in whatever way."""
+    """One sync at a time among all processes that share a data folder: a file lock, which the system releases
+    however its process ends."""
 
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / LOCK_NAME
         self._descriptor: int | None = None
 
-    def take(self) -> None:
-        """Never waits. Raises ConflictError saying who holds it, UnavailableError."""
+    def acquire(self) -> None:
+        """Take the lock without waiting. Raises ConflictError, naming its holder, and UnavailableError."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -59,7 +59,7 @@ class SyncLock:
         os.pwrite(descriptor, f"process {os.getpid()}, since {began}\n".encode(), 0)
         self._descriptor = descriptor
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
@@ -71,7 +71,7 @@ class UnknownSourceError(BadRequestError):
 
 
 class FolderSync:
-    """One run at a time in this process, and in all that share the data folder."""
+    """One run at a time in this process, and among all that share the data folder."""
 
     def __init__(
         self,
@@ -84,9 +84,9 @@ class FolderSync:
         max_file_bytes: int,
         pace: SyncPace | None = None,
     ) -> None:
-        """A source without an owner has its documents owned by `shared_owner`.
+        """`shared_owner` owns the documents of a source without an owner.
 
-        Raises StartRefusedError when a pattern cannot be understood.
+        Raises StartRefusedError if a pattern is invalid.
         """
         self._knowledge = knowledge
         self._sources = sources
@@ -107,9 +107,9 @@ class FolderSync:
         self._closed = False
 
     async def run(self, source: str | None = None, allow_removals: bool = False) -> list[SyncReport]:
-        """Follow one source, or all, one after the other. What fails is in the reports.
+        """Sync one source, or all, one after the other. Failures are in the reports.
 
-        Raises UnknownSourceError, ConflictError while another run goes on, ShuttingDownError.
+        Raises UnknownSourceError, ConflictError during another run, ShuttingDownError.
         """
         names = self._chosen(source)
         self._begin()
@@ -120,16 +120,16 @@ class FolderSync:
             self._end()
 
     async def start(self, source: str | None = None, allow_removals: bool = False) -> SyncState:
-        """Begin the same in the background. Raises like `run`."""
+        """Begin a run in the background. Raises as `run` does."""
         names = self._chosen(source)
         self._begin()
         task = asyncio.create_task(self._run_all(names, allow_removals), name="sync")
         self._task = task
-        task.add_done_callback(self._started_ended)
+        task.add_done_callback(self._on_started_end)
         return await self.state()
 
     async def state(self) -> SyncState:
-        """Sources in the order of the configuration. While the store is away without what only it knows."""
+        """Return all sources in the configured order; without stored facts while the store is unavailable."""
         try:
             last, left = await self._reports.last(self._sources), await self._counts.left(self._sources)
         except StoreUnavailableError as error:
@@ -142,11 +142,11 @@ class FolderSync:
         return SyncState(bool(self._began_us), self._began_us, self._progress, tuple(states), tuple(left))
 
     async def last_reports(self) -> list[SyncReport]:
-        """Of the sources that have had a run. Raises StoreUnavailableError."""
+        """Return the last report of each source that has had one. Raises StoreUnavailableError."""
         return list((await self._reports.last(self._sources)).values())
 
     async def summaries(self, owners: Sequence[str]) -> list[SourceSummary]:
-        """The sources whose documents these owners may read. Raises StoreUnavailableError."""
+        """Summarize the sources whose documents these owners may read. Raises StoreUnavailableError."""
         names = [name for name, each in self._origins.items() if each.expected.owner in owners]
         last = await self._reports.last(names)
         return [
@@ -159,9 +159,9 @@ class FolderSync:
         ]
 
     async def forget(self, source: str) -> int:
-        """Remove the documents of a source that is configured no longer. Returns how many.
+        """Remove the documents of a source that is no longer configured. Returns how many.
 
-        Raises BadRequestError when it is configured, ConflictError, StoreUnavailableError.
+        Raises BadRequestError if it is configured or has none, ConflictError, StoreUnavailableError.
         """
         if source in self._sources:
             raise BadRequestError(
@@ -183,7 +183,7 @@ class FolderSync:
         return len(documents)
 
     async def close(self) -> None:
-        """Stop a run between two files; nothing is left half."""
+        """Stop a run between two files; nothing is left half done."""
         self._closed = True
         task = self._task
         if task is not None and task is not asyncio.current_task():
@@ -203,19 +203,19 @@ class FolderSync:
             raise ShuttingDownError("The server is shutting down.")
         if self._began_us:
             raise ConflictError("A sync is running: GET /admin/sync shows how far it is.")
-        self._began_us = utc_now_us()  # before anything is awaited, so that of two only one gets here
+        self._began_us = utc_now_us()  # before any await, so that only one of two callers gets here
         try:
-            self._lock.take()
+            self._lock.acquire()
         except WenmaiError:
             self._end()
             raise
 
     def _end(self) -> None:
-        self._lock.let_go()
+        self._lock.release()
         self._began_us = 0
         self._progress = self._task = None
 
-    def _started_ended(self, task: asyncio.Task[list[SyncReport]]) -> None:
+    def _on_started_end(self, task: asyncio.Task[list[SyncReport]]) -> None:
         self._end()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("sync_failed", exc_info=error)
@@ -226,7 +226,7 @@ class FolderSync:
     async def _run_one(self, name: str, allow_removals: bool) -> SyncReport:
         tally = Tally(name, utc_now_us(), await self._last(name))
         run = SourceRun(
-            self._knowledge, self._scanners[name], self._origins[name], tally, self._pace, self._tell,
+            self._knowledge, self._scanners[name], self._origins[name], tally, self._pace, self._set_progress,
             allow_removals=allow_removals,
         )  # fmt: skip
         try:
@@ -239,7 +239,7 @@ class FolderSync:
         _log(report)
         return report
 
-    def _tell(self, progress: SyncProgress) -> None:
+    def _set_progress(self, progress: SyncProgress) -> None:
         self._progress = progress
 
     async def _last(self, name: str) -> SyncReport | None:
@@ -256,7 +256,7 @@ class FolderSync:
 
 
 def _expected(source: SourceSettings, shared_owner: str) -> ExpectedDocument:
-    """Its tags as a document has them."""
+    """Return what the source's documents should be like, its tags stripped as in a document."""
     tags = dict.fromkeys(tag.strip() for tag in source.tags if tag.strip())
     return ExpectedDocument(source.owner or shared_owner, tuple(tags))
 

@@ -1,4 +1,4 @@
-"""Files into the knowledge base: the next are read and parsed while one is embedded; each has its outcome."""
+"""Adds files to the knowledge base: the next are parsed while one is embedded; each file has an outcome."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ T = TypeVar("T")
 
 
 class SyncedKnowledge(Protocol):
-    """What folder sync asks of the knowledge base. Every method raises StoreUnavailableError when the store
-    is away."""
+    """What folder sync needs from the knowledge base. Every method raises StoreUnavailableError if the store
+    is unavailable."""
 
     async def add(self, upload: Upload) -> Addition:
-        """Other bytes under the same external id become a new version of its document.
+        """Add a file; different bytes under the same external id become a new version of its document.
 
-        Raises BadRequestError kinds for a file that cannot be read, UnavailableError kinds for what passes.
+        Raises BadRequestError subclasses for an unreadable file, UnavailableError subclasses if temporary.
         """
         ...
 
     async def refuse(self, upload: Upload, error: WenmaiError) -> Document:
-        """Keep that this content cannot be read, and why; an older version stays, with its owner."""
+        """Record that this content cannot be read, and why; an older version stays, with its owner."""
         ...
 
     def of_source(self, source: str) -> AsyncIterator[Document]:
-        """Every document of it, whoever owns it and whatever its status."""
+        """Yield every document of the source, of any owner and status."""
         ...
 
     async def note_modified(self, document_id: str, modified_us: int) -> None:
-        """Its file was touched, its content is the same."""
+        """Record a new modification time of the file; its content is the same."""
         ...
 
     async def erase(self, document_id: str) -> None:
-        """Nothing of it is found or stored afterwards."""
+        """Remove the document completely from search and store."""
         ...
 
     async def wait(self, job_id: str, owners: Sequence[str]) -> JobSnapshot:
-        """The job's final state."""
+        """Wait for the job to end, and return its final state."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SyncPace:
-    """`documents` are read, parsed or embedded at once, with at most `content_bytes` of files in memory (one
-    file that is larger has it alone). What is away is tried again after each of `pauses_s`. A file is read
-    when it has been left alone for `settle_s`: clocks of file systems are that coarse.
+    """Up to `documents` are read, parsed or embedded at once, with at most `content_bytes` of files in memory
+    (a larger file is read alone). Unavailable services are retried after each of `pauses_s`. A file is read
+    once it has been unchanged for `settle_s`: file system clocks are that coarse.
     """
 
     documents: int = 8
@@ -65,17 +65,17 @@ class SyncPace:
 
 
 class Patience:
-    """One for a whole run: what one file waited for in vain is not waited for again."""
+    """The retries of a whole run: once one file has waited in vain, no other file waits."""
 
     def __init__(self, pauses_s: Sequence[float]) -> None:
         self._pauses_s = pauses_s
         self._done = 0
         self.lost = ""
-        """Why nothing more is tried; "" while it is."""
+        """Why nothing more is tried; "" while retries continue."""
 
     async def call(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Raises UnavailableError when all tries were in vain. Where others got through meanwhile it is this
-        work's own fault, and patience is not lost."""
+        """Call with retries. Raises UnavailableError if all failed; patience is then lost, unless another
+        call succeeded meanwhile, so that the fault is this one's own."""
         done_before = self._done
         for pause_s in (*self._pauses_s, None):
             if self.lost:
@@ -99,7 +99,7 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The source that the files are of."""
+    """The source of the files."""
 
     name: str
     folder: Path
@@ -107,7 +107,7 @@ class Origin:
 
 
 class FileIntake:
-    """Of one run over one source. `hashes` are of the contents that were read in."""
+    """The intake of one run over one source. `hashes` are those of the contents added."""
 
     def __init__(
         self, knowledge: SyncedKnowledge, origin: Origin, tally: Tally, patience: Patience, pace: SyncPace
@@ -122,20 +122,20 @@ class FileIntake:
         self.hashes: set[str] = set()
 
     async def read_all(self, files: Sequence[ToRead], on_file: Callable[[], None]) -> None:
-        """In their order, several at once; `on_file` is called after each. Cancelled, none is left half."""
+        """Add files in order, several at once; `on_file` is called after each. Safe to cancel."""
         tasks = iter(files)
         async with asyncio.TaskGroup() as group:
             for _ in range(min(self._pace.documents, len(files))):
                 group.create_task(self._read_some(tasks, on_file))
 
     async def _read_some(self, tasks: Iterator[ToRead], on_file: Callable[[], None]) -> None:
-        """Several of these take turns at one list."""
+        """Take files from a list shared with other workers."""
         for task in tasks:
             await self._read_one(task)
             on_file()
 
     async def _read_one(self, task: ToRead) -> None:
-        """Every file has one outcome."""
+        """Add one file, and count exactly one outcome."""
         try:
             await self._read_in(task)
         except UnavailableError as error:
@@ -154,7 +154,7 @@ class FileIntake:
         self._tally.fail(shown_path(task.file.path), reason)
 
     async def _read_in(self, task: ToRead) -> None:
-        """Raises WenmaiError kinds, FileChangedError, OSError."""
+        """Raises WenmaiError and subclasses, FileChangedError, OSError."""
         begun = await self._patience.call(lambda: self._begin(task))
         if begun is None:
             return
@@ -168,7 +168,7 @@ class FileIntake:
             self._tally.changed += 1
 
     async def _begin(self, task: ToRead) -> tuple[Addition, str] | None:
-        """And the content's hash; None: it is known. Raises WenmaiError kinds, FileChangedError, OSError."""
+        """Begin to add a file; returns its content's hash, too; None if known. Raises as `_read_in`."""
         await self._let_settle(task.file)
         async with self._budget.hold(self._origin.expected.owner, task.file.size_bytes):
             file = await asyncio.to_thread(read_scanned, self._origin.folder, task.file)
@@ -179,14 +179,14 @@ class FileIntake:
             return await self._add(task, file), file.hash_hex
 
     async def _let_settle(self, file: ScannedFile) -> None:
-        """Two writes within one tick of a file system's clock leave the same time; the second must not be
-        missed."""
+        """Wait until the file has settled: two writes within one tick of a file system's clock leave the same
+        time, and the second must not be missed."""
         age_s = time.time() - file.modified_us / 1_000_000
         if 0 <= age_s < self._pace.settle_s:
             await asyncio.sleep(self._pace.settle_s - age_s)
 
     def _is_known(self, known: Document, file: FileContent) -> bool:
-        """Whether this content was read, or refused, before and need not be looked at again."""
+        """Whether this content was already added or refused, and need not be parsed again."""
         expected = self._origin.expected
         if known.owner != expected.owner or known.modified_us == UNSETTLED_US:
             return False
@@ -201,13 +201,13 @@ class FileIntake:
             self._tally.unchanged += 1
 
     async def _add(self, task: ToRead, file: FileContent) -> Addition:
-        """Raises BadRequestError when the refusal is kept, UnavailableError."""
+        """Add the file. Raises BadRequestError after recording the refusal, UnavailableError."""
         upload = self._upload(task.file, file.content)
         try:
             return await self._knowledge.add(upload)
         except BadRequestError as error:
             refused = await self._knowledge.refuse(upload, error)
-            if refused.owner != upload.owner:  # an older version, that is no longer for its owner to search
+            if refused.owner != upload.owner:  # an older version, whose owner may no longer search it
                 await self._knowledge.erase(refused.document_id)
                 await self._knowledge.refuse(upload, error)
             raise
@@ -224,17 +224,16 @@ class FileIntake:
         )
 
     async def _follow(self, document_id: str, job_id: str) -> None:
-        """Raises UnavailableError for what may pass, WenmaiError for what the file itself is to blame for.
+        """Wait for the job. Raises UnavailableError if its failure is temporary, WenmaiError for a bad file.
 
-        The job has tried again itself. When it fails and none of the others gets through, more need not be
-        begun.
+        The job has already retried. If it fails while no other job succeeds, no more need be begun.
         """
         done_before = self._jobs_done
         job = await self._knowledge.wait(job_id, [self._origin.expected.owner])
         if job.stage is JobStage.DONE:
             self._jobs_done += 1
             return
-        if job.stage is JobStage.CANCELLED:  # somebody removed it: the next run sees what is there
+        if job.stage is JobStage.CANCELLED:  # the document was removed: the next run decides
             raise FileChangedError(job.file_name)
         why = job.error or "It could not be stored."
         if not job.retryable:

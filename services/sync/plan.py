@@ -1,4 +1,4 @@
-"""Documents that are known × files that are there → what is to be done. No I/O."""
+"""Plans a sync: compares known documents with existing files. No I/O."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from core.knowledge import Document, DocumentStatus
 from services.sync.scanner import Scan, ScannedFile
 
 MANY_KNOWN = 20
-UNSETTLED_US = 0  # noted as a file's time where its content is to be tried again
+UNSETTLED_US = 0  # stored as a file's time if its content is to be tried again
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedDocument:
-    """What the source's settings say its documents are like."""
+    """Owner and tags that a source's documents should have, by its settings."""
 
     owner: str
     tags: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class ExpectedDocument:
 
 @dataclass(frozen=True, slots=True)
 class ToRead:
-    """A file to be read; `known` is its document so far."""
+    """A file to read; `known` is its present document, if any."""
 
     file: ScannedFile
     known: Document | None = None
@@ -38,10 +38,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`to_read` has the small ones first.
+    """`to_read` is sorted by size, smallest first.
 
-    Of the documents whose files are gone, `moved` may be under another name now: some new file has their
-    size. They wait until the new files are read. `known` counts all documents of the source.
+    Files of `moved` documents are missing but may have been renamed: a new file has the same size. They are
+    dealt with after the new files are read. `known` counts all documents of the source.
     """
 
     to_read: tuple[ToRead, ...] = ()
@@ -53,7 +53,7 @@ class Plan:
 
 
 def make_plan(documents: Iterable[Document], scan: Scan, expected: ExpectedDocument) -> Plan:
-    """What brings the documents of one source in line with its files."""
+    """Plan how to bring the documents of one source in line with its files."""
     known = list(documents)
     by_name = {_key(document): document for document in known}
     to_read, refused = [], []
@@ -64,25 +64,25 @@ def make_plan(documents: Iterable[Document], scan: Scan, expected: ExpectedDocum
         elif reason := document.error:
             refused.append(Refused(file, reason))
     new_sizes = {task.file.size_bytes for task in to_read if task.known is None}
-    lost = _lost(known, scan)
+    missing = _missing(known, scan)
     return Plan(
         to_read=tuple(sorted(to_read, key=lambda task: task.file.size_bytes)),
         unchanged=len(scan.files) - len(to_read) - len(refused),
         refused=tuple(refused),
-        deleted=tuple(document for document in lost if document.size_bytes not in new_sizes),
-        moved=tuple(document for document in lost if document.size_bytes in new_sizes),
+        deleted=tuple(document for document in missing if document.size_bytes not in new_sizes),
+        moved=tuple(document for document in missing if document.size_bytes in new_sizes),
         known=len(known),
     )
 
 
 def is_settled(document: Document, file: ScannedFile, expected: ExpectedDocument) -> bool:
-    """Whether all that can be known of the file's present content is known.
+    """Whether the document reflects the file's present content, as far as possible.
 
-    A failure without a content hash is one that may pass: it is tried again.
+    A failure without a content hash may be temporary, and is tried again.
     """
     if document.modified_us != file.modified_us or document.owner != expected.owner:
         return False
-    if document.refused_hash:  # all else is the older version's, that is searched
+    if document.refused_hash:  # the other fields are of the older version, which is searched
         return True
     if document.status is DocumentStatus.FAILED and not document.content_hash:
         return False
@@ -90,7 +90,7 @@ def is_settled(document: Document, file: ScannedFile, expected: ExpectedDocument
 
 
 def too_many_missing(deleted: int, known: int) -> bool:
-    """More than half of what is known, and that is not just a few: rather an accident than a wish."""
+    """Whether more than half of the known documents would go, and not just a few: probably an accident."""
     return known >= MANY_KNOWN and 2 * deleted > known
 
 
@@ -98,8 +98,8 @@ def _key(document: Document) -> str:
     return document.external_id or document.document_id
 
 
-def _lost(documents: Iterable[Document], scan: Scan) -> list[Document]:
-    """Neither seen nor unseen: of what cannot be looked at nobody knows that it is gone."""
+def _missing(documents: Iterable[Document], scan: Scan) -> list[Document]:
+    """Return documents whose files are gone; files in folders that could not be read may still exist."""
     scanned = {file.external_id for file in scan.files} | {bad.external_id for bad in scan.bad}
     return [
         document

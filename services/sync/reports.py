@@ -1,4 +1,4 @@
-"""What a run did with every file, the last report of each source, and how many documents a source has."""
+"""The tally of a run, the last report of each source, and the number of documents of a source."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from core.operations.sync import KindCount, LeftSource, SyncFailure, SyncReport
 from services.store.dialect import AnyPointId, Condition, Filter, Point, VectorStore
 from services.store.points import by_ids, equals, read_or_none
 
-MOST_FAILURES = 1_000
-MOST_KINDS = 50
-MOST_SOURCES = 1_000
+MAX_FAILURES = 1_000
+MAX_KINDS = 50
+MAX_SOURCES = 1_000
 RECORD = "sync"
-WRITE_EVERY_US = 3_600_000_000  # a report that says nothing new is not worth a write at every run
+WRITE_EVERY_US = 3_600_000_000  # how often a report without changes is written
 _NAMESPACE = uuid.UUID("5f0f7a0e-3b64-5a53-8d2e-0c9c5b0f6a77")
 _REPORT = TypeAdapter(SyncReport)
 
@@ -26,7 +26,7 @@ class Tally:
     """A report in the making."""
 
     def __init__(self, source: str, began_us: int, before: SyncReport | None = None) -> None:
-        """`before` is the report of the last run: failures that it had, too, keep their time."""
+        """`before` is the report of the last run: failures that persist keep their time."""
         self.source = source
         self.began_us = began_us
         self.added = self.changed = self.removed = self.unchanged = 0
@@ -40,7 +40,7 @@ class Tally:
         self._failures.append((path, reason))
 
     def report(self, now_us: int, *, cancelled: bool = False) -> SyncReport:
-        failures = sorted(self._failures)[:MOST_FAILURES]
+        failures = sorted(self._failures)[:MAX_FAILURES]
         return SyncReport(
             source=self.source,
             began_us=self.began_us,
@@ -54,7 +54,7 @@ class Tally:
                 SyncFailure(path, reason, self._since.get((path, reason), self.began_us))
                 for path, reason in failures
             ),
-            skipped=tuple(self.skipped[:MOST_KINDS]),
+            skipped=tuple(self.skipped[:MAX_KINDS]),
             held_back=self.held_back,
             changing=self.changing,
             not_reached=self.not_reached,
@@ -70,33 +70,33 @@ def _known_since(before: SyncReport | None) -> Mapping[tuple[str, str], int]:
 
 
 class SyncReports:
-    """The store's are read once, when they are first asked for. Methods raise StoreUnavailableError."""
+    """Stored reports are read once, on first use. Methods raise StoreUnavailableError."""
 
     def __init__(self, store: VectorStore, collection: str) -> None:
         self._store = store
         self._collection = collection
         self._last: dict[str, SyncReport] = {}
         self._stored: dict[str, SyncReport] = {}
-        self._looked_for: set[str] = set()
+        self._loaded: set[str] = set()
 
     async def last(self, sources: Collection[str]) -> dict[str, SyncReport]:
-        """By source; those that never ran are missing."""
-        unknown = [source for source in sources if source not in self._looked_for]
+        """Return the last report by source, without sources that never ran."""
+        unknown = [source for source in sources if source not in self._loaded]
         if unknown:
             records = await self._store.retrieve(self._collection, [_id(source) for source in unknown])
             read = [read_or_none(_REPORT, each.payload or {}, "sync_report_unreadable") for each in records]
             for report in filter(None, read):
                 self._stored[report.source] = report
                 self._last.setdefault(report.source, report)
-            self._looked_for.update(unknown)
+            self._loaded.update(unknown)
         return {source: self._last[source] for source in sources if source in self._last}
 
     def note(self, report: SyncReport) -> None:
-        """Kept in memory only."""
+        """Keep the report in memory only."""
         self._last[report.source] = report
 
     async def save(self, report: SyncReport) -> None:
-        """Written where it says something new, or the written one is old."""
+        """Store the report if it differs from the stored one, or that is old."""
         self.note(report)
         stored = self._stored.get(report.source)
         if stored and _same(stored, report) and report.ended_us - stored.ended_us < WRITE_EVERY_US:
@@ -129,13 +129,13 @@ class SourceCounts:
         self._collection = collection
 
     async def left(self, configured: Container[str]) -> list[LeftSource]:
-        """Sources that documents name and the configuration does not, by name."""
-        facet = await self._store.facet(self._collection, "source", limit=MOST_SOURCES)
-        counts = {str(hit.value): hit.count for hit in facet.hits if hit.count}  # the engine names gone ones
+        """Return sources that documents name but the configuration does not, sorted by name."""
+        facet = await self._store.facet(self._collection, "source", limit=MAX_SOURCES)
+        counts = {str(hit.value): hit.count for hit in facet.hits if hit.count}  # the engine lists deleted
         return [LeftSource(name, counts[name]) for name in sorted(counts) if name and name not in configured]
 
     async def ready(self, source: str, owner: str) -> int:
-        """Documents that can be searched."""
+        """Count the documents that can be searched."""
         conditions: list[Condition] = [
             equals("source", source),
             equals("owner", owner),

@@ -1,4 +1,4 @@
-"""One run over one source: a look at its folder, a plan, files read in, documents of gone ones removed."""
+"""One sync run of one source: scan its folder, plan, add files, and remove documents of missing files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from services.sync.scanner import FolderScanner, Scan, plain, shown_path
 
 
 class SourceRun:
-    """`allow_removals`: do it even when most files are gone; `on_progress` hears how far it is."""
+    """`allow_removals`: remove documents even if most files are gone; `on_progress` receives the progress."""
 
     def __init__(
         self,
@@ -40,15 +40,15 @@ class SourceRun:
         self._progress = SyncProgress(origin.name, SyncStep.LOOKING)
 
     async def run(self) -> None:
-        """What happened is in the tally, also when it is cancelled half-way."""
-        self._tell(SyncStep.LOOKING, 0)
+        """Run the sync; results are in the tally, even if it is cancelled half-way."""
+        self._begin_step(SyncStep.LOOKING, 0)
         scan = await self._scanner.scan()
         try:
             documents = await self._patience.call(self._documents)
         except UnavailableError as error:
             self._tally.problem = f"What is stored could not be asked for: {error}"
             return
-        if not self._may_go_on(scan, len(documents)):
+        if not self._may_proceed(scan, len(documents)):
             return
         plan = await asyncio.to_thread(make_plan, documents, scan, self._origin.expected)
         self._note(scan, plan)
@@ -58,24 +58,24 @@ class SourceRun:
             early, later = (), (*early, *later)
         await self._remove(early)
         if plan.to_read:
-            self._tell(SyncStep.READING, len(plan.to_read))
-            await self._intake.read_all(plan.to_read, self._tell_done)
+            self._begin_step(SyncStep.READING, len(plan.to_read))
+            await self._intake.read_all(plan.to_read, self._advance)
         await self._remove_later(plan, later)
         self._tally.stopped = self._patience.lost
 
-    def _tell(self, step: SyncStep, total: int) -> None:
+    def _begin_step(self, step: SyncStep, total: int) -> None:
         self._progress = SyncProgress(self._origin.name, step, 0, total)
         self._on_progress(self._progress)
 
-    def _tell_done(self) -> None:
+    def _advance(self) -> None:
         self._progress = replace(self._progress, done=self._progress.done + 1)
         self._on_progress(self._progress)
 
     async def _documents(self) -> list[Document]:
         return [document async for document in self._knowledge.of_source(self._origin.name)]
 
-    def _may_go_on(self, scan: Scan, known: int) -> bool:
-        """A folder that is away must not be taken for one whose files were all removed."""
+    def _may_proceed(self, scan: Scan, known: int) -> bool:
+        """Whether the scan can be trusted: an unmounted folder must not look like one that was emptied."""
         if scan.problem:
             self._tally.problem = f"{scan.problem}: nothing was read and nothing removed."
         elif scan.is_empty and known and not self._allow_removals:
@@ -102,7 +102,7 @@ class SourceRun:
         return not self._allow_removals and too_many_missing(lost, plan.known)
 
     async def _remove_later(self, plan: Plan, lost: Sequence[Document]) -> None:
-        """What has another name now was read under it before; its old document goes in any case."""
+        """Remove documents after reading new files; those of renamed files are removed in any case."""
         if self._patience.lost:
             self._tally.not_reached += len(lost)
             return
@@ -122,7 +122,7 @@ class SourceRun:
 
     async def _remove(self, documents: Sequence[Document]) -> None:
         if documents:
-            self._tell(SyncStep.REMOVING, len(documents))
+            self._begin_step(SyncStep.REMOVING, len(documents))
         for document in documents:
             try:
                 await self._patience.call(lambda: self._knowledge.erase(document.document_id))  # noqa: B023
@@ -130,4 +130,4 @@ class SourceRun:
                 self._tally.not_reached += 1
             else:
                 self._tally.removed += 1
-            self._tell_done()
+            self._advance()

@@ -1,7 +1,6 @@
-"""A source's folder, walked in threads, some hundred entries at a time; and its files' bytes.
+"""Scans a source's folder in a worker thread, a few hundred entries at a time, and reads its files.
 
-Links are not followed, neither of files nor of folders: a folder that is read in says what is in it, not what
-somebody points at from it.
+Symbolic links to files or folders are not followed: only what is in the folder is read, nothing elsewhere.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _HASH_CHARS = 16
 
 @dataclass(frozen=True, slots=True)
 class ScannedFile:
-    """`path` is below the source's folder, as the file system spells it, its parts joined by "/";
+    """`path` is relative to the source's folder, as the file system spells it, its parts joined by "/";
     `modified_us` is UTC microseconds."""
 
     path: str
@@ -42,13 +41,13 @@ class ScannedFile:
 
 
 def modified_us_of(status: os.stat_result) -> int:
-    """Never 0, which stands for a file that is to be read again."""
+    """Return the modification time; never 0, which marks a file to be read again."""
     return status.st_mtime_ns // 1_000 or 1
 
 
 @dataclass(frozen=True, slots=True)
 class BadFile:
-    """A file, or a folder, that is there and cannot be followed. `path` is fit to be shown."""
+    """A file or folder that exists but cannot be followed. `path` is printable."""
 
     path: str
     external_id: str
@@ -57,8 +56,8 @@ class BadFile:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """One look at a source's folder. `unseen` are the beginnings of the external ids below folders that
-    could not be looked into: what they hold is unknown, not gone. `problem`: nothing could be seen, and why.
+    """One scan of a source's folder. `unseen` are prefixes of the external ids below folders that could not
+    be read: their files are unknown, not gone. `problem` says why nothing at all could be read.
     """
 
     files: tuple[ScannedFile, ...] = ()
@@ -73,7 +72,7 @@ class Scan:
 
 
 def external_id_of(source: str, path: str) -> str:
-    """`source/path` in NFC; one that is too long ends in a fingerprint instead of its end."""
+    """Return `source/path` in NFC; if too long, its end is replaced by a fingerprint."""
     whole = _whole_id(source, path)
     if len(whole) <= MAX_EXTERNAL_ID_CHARS:
         return whole
@@ -82,7 +81,7 @@ def external_id_of(source: str, path: str) -> str:
 
 
 def ids_below(source: str, folder: str) -> str:
-    """What the external ids of all files below the folder begin with, and maybe a few more."""
+    """Return the prefix of the external ids of all files below the folder, and perhaps a few others."""
     return _whole_id(source, f"{folder}/")[: MAX_EXTERNAL_ID_CHARS - _HASH_CHARS - 1]
 
 
@@ -91,7 +90,7 @@ def _whole_id(source: str, path: str) -> str:
 
 
 def shown_path(path: str) -> str:
-    """In NFC, with escapes for what cannot be shown or stored."""
+    """Return the path in NFC, with escapes for characters that cannot be shown or stored."""
     return "".join(
         char.encode("unicode_escape").decode() if unicodedata.category(char) in _UNSHOWABLE else char
         for char in unicodedata.normalize("NFC", path)
@@ -99,7 +98,7 @@ def shown_path(path: str) -> str:
 
 
 def name_problem(name: str) -> str:
-    """Why a file or folder of this name cannot be followed; "" when it can."""
+    """Return why a file or folder of this name cannot be followed, or ""."""
     if any("\ud800" <= char <= "\udfff" for char in name):
         return "Its name is not valid UTF-8 text: rename it."
     if any(unicodedata.category(char) in _UNSHOWABLE for char in name):
@@ -119,22 +118,22 @@ def file_name_problem(path: str) -> str:
 
 
 def plain(error: Exception | str) -> str:
-    """A refusal's message without the name of an upload's form field."""
+    """Return a refusal's message, without the name of an upload's form field."""
     message = str(error).removeprefix("file: ")
     return message[:1].upper() + message[1:]
 
 
 SLICE_ENTRIES = 500
-LONGEST_ENDING = 12
+MAX_EXTENSION_CHARS = 12
 _SYSTEM_FILES = frozenset(("thumbs.db", "desktop.ini", "ehthumbs.db"))
 _TEMPORARY = (".tmp", ".temp", ".part", ".partial", ".crdownload", ".download", ".swp", "~")
 
 
 class FolderScanner:
-    """Looks at one source's folder, again and again."""
+    """Scans one source's folder, as often as needed."""
 
     def __init__(self, source: str, settings: SourceSettings, max_file_bytes: int) -> None:
-        """Raises StartRefusedError when a pattern cannot be understood."""
+        """Raises StartRefusedError if a pattern is invalid."""
         self.source = source
         self.max_file_bytes = max_file_bytes
         self._folder = settings.folder
@@ -142,18 +141,18 @@ class FolderScanner:
         self._exclude = _patterns(source, "exclude", settings.exclude)
 
     async def scan(self) -> Scan:
-        """In the order of the paths. Cancelled, it ends after the present slice."""
+        """Scan the folder; results are sorted by path. On cancellation it ends after the current slice."""
         walk = _Walk(self, os.fspath(self._folder))
-        while await asyncio.to_thread(walk.go_on):
+        while await asyncio.to_thread(walk.walk_slice):
             pass
-        return await asyncio.to_thread(walk.run)
+        return await asyncio.to_thread(walk.result)
 
     def follows(self, path: str) -> bool:
-        """Whether the patterns want the file."""
+        """Whether the patterns include the file."""
         return self._include.match_file(path) and not self._exclude.match_file(path)
 
     def enters(self, path: str) -> bool:
-        """Whether a folder is looked into."""
+        """Whether to descend into a folder."""
         return not self._exclude.match_file(f"{path}/")
 
 
@@ -168,14 +167,14 @@ def _patterns(source: str, setting: str, lines: tuple[str, ...]) -> GitIgnoreSpe
         ) from None
 
 
-def is_left_out(name: str) -> bool:
-    """Hidden, an office program's lock, an unfinished download, or the system's own: nobody's document."""
+def is_ignored(name: str) -> bool:
+    """Whether it is no document: hidden, an office lock file, an unfinished download, or a system file."""
     lowered = name.lower()
     return name.startswith((".", "~$")) or lowered in _SYSTEM_FILES or lowered.endswith(_TEMPORARY)
 
 
 class _Walk:
-    """One walk; used by one thread after the other."""
+    """One walk through a folder; used by one thread at a time."""
 
     def __init__(self, scanner: FolderScanner, root: str) -> None:
         self._scanner = scanner
@@ -187,26 +186,26 @@ class _Walk:
         self._kinds: Counter[str] = Counter()
         self._problem = ""
 
-    def go_on(self) -> bool:
-        """One slice more. Returns whether there is another."""
+    def walk_slice(self) -> bool:
+        """Walk one more slice. Returns whether any folder is left."""
         left = SLICE_ENTRIES
         while self._todo and left > 0:
             left -= self._enter(self._todo.pop())
         return bool(self._todo)
 
-    def run(self) -> Scan:
+    def result(self) -> Scan:
         kinds = tuple(KindCount(ending, count) for ending, count in self._kinds.most_common())
         files = tuple(sorted(self._files.values(), key=lambda file: file.path))
         bad = tuple(sorted(self._bad, key=lambda each: each.path))
         return Scan(files, bad, tuple(self._unseen), kinds, self._problem)
 
     def _enter(self, folder: str) -> int:
-        """Returns how many entries it has."""
+        """List one folder. Returns the number of entries, plus one."""
         try:
             with os.scandir(os.path.join(self._root, folder)) as entries:
                 listed = sorted(entries, key=lambda entry: entry.name)
                 for entry in listed:
-                    self._look(f"{folder}/{entry.name}" if folder else entry.name, entry)
+                    self._visit(f"{folder}/{entry.name}" if folder else entry.name, entry)
         except OSError as error:
             self._cannot_enter(folder, error)
             return 1
@@ -217,18 +216,18 @@ class _Walk:
             self._problem = f"The folder cannot be looked into ({error.strerror or type(error).__name__})"
             return
         self._unseen.append(ids_below(self._scanner.source, folder))
-        if not isinstance(error, FileNotFoundError):  # removed meanwhile: the next look knows
+        if not isinstance(error, FileNotFoundError):  # removed meanwhile: the next scan will tell
             self._refuse(folder, f"The folder cannot be looked into: {error.strerror}.")
 
-    def _look(self, path: str, entry: os.DirEntry[str]) -> None:
-        if is_left_out(entry.name) or entry.is_symlink():
+    def _visit(self, path: str, entry: os.DirEntry[str]) -> None:
+        if is_ignored(entry.name) or entry.is_symlink():
             return
         if entry.is_dir(follow_symlinks=False):
-            self._see_folder(path, entry.name)
+            self._add_folder(path, entry.name)
         elif entry.is_file(follow_symlinks=False) and self._scanner.follows(shown_path(path)):
-            self._see_file(path, entry)
+            self._add_file(path, entry)
 
-    def _see_folder(self, path: str, name: str) -> None:
+    def _add_folder(self, path: str, name: str) -> None:
         if not self._scanner.enters(shown_path(path)):
             return
         if problem := name_problem(name):
@@ -236,11 +235,11 @@ class _Walk:
         else:
             self._todo.append(path)
 
-    def _see_file(self, path: str, entry: os.DirEntry[str]) -> None:
+    def _add_file(self, path: str, entry: os.DirEntry[str]) -> None:
         if better := save_as(entry.name):
             self._refuse(path, f"Files of this kind cannot be read: save it as {better} in its own program.")
         elif not is_supported(entry.name):
-            self._kinds[_ending(entry.name)] += 1
+            self._kinds[_extension(entry.name)] += 1
         elif problem := file_name_problem(path):
             self._refuse(path, problem)
         else:
@@ -257,8 +256,8 @@ class _Walk:
             return
         if external_id in self._files:
             self._refuse(path, "Another file beside it has the same name, written with other Unicode forms.")
-        elif status.st_size > (most := self._scanner.max_file_bytes):
-            self._refuse(path, f"It has {status.st_size:,} bytes; MAX_UPLOAD_BYTES allows {most:,}.")
+        elif status.st_size > (limit := self._scanner.max_file_bytes):
+            self._refuse(path, f"It has {status.st_size:,} bytes; MAX_UPLOAD_BYTES allows {limit:,}.")
         else:
             file = ScannedFile(path, external_id, status.st_size, modified_us_of(status))
             self._files[external_id] = file
@@ -267,17 +266,17 @@ class _Walk:
         self._bad.append(BadFile(shown_path(path), external_id_of(self._scanner.source, path), reason))
 
 
-def _ending(name: str) -> str:
+def _extension(name: str) -> str:
     ending = shown_path(PurePosixPath(name).suffix.lower())
-    return ending if len(ending) <= LONGEST_ENDING else "other"
+    return ending if len(ending) <= MAX_EXTENSION_CHARS else "other"
 
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe in its place must not make us wait
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # do not block on a pipe in its place
 
 
 class FileChangedError(Exception):
-    """It is being written, or is another file than the one that was seen: the next run reads it."""
+    """The file is being written, or was replaced since the scan: the next run reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +288,8 @@ class FileContent:
 
 
 def read_scanned(folder: Path, scanned: ScannedFile) -> FileContent:
-    """Neither a link nor a writer beside us gets something else in. Blocking. Raises FileChangedError, also
-    when it is gone, or OSError."""
+    """Read exactly the scanned file, safe from links and concurrent writers. Blocking. Raises OSError, and
+    FileChangedError, also if the file is gone."""
     try:
         descriptor = _open_below(folder, scanned.path)
     except FileNotFoundError as error:
@@ -310,7 +309,7 @@ def _is_unchanged(status: os.stat_result, file: ScannedFile) -> bool:
 
 
 def _open_below(folder: Path, path: str) -> int:
-    """A descriptor. Part by part, so that no folder on the way can be put a link in place of."""
+    """Open a file part by part, so that no folder on the way can be swapped for a link."""
     *folders, name = path.split("/")
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

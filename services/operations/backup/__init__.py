@@ -1,1 +1,1 @@
-"""The whole store in one archive and back, and moves between engines."""
+"""Backup of the whole store into one archive, restore, and migration between engines."""

@@ -1,4 +1,4 @@
-"""The empty store that a restore or a move fills: nothing in it is overwritten, half of it is never used."""
+"""Restore and migration into an empty store: nothing is overwritten, a half-filled store is never used."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from services.store.receipts import RECORD, ReceiptStore
 
 RESTORING = "restoring"
 MARKER_ID = str(uuid.uuid5(uuid.NAMESPACE_URL, "wenmai:restoring"))
-_MOST_RECEIPTS = 10_000
+_MAX_RECEIPTS = 10_000
 
 
 class StoreNotEmptyError(StartRefusedError):
-    """Only an empty store is filled. Exit code 2."""
+    """Only an empty store can be filled. Exit code 2."""
 
     code = "store_not_empty"
 
 
 async def check_empty(store: VectorStore, settings: StoreSettings) -> list[Record]:
-    """The receipts that are there; the operations collection may have records, all others must have none.
+    """Return the existing receipts; the operations collection may have records, the others must be empty.
 
-    Raises StoreNotEmptyError, which names what is there.
+    Raises StoreNotEmptyError, which names what the store holds.
     """
     names = await stored_names(store, settings)
     counts = {
@@ -65,12 +65,12 @@ async def check_empty(store: VectorStore, settings: StoreSettings) -> list[Recor
     if Role.OPERATIONS not in names:
         return []
     chosen = Filter(must=[equals("record", RECORD)])
-    receipts, _ = await store.scroll(names[Role.OPERATIONS], scroll_filter=chosen, limit=_MOST_RECEIPTS)
+    receipts, _ = await store.scroll(names[Role.OPERATIONS], scroll_filter=chosen, limit=_MAX_RECEIPTS)
     return receipts
 
 
 async def refuse_half_filled(store: VectorStore, operations_collection: str) -> None:
-    """For a start beside a Qdrant server. Raises StartRefusedError."""
+    """Refuse to start on a half-filled Qdrant server. Raises StartRefusedError."""
     marker = await _marker(store, operations_collection)
     if marker is not None:
         raise StartRefusedError(
@@ -80,7 +80,7 @@ async def refuse_half_filled(store: VectorStore, operations_collection: str) -> 
 
 
 async def _marker(store: VectorStore, operations_collection: str) -> str | None:
-    """What was begun and not ended."""
+    """Return the name of an unfinished restore or migration, None without one."""
     if not await store.collection_exists(operations_collection):
         return None
     records = await store.retrieve(operations_collection, [MARKER_ID])
@@ -89,17 +89,16 @@ async def _marker(store: VectorStore, operations_collection: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class FillReport:
-    """Points by role."""
+    """`points` are counts by role."""
 
     points: dict[str, int]
     seconds: float = 0.0
 
 
 class Target:
-    """`fill`, which is `begin`, then `make` and `write` for each role with the operations last,
-    then `finish`.
+    """`fill` calls `begin`, then `make` and `write` for each role with the operations last, then `finish`.
 
-    `receipts` are those that the store had before, which stay.
+    `receipts` are those that the store already had; they are kept.
     """
 
     def __init__(self, store: VectorStore, settings: StoreSettings, receipts: Sequence[Record] = ()) -> None:
@@ -116,9 +115,9 @@ class Target:
         check: Callable[[Role, int], Awaitable[None]],
         receipt: Receipt,
     ) -> FillReport:
-        """`copy` brings one role's points and returns how many, `check` compares them when all are there.
+        """Fill the store: `copy` copies one role's points and returns how many; at the end `check` compares.
 
-        `receipt` is completed with the counts and the end. Raises StoreNotEmptyError, and what they raise.
+        `receipt` is completed with counts and end time. Raises StoreNotEmptyError, and what both raise.
         """
         began = time.monotonic()
         roles = sorted(shapes, key=lambda role: role is Role.OPERATIONS)
@@ -133,9 +132,9 @@ class Target:
         return FillReport(points, round(time.monotonic() - began, 2))
 
     async def begin(self, what: str, operations: Shape) -> None:
-        """`what` says what fills it; the same may be begun again where it was interrupted.
+        """Mark the store as being filled. `what` names the run; the same run may continue an interrupted one.
 
-        Raises StoreNotEmptyError, StartRefusedError when something else was interrupted.
+        Raises StoreNotEmptyError, or StartRefusedError if another run was interrupted.
         """
         operating = self.names[Role.OPERATIONS]
         begun = await _marker(self.store, operating)
@@ -149,13 +148,13 @@ class Target:
         await self.store.upsert(operating, [Point(id=MARKER_ID, vector={}, payload=payload)])
 
     async def make(self, role: Role, shape: Shape) -> None:
-        """An empty collection of that name may have been made for another embedding, so it is made anew."""
+        """Create the collection. An empty existing one may be for another embedding, so it is recreated."""
         name = self.names[role]
         if role is Role.OPERATIONS:
-            return  # `begin` has made it
+            return  # `begin` has created it
         if await self.store.collection_exists(name):
             if (await self.store.count(name)).count:
-                return  # of the run that was interrupted
+                return  # from the interrupted run
             await self.store.delete_collection(name)
         await make_collection(self.store, role, shape, self.settings)
 
@@ -164,12 +163,12 @@ class Target:
         failpoint("restore.batch")
 
     async def has(self, role: Role, points: int) -> bool:
-        """Whether these are all; the operations collection had records before, and has the marker."""
+        """Whether the store has this many points; operations also has earlier records and the marker."""
         count = (await self.store.count(self.names[role])).count
         return count == points if role is not Role.OPERATIONS else count > points
 
     async def finish(self, receipt: Receipt) -> None:
-        """From here on it may be used."""
+        """Write the receipts and remove the marker: from here on the store may be used."""
         operating = self.names[Role.OPERATIONS]
         if self._receipts:
             receipts = [Point(id=each.id, vector={}, payload=each.payload) for each in self._receipts]
@@ -178,10 +177,10 @@ class Target:
         await self.store.delete(operating, by_ids([MARKER_ID]))
 
 
-# The folders of an embedded store that is filled from elsewhere: made beside it, it takes its name whole.
+# The folders of an embedded store that is filled from elsewhere: filled beside it, then renamed into place.
 #
-# `store.restoring` is being filled, `store.restored` is whole and about to take the place of `store`,
-# `store.emptied` is the empty store that stood there. A start must not pass over the first two.
+# `store.restoring` is being filled, `store.restored` is complete and about to replace `store`, and
+# `store.emptied` is the empty store it replaces. A server must not start while one of the first two exists.
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +203,7 @@ class RestoreFolders:
         return self.store.with_name(self.store.name + suffix)
 
     def refuse_interrupted(self) -> None:
-        """For a start: an empty store would be made, and what was restored would be missing unseen.
+        """Refuse to start after an interrupted run: the server would use an empty store, unnoticed.
 
         Raises StartRefusedError.
         """
@@ -216,14 +215,14 @@ class RestoreFolders:
                 )
 
     def finish_interrupted(self) -> bool:
-        """Put a whole copy in place when an earlier run ended before it had done so; False: there is none."""
+        """Put a complete copy in place if an earlier run ended before doing so; False if there is none."""
         if not self.whole.exists():
             return False
         self._put_in_place()
         return True
 
     def discard_unfinished(self) -> bool:
-        """False when there was none."""
+        """Delete an unfinished copy; False if there was none."""
         shutil.rmtree(self._emptied, ignore_errors=True)
         if not self.unfinished.exists():
             return False
@@ -231,7 +230,7 @@ class RestoreFolders:
         return True
 
     def replace(self) -> None:
-        """The filled, closed copy takes the store's place, which was found empty. Raises StoreLockedError."""
+        """Replace the store, which is empty, by the filled and closed copy. Raises StoreLockedError."""
         self.unfinished.rename(self.whole)
         sync_folder(self.store.parent)
         failpoint("restore.renamed")
@@ -248,27 +247,30 @@ class RestoreFolders:
         shutil.rmtree(self._emptied, ignore_errors=True)
 
 
-# An archive, brought back into an empty store.
+# Restoring an archive into an empty store.
 
 
 BATCH = 128
-Progress = Callable[[int], object]  # called with how many points more are written
+Progress = Callable[[int], object]  # called with the number of points written since the last call
 
 
 class RestoreIncompleteError(WenmaiError):
-    """The store does not have the points that the archive has; it must not be used."""
+    """The store lacks points of the archive; it must not be used."""
 
     code = "restore_incomplete"
 
 
 def embedding_of(manifest: Manifest) -> StoredAs | None:
-    """Which embedding its vectors are from; None when no collection says so."""
+    """Return the embedding of the archive's vectors; None if no collection names one."""
     dense = [member.shape for member in manifest.members if member.shape.dense]
     return next(filter(None, (read_stored_as(shape.metadata) for shape in dense)), None)
 
 
 def check_restorable(manifest: Manifest, configured: StoredAs | None, *, into_server: bool) -> None:
-    """`configured` None: whatever the archive's embedding is. Raises StartRefusedError kinds."""
+    """Check engine, schema and embedding; `configured` None accepts any embedding.
+
+    Raises StartRefusedError and subclasses of it.
+    """
     for member in manifest.members:
         if member.kind is Kind.SNAPSHOT and not into_server:
             raise StartRefusedError(
@@ -301,7 +303,7 @@ def _check_embedding(archived: StoredAs | None, configured: StoredAs) -> None:
 
 
 class Restore:
-    """`archive` was verified. `snapshots` is what a Qdrant server needs for an archive of its own."""
+    """`archive` has been verified. `snapshots` is needed for an archive of a Qdrant server's snapshots."""
 
     def __init__(self, archive: Archive, snapshots: Snapshots | None = None) -> None:
         self._archive = archive
@@ -309,17 +311,17 @@ class Restore:
 
     @property
     def what(self) -> str:
-        """Names it for a start that finds it interrupted, and for itself when it is run again."""
+        """The run's name, for a start that finds it interrupted, and for recognizing it when repeated."""
         return f"a restore of {self._archive.path.name} of {self._archive.manifest.created}"
 
     async def into(self, target: Target, progress: Progress) -> FillReport:
-        """Raises StoreNotEmptyError, RestoreIncompleteError, BadArchiveError, StoreUnavailableError kinds."""
+        """Raises StoreNotEmptyError, RestoreIncompleteError, BadArchiveError, StoreUnavailableError."""
         members = {member.role: member for member in self._archive.manifest.members}
 
         images = members.pop(Role.IMAGES, None)
 
         async def copy(role: Role) -> int:
-            if images is not None and role is Role.CONVERSATIONS:  # no turn is there before its images
+            if images is not None and role is Role.CONVERSATIONS:  # images exist before their turns
                 await asyncio.to_thread(self._put_back, images, target)
             await self._restore(members[role], target, progress)
             return members[role].points
@@ -374,7 +376,7 @@ async def _in_steps(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _compare(member: Member, target: Target) -> None:
-    """A snapshot's points were counted while they changed, so that a difference proves nothing."""
+    """Compare counts. A snapshot's points were counted while they changed: a difference proves nothing."""
     if member.kind is Kind.SNAPSHOT or await target.has(member.role, member.points):
         return
     raise RestoreIncompleteError(
@@ -383,7 +385,7 @@ async def _compare(member: Member, target: Target) -> None:
     )
 
 
-# A store, moved: every point of every collection copied from one engine into another that is empty.
+# Migration: every point of every collection is copied from one engine into another that is empty.
 
 
 WHAT = "a move"
@@ -403,7 +405,7 @@ class Migration:
         self._settings = settings
 
     async def plan(self) -> FillReport:
-        """What there is to move. Raises StartRefusedError when there is nothing."""
+        """Count the points to move. Raises StartRefusedError if there is no collection."""
         names = await stored_names(self._source, self._settings)
         if not names:
             raise StartRefusedError("there is none of the collections to move")

@@ -1,4 +1,4 @@
-"""Backups: the store, written into one archive while it serves, and a receipt of it."""
+"""Backups: the store is written into one archive while it keeps serving, and a receipt is stored."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ Fill = Callable[[ArchiveWriter], None]
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """`created` is the moment that the archive shows, `sha256` the whole file's, `removed` older ones,
-    and `fuller` those of them that held more points."""
+    """`created` is the moment of the archive's contents, `sha256` that of the whole file, `removed` are the
+    older archives deleted, and `fuller` those of them that held more points."""
 
     file: str
     size_bytes: int
@@ -58,8 +58,7 @@ class BackupReport:
 
 
 class Backups:
-    """`snapshots` is what a Qdrant server needs; the embedded engine reports what changes while it is
-    read."""
+    """`snapshots` is needed for a Qdrant server; the embedded engine reports changes while it is read."""
 
     def __init__(
         self,
@@ -76,11 +75,11 @@ class Backups:
     async def create(
         self, folder: Path, reason: str, *, name: str = "", keep: int | None = None
     ) -> BackupReport:
-        """`reason` is what it was made for: "request", "command" or "clean-up". With `keep` older archives of
-        ours are deleted.
+        """Write an archive. `reason` is "request", "command" or "clean-up". With `keep`, older archives that
+        we named are deleted.
 
         Raises BackupRunningError, DiskFullError, StoreUnavailableError, FileExistsError and other OSErrors;
-        no part of an archive stays then.
+        then no part of an archive stays.
         """
         began_us, began = utc_now_us(), time.monotonic()
         with full_disk_as_error(), only_one(folder):
@@ -114,7 +113,7 @@ class Backups:
             return await asyncio.to_thread(_write_snapshots, path, fetched, moment_us, self._images)
 
     async def _note(self, report: BackupReport, reason: str, began_us: int) -> None:
-        """An earlier version's store may have no collection for receipts yet."""
+        """Write the receipt, unless the store is of an earlier version and has no collection for it yet."""
         if not await self._store.collection_exists(self._settings.operations_collection):
             return
         details = {"file": report.file, "sha256": report.sha256, "moment": report.created}
@@ -134,7 +133,7 @@ def _write_points(path: Path, copied: CopiedStore, images: ImageFiles) -> Manife
 
 
 def _add_images(archive: ArchiveWriter, images: ImageFiles) -> None:
-    """Where there are none, earlier versions can read the archive."""
+    """Add the images, if any: without them, earlier versions can read the archive."""
     frames = (
         framed(PointRecord(turn_id, {}, {"images": [list(each) for each in files]}))
         for turn_id, files in images.kept()
@@ -179,14 +178,14 @@ def _fingerprint(path: Path) -> tuple[int, str]:
         return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
 
-# A Qdrant server's own snapshots, fetched one after the other: each collection at a moment of its own.
+# A Qdrant server's own snapshots, fetched one after the other, so each collection has its own moment.
 
 
 class Snapshots(Protocol):
-    """What a server can do that is not in the dialect. Each raises StoreUnavailableError kinds."""
+    """A Qdrant server's snapshot calls, not in the dialect. Each raises StoreUnavailableError subclasses."""
 
     async def create(self, collection: str) -> str:
-        """Returns the snapshot's name on the server. Raises StoreRequestError when one node has not all."""
+        """Return the snapshot's name on the server. Raises StoreRequestError if no node has all the data."""
         ...
 
     def download(self, collection: str, name: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
@@ -194,13 +193,13 @@ class Snapshots(Protocol):
     async def delete(self, collection: str, name: str) -> None: ...
 
     async def upload(self, collection: str, content: AsyncIterator[bytes], sha256: str) -> None:
-        """The collection is what the snapshot has afterwards, whatever was there."""
+        """Replace the collection's contents by the snapshot's."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedSnapshot:
-    """`points` was counted just before."""
+    """`points` was counted just before the snapshot was made."""
 
     role: Role
     name: str
@@ -222,7 +221,7 @@ async def fetch_snapshots(
     reserve_bytes: int,
     stack: ExitStack,
 ) -> list[FetchedSnapshot]:
-    """Into nameless files in `folder`, closed with `stack`; none stays on the server."""
+    """Fetch snapshots into unnamed files in `folder`, closed with `stack`; none stays on the server."""
     fetched = []
     for role, name in names.items():
         points = (await store.count(name)).count
@@ -252,8 +251,8 @@ def _append(file: BinaryIO, chunk: bytes, folder: Path, reserve_bytes: int) -> N
 
 
 class BackupFolder:
-    """The archives below one folder, made while the server runs, one at a time; no request names another
-    place."""
+    """The archives in one folder, made while the server runs, one at a time; a request cannot name another
+    folder."""
 
     def __init__(self, backups: Backups, folder: Path) -> None:
         self._backups = backups
@@ -261,9 +260,9 @@ class BackupFolder:
         self._running = asyncio.Lock()
 
     async def create(self, keep: int | None = None, *, reason: str = "request") -> BackupReport:
-        """With `keep` older archives are deleted afterwards; `reason` is "request", "command" or "clean-up".
+        """Write an archive, then delete older ones if `keep` is set; for `reason` see `Backups.create`.
 
-        Raises BackupRunningError, DiskFullError, UnavailableError kinds.
+        Raises BackupRunningError, DiskFullError, UnavailableError subclasses.
         """
         if self._running.locked():
             raise BackupRunningError("A backup is being made; there is only one at a time.")
@@ -274,10 +273,9 @@ class BackupFolder:
                 raise UnavailableError(f"BACKUP_DIR cannot be used: {error.strerror or error}") from error
 
     async def create_before(self, reason: str) -> str:
-        """What is about to be changed or deleted can be put back. Returns the archive's name; raises as
-        `create`."""
+        """Back up before something is changed or deleted. Returns the archive's name; raises as `create`."""
         return (await self.create(reason=reason)).file
 
     async def list_all(self) -> list[ArchiveListing]:
-        """Newest first; looked at quickly: list of contents and manifest, not the contents."""
+        """List the archives, newest first; reads only table of contents and manifest, not the contents."""
         return await asyncio.to_thread(list_archives, self.folder)

@@ -1,7 +1,7 @@
-"""An archive, read without trusting it: members by their expected names only, as bounded streams.
+"""Reads an archive without trusting it: only members with expected names, as bounded streams.
 
-Nothing is unpacked to the disk, nothing in it is run, and its own list of contents is believed only as far
-as the checksums agree.
+Nothing is unpacked to disk or executed, and its table of contents is trusted only as far as the checksums
+agree.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from core.operations.archive import (
 from core.operations.erasure import has_id, is_owned_by, mentioning, non_uuids_of, uuids_of
 from services.operations.backup.records import CHUNK_BYTES, bodies, check_shape, decode, fault_of, id_of
 
-MOST_EXPANDED = 200  # text and vectors are far below that; a bomb is above
+MAX_EXPANSION = 200  # times the compressed size: text and vectors stay far below, a zip bomb is above
 ALWAYS_EXPANDED_BYTES = 256 << 20
-_MOST_MEMBERS = len(Role) + 1
+_MAX_MEMBERS = len(Role) + 1
 _UNREADABLE = (
     zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OverflowError,
 )  # fmt: skip
@@ -41,7 +41,7 @@ _KNOWN = {f"{role}.{kind}" for role in Role for kind in Kind} | {MANIFEST}
 
 
 class _BoundedFile(io.FileIO):
-    """A zip's list of contents may claim any length, and would be read at once; and any place."""
+    """Bounds reads and seeks: a zip's table of contents may claim any offset, and any length to read."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > CHUNK_BYTES:
@@ -49,7 +49,7 @@ class _BoundedFile(io.FileIO):
         return super().read(size) or b""
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        if whence == io.SEEK_SET and offset < 0:  # the system's EINVAL would look like a disk at fault
+        if whence == io.SEEK_SET and offset < 0:  # the system's EINVAL would look like a faulty disk
             raise BadArchiveError("the archive's list of contents points before its beginning")
         return super().seek(offset, whence)
 
@@ -92,7 +92,7 @@ class Archive:
                 yield chunk
 
     def bodies(self, member: Member) -> Iterator[bytes]:
-        """The records of a points member, undecoded."""
+        """Yield the records of a points member, undecoded."""
         with self._open(member.file_name) as stream:
             yield from bodies(stream)
 
@@ -100,22 +100,22 @@ class Archive:
         return map(decode, self.bodies(member))
 
     def verify(self) -> None:
-        """Read all of it: sizes, checksums, and that the store will take every record."""
+        """Read the whole archive; check sizes, checksums, and that the store would accept every record."""
         for member in self.manifest.members:
             self._verify(member)
 
     def _verify(self, member: Member) -> None:
         with self._open(member.file_name) as stream:
-            watched = _Watched(stream, member.size_bytes)
-            points = _count_points(watched, member) if member.kind is Kind.POINTS else member.points
-            watched.drain()
-        if watched.sha256 != member.sha256 or watched.size_bytes != member.size_bytes:
+            checked = _CheckedStream(stream, member.size_bytes)
+            points = _count_points(checked, member) if member.kind is Kind.POINTS else member.points
+            checked.drain()
+        if checked.sha256 != member.sha256 or checked.size_bytes != member.size_bytes:
             raise BadArchiveError(f"{member.file_name} is damaged: its checksum is not the manifest's")
         if points != member.points:
             raise BadArchiveError(f"{member.file_name} has {points} points and its manifest {member.points}")
 
 
-def _count_points(stream: _Watched, member: Member) -> int:
+def _count_points(stream: _CheckedStream, member: Member) -> int:
     number = 0
     for body in bodies(stream):
         record = decode(body)
@@ -125,8 +125,8 @@ def _count_points(stream: _Watched, member: Member) -> int:
     return number
 
 
-class _Watched:
-    """Counts and fingerprints what is read, and never reads past the size that was promised."""
+class _CheckedStream:
+    """Counts and hashes what is read; raises BadArchiveError beyond the promised size."""
 
     def __init__(self, stream: IO[bytes], promised_bytes: int) -> None:
         self._stream = stream
@@ -153,14 +153,14 @@ class _Watched:
 
 def _expected(infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
     names = [info.filename for info in infos]
-    if len(names) > _MOST_MEMBERS or len(set(names)) != len(names):
+    if len(names) > _MAX_MEMBERS or len(set(names)) != len(names):
         raise BadArchiveError("the archive has more members than it may")
     for info in infos:
         if info.filename not in _KNOWN:
             raise BadArchiveError(f"the archive has the member {info.filename[:80]!r}, which is none of ours")
         _check_info(info)
     expanded = sum(info.file_size for info in infos)
-    if expanded > max(ALWAYS_EXPANDED_BYTES, MOST_EXPANDED * sum(info.compress_size for info in infos)):
+    if expanded > max(ALWAYS_EXPANDED_BYTES, MAX_EXPANSION * sum(info.compress_size for info in infos)):
         raise BadArchiveError(f"the archive would unpack to {expanded >> 20} MB, which is refused")
     return {info.filename: info for info in infos}
 
@@ -187,9 +187,9 @@ def _translated() -> Iterator[None]:
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
-    """Its members and its manifest are looked at, its contents are not: see `Archive.verify`.
+    """Open an archive and check its members and manifest, but not its contents: see `Archive.verify`.
 
-    Raises BadArchiveError, also when there is no such file; other OSErrors as they are.
+    Raises BadArchiveError, also if there is no such file; other OSErrors unchanged.
     """
     try:
         file = _BoundedFile(path)
@@ -202,15 +202,15 @@ def open_archive(path: Path) -> Iterator[Archive]:
         yield archive
 
 
-# Whether a backup still holds what was erased since.
+# Whether a backup still holds something that was erased since.
 
 
 def holds(path: Path, ids: Collection[str], *, owner: str = "") -> bool:
-    """Whether a record of the archive has one of `ids` as its id or in its payload, or is of this owner.
+    """Whether a record of the archive has one of `ids` as its id or in its payload, or belongs to this owner.
 
-    A UUID matches in any string, another id as the whole of a field for ids, an owner as the whole of the
-    fields that say whose a point is. A Qdrant server's snapshots cannot be searched: their archive counts as
-    holding it. Blocking. Raises BadArchiveError when the archive cannot be read.
+    A UUID matches anywhere in a string, another id only the whole value of an id field, an owner the whole
+    value of an owner field. A Qdrant server's snapshots cannot be searched: an archive with one counts as
+    holding it. Blocking. Raises BadArchiveError if the archive cannot be read.
     """
     if not any(ids) and not owner:
         return False
@@ -223,14 +223,14 @@ def holds(path: Path, ids: Collection[str], *, owner: str = "") -> bool:
 
 
 def can_be_searched(path: Path) -> bool:
-    """Blocking. Raises BadArchiveError when the archive cannot be read."""
+    """Blocking. Raises BadArchiveError if the archive cannot be read."""
     with open_archive(path) as archive:
         return all(member.kind is not Kind.SNAPSHOT for member in archive.manifest.members)
 
 
 def _finder(ids: Collection[str], owner: str) -> Callable[[bytes], bool]:
-    """Strings stand in a record as they are: only a record whose bytes have one is decoded. A session may
-    have many turns."""
+    """Strings are stored verbatim in a record, so only a record whose bytes contain one is decoded; there may
+    be many ids, as a session has many turns."""
     numbers = {int(each) for each in ids if each.isascii() and each.isdecimal()}
     others = non_uuids_of(ids)
     words = [_bytes(each) for each in (*others, owner) if each]

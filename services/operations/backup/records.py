@@ -1,4 +1,4 @@
-"""Points of the store, as records of an archive and back, and how a stream of records is read."""
+"""Conversion between stored points and the records of an archive, and reading of record streams."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _packed(vector: object) -> bytes | SparseValues:
 
 
 def point_of(record: PointRecord) -> Point:
-    """Not checked by pydantic, which would look at every number: `fault_of` has seen the record."""
+    """Convert without pydantic validation, which would check every number: `fault_of` has done that."""
     vectors: dict[str, Any] = {name: _unpacked(vector) for name, vector in record.vectors.items()}
     return Point.model_construct(id=record.id, vector=vectors, payload=record.payload)
 
@@ -85,7 +85,7 @@ def id_of(body: bytes) -> PointId:
 
 
 def bodies(stream: Readable) -> Iterator[bytes]:
-    """The records of a stream, undecoded. Raises BadArchiveError."""
+    """Yield the records of a stream, undecoded. Raises BadArchiveError."""
     while header := _exactly(stream, LENGTH.size):
         (size,) = LENGTH.unpack(header)
         if not 0 < size <= MAX_RECORD_BYTES:
@@ -97,7 +97,7 @@ def bodies(stream: Readable) -> Iterator[bytes]:
 
 
 def _exactly(stream: Readable, size: int) -> bytes:
-    """Nothing at the end of the stream."""
+    """Read exactly `size` bytes; b"" at the end of the stream. Raises BadArchiveError."""
     received = stream.read(min(size, CHUNK_BYTES))
     while received and len(received) < size:
         more = stream.read(min(size - len(received), CHUNK_BYTES))
@@ -108,7 +108,7 @@ def _exactly(stream: Readable, size: int) -> bytes:
 
 
 def fault_of(record: PointRecord, shape: Shape) -> str:
-    """Why the store would not take it; "" when it would."""
+    """Return why the store would refuse the record, or "" if it would not."""
     if not _is_point_id(record.id):
         return f"the id {str(record.id)[:80]!r} is none"
     for name, vector in record.vectors.items():
@@ -141,12 +141,12 @@ def records_of(points: Iterable[Record]) -> list[PointRecord]:
     return [record_of(point) for point in points]
 
 
-# What a collection is made of, read from one store and made again in another.
+# A collection's shape (vectors, indexes, metadata), read from one store and recreated in another.
 
 
-_MOST_VECTORS = 16
-_MOST_DIMENSIONS = 65_536
-_MOST_INDEXES = 64
+_MAX_VECTORS = 16
+_MAX_DIMENSIONS = 65_536
+_MAX_INDEXES = 64
 
 
 def names_of(settings: StoreSettings) -> dict[Role, str]:
@@ -161,7 +161,7 @@ def names_of(settings: StoreSettings) -> dict[Role, str]:
 
 
 async def stored_names(store: VectorStore, settings: StoreSettings) -> dict[Role, str]:
-    """Those that are there."""
+    """Return the names of the collections that exist."""
     names = names_of(settings).items()
     return {role: name for role, name in names if await store.collection_exists(name)}
 
@@ -182,7 +182,7 @@ async def read_shape(store: VectorStore, collection: str) -> Shape:
 
 
 async def make_collection(store: VectorStore, role: Role, shape: Shape, settings: StoreSettings) -> None:
-    """Raises ValueError kinds when it is there already."""
+    """Create the role's collection. Raises subclasses of ValueError if it already exists."""
     name = names_of(settings)[role]
     ours = next(spec for spec in collection_specs(settings) if spec.name == name)
     await store.create_collection(
@@ -203,13 +203,13 @@ async def make_collection(store: VectorStore, role: Role, shape: Shape, settings
 
 
 def _schemas(ours: CollectionSpec, shape: Shape) -> dict[str, FieldSchema]:
-    """Ours as this version makes them, whose details an engine does not tell; then what else was there."""
+    """Return this version's indexes, whose details an engine does not report, and the archive's others."""
     others = {field: models.PayloadSchemaType(kind) for field, kind in shape.indexes.items()}
     return {**others, **ours.indexes}
 
 
 def check_shape(role: Role, shape: Shape) -> None:
-    """An archive's shape is not ours until it was looked at. Raises BadArchiveError."""
+    """Validate a shape from an archive, which is untrusted. Raises BadArchiveError."""
     sizes = [dense.size for dense in shape.dense.values()]
     try:
         for dense in shape.dense.values():
@@ -218,8 +218,8 @@ def check_shape(role: Role, shape: Shape) -> None:
             models.PayloadSchemaType(kind)
     except ValueError as error:
         raise BadArchiveError(f"the archive's collection {role.value} cannot be made: {error}") from error
-    few = len(shape.dense) + len(shape.sparse) <= _MOST_VECTORS and len(shape.indexes) <= _MOST_INDEXES
-    if not few or not all(1 <= size <= _MOST_DIMENSIONS for size in sizes):
+    few = len(shape.dense) + len(shape.sparse) <= _MAX_VECTORS and len(shape.indexes) <= _MAX_INDEXES
+    if not few or not all(1 <= size <= _MAX_DIMENSIONS for size in sizes):
         raise BadArchiveError(
             f"the archive's collection {role.value} cannot be made: its vectors are refused"
         )

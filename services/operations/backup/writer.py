@@ -1,4 +1,4 @@
-"""The archive is written beside its name and takes it when it is whole; otherwise nothing of it stays."""
+"""Writes an archive under a temporary name and renames it when it is complete; otherwise nothing remains."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ArchiveWriter:
         name = f"{role}.{kind}"
         entry: str | zipfile.ZipInfo = name
         if kind is Kind.SNAPSHOT:
-            entry = zipfile.ZipInfo(name)  # which says stored: a snapshot is compressed already
+            entry = zipfile.ZipInfo(name)  # its default is "stored": a snapshot is already compressed
         with self._zip.open(entry, "w", force_zip64=True) as stream:
             writer = MemberWriter(stream)
             yield writer
@@ -74,7 +74,7 @@ class ArchiveWriter:
 
 
 class MemberWriter:
-    """`points` is counted by whoever writes."""
+    """`points` is set by the caller."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -93,7 +93,7 @@ class MemberWriter:
 
 
 def _joined(frames: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Large pieces with the number of their frames: small writes would cost more than they carry."""
+    """Join frames into large pieces, with the number of frames in each: small writes are slow."""
     waiting: list[bytes] = []
     size = 0
     for frame in frames:
@@ -107,9 +107,9 @@ def _joined(frames: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[ArchiveWriter]:
-    """Blocking. Whole, read again and durable under its name afterwards, its owner's only; or not there.
+    """Write an archive, which ends up complete, verified, durable and private, or not at all. Blocking.
 
-    Raises DiskFullError, OSError, FileExistsError when there is such a file.
+    Raises DiskFullError, OSError, FileExistsError if the file exists already.
     """
     partial = path.with_name(path.name + PARTIAL)
     with full_disk_as_error():
@@ -122,7 +122,7 @@ def writing(path: Path) -> Iterator[ArchiveWriter]:
                     yield ArchiveWriter(opened)
                 file.flush()
                 os.fsync(file.fileno())
-            _read_again(partial)
+            _verify(partial)
             failpoint("backup.copied")
             if path.exists():
                 raise FileExistsError(errno.EEXIST, "there is such a file", str(path))
@@ -134,15 +134,15 @@ def writing(path: Path) -> Iterator[ArchiveWriter]:
         sync_folder(path.parent)
 
 
-def _read_again(partial: Path) -> None:
-    """A backup that nobody could read is none."""
+def _verify(partial: Path) -> None:
+    """Read the archive back: an unreadable backup is worthless."""
     with open_archive(partial) as archive:
         archive.verify()
 
 
 @contextmanager
 def full_disk_as_error() -> Iterator[None]:
-    """A full disk, or a limit that is met, raises DiskFullError."""
+    """Translate the OSErrors of a full disk, quota or file size limit into DiskFullError."""
     try:
         yield
     except OSError as error:
@@ -153,7 +153,7 @@ def full_disk_as_error() -> Iterator[None]:
         ) from error
 
 
-# The archives of a folder: their names, which there are, and which are too many.
+# The archives of a folder: naming, listing, and deleting old ones.
 
 
 _NAME = re.compile(r"wenmai-\d{8}T\d{6}\.\d{3}Z" + re.escape(SUFFIX))
@@ -166,7 +166,7 @@ class BackupRunningError(ConflictError):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveListing:
-    """`problem` is empty when list of contents and manifest are sound; the contents were not read."""
+    """`problem` is empty if table of contents and manifest are valid; the contents were not read."""
 
     file: str
     size_bytes: int
@@ -181,9 +181,9 @@ def archive_name(moment_us: int) -> str:
 
 
 def archives_in(folder: Path) -> list[Path]:
-    """Newest first by the names that we give, those of other names last; none when there is no such folder.
+    """Return archives, newest first by our own naming, other names last; none if there is no such folder.
 
-    Raises NotADirectoryError when it is a file, and other OSErrors.
+    Raises NotADirectoryError if it is a file, and other OSErrors.
     """
     try:
         entries = list(folder.iterdir())
@@ -196,12 +196,12 @@ def archives_in(folder: Path) -> list[Path]:
 
 
 def _is_ours(path: Path) -> bool:
-    """By its name: what a person called otherwise is not for us to delete."""
+    """Whether we named it: an archive that a person renamed is not ours to delete."""
     return _NAME.fullmatch(path.name) is not None
 
 
 def list_archives(folder: Path) -> list[ArchiveListing]:
-    """As `archives_in`. Blocking."""
+    """List archives in the order of `archives_in`. Blocking."""
     return [_listing(path) for path in archives_in(folder)]
 
 
@@ -217,8 +217,8 @@ def _listing(path: Path) -> ArchiveListing:
 
 
 def delete_older(newest: Path, keep: int) -> list[ArchiveListing]:
-    """All archives of ours but `keep`: `newest`, which was just made, and those before it; of a date after
-    it, when a clock was ahead, the last. Returns what they were. Blocking."""
+    """Delete all of our archives except `keep`: `newest`, which was just made, those before it, and then any
+    dated after it because a clock was ahead. Returns the deleted ones. Blocking."""
     ours = filter(_is_ours, archives_in(newest.parent))
     older = sorted(ours, key=lambda path: path.name > newest.name)[keep:]
     listed = [_listing(path) for path in older]
@@ -229,9 +229,9 @@ def delete_older(newest: Path, keep: int) -> list[ArchiveListing]:
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Make the folder, and hold it against other backups; what a killed one left is removed.
+    """Create the folder and lock it against other backups; remove what a killed backup left.
 
-    Blocking. Raises BackupRunningError, NotADirectoryError when it is a file, and other OSErrors.
+    Blocking. Raises BackupRunningError, NotADirectoryError if it is a file, and other OSErrors.
     """
     try:
         make_folder(folder)

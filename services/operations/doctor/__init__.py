@@ -1,1 +1,1 @@
-"""What is checked of an installation, one finding for each."""
+"""The doctor's checks of an installation; each check reports one finding."""

@@ -1,4 +1,4 @@
-"""The doctor on the machine: Python, libraries, the data folder, its disk, backups, the clock; the models."""
+"""The doctor's checks of the machine: libraries, data folder, disk, backups, clock, sources, model files."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from services.store.durable import allocated_bytes
 PROJECT_FILE = Path(__file__).parents[3] / "pyproject.toml"
 INSTALL = "run `pip install -e .` in the project folder"
 MB = 1 << 20
-RESERVE_MB = 64  # the last of the disk that the embedded store does not write
+RESERVE_MB = 64  # the embedded store never fills the last of the disk
 DAY_S = 86_400
 OLD_BACKUP_DAYS = 7
-YEARS = range(2025, 2101)  # a clock that shows another has not been set
+YEARS = range(2025, 2101)  # a clock outside these years has not been set
 SKEW_S = 300
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;]+)(?:\s*;(.*))?$")
 _UNFINISHED = (".partial", ".tmp", ".part")
 
 
 def pinned_libraries() -> list[str]:
-    """The direct dependencies as `name==version`: of the project file, else as installed with it."""
+    """Return the direct dependencies as `name==version`, from pyproject.toml or else the package metadata."""
     if PROJECT_FILE.is_file():
         project = tomllib.loads(PROJECT_FILE.read_text(encoding="utf-8"))
         return [str(each) for each in project.get("project", {}).get("dependencies", [])]
@@ -47,7 +47,7 @@ def pinned_libraries() -> list[str]:
 
 
 def check_libraries(pinned: Sequence[str]) -> Finding:
-    """Nothing is imported: a library that is heavy, or broken, costs nothing here."""
+    """Compare installed with tested versions, importing nothing: a heavy or broken library costs nothing."""
     missing, others = [], []
     for requirement in pinned:
         if (match := _PINNED.match(requirement)) is None:
@@ -74,7 +74,7 @@ def _installed(name: str) -> str | None:
 
 def check_data_dir(store: StoreSettings) -> Finding:
     folder = store.data_dir
-    if not os.path.exists(folder):  # Path.exists() raises where it may not look
+    if not os.path.exists(folder):  # Path.exists() raises without permission
         if why := _unusable(parent := _existing_parent(folder)):
             return fail(
                 "data folder", f"{folder} cannot be made in {parent} ({why}): set DATA_DIR, or its rights"
@@ -93,13 +93,13 @@ def check_data_dir(store: StoreSettings) -> Finding:
 
 
 def _existing_parent(folder: Path) -> Path:
-    """The folder, or what is nearest above it and exists."""
+    """Return the folder itself, or its nearest ancestor that exists."""
     each = [folder.absolute(), *folder.absolute().parents]
     return next(path for path in each if os.path.exists(path))
 
 
 def _unusable(folder: Path) -> str:
-    """Why nothing can be made in it, "" when it can: tried, since root's rights say nothing of /proc."""
+    """Return why nothing can be created in it, or "". Really tries: root's rights say nothing about /proc."""
     if not folder.is_dir():
         return "it is not a folder"
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
@@ -112,7 +112,7 @@ def _unusable(folder: Path) -> str:
 
 
 def check_disk(store: StoreSettings) -> Finding:
-    """The store refuses to write the last 64 MB, and readiness is degraded before."""
+    """Check free space: readiness degrades below LOW_DISK_MB, and the last 64 MB are never written."""
     folder, used = _existing_parent(store.data_dir), ""
     free_mb = shutil.disk_usage(folder).free // MB
     if folder == store.data_dir.absolute():
@@ -125,7 +125,7 @@ def check_disk(store: StoreSettings) -> Finding:
 
 
 def check_old_stores(store_folder: Path) -> Finding | None:
-    """None when there is none."""
+    """Report stores replaced by re-embedding; None if there are none."""
     replaced = StoreFolders(store_folder).replaced()
     if not replaced:
         return None
@@ -138,7 +138,7 @@ def check_old_stores(store_folder: Path) -> Finding | None:
 
 
 def check_confinement() -> Finding:
-    """Of the process that reads documents."""
+    """Check the sandbox of the process that parses documents."""
     missing = missing_walls()
     if not missing:
         return ok("file readers", "confined by Landlock and seccomp")
@@ -186,7 +186,7 @@ def check_schedule(
     refuse: Callable[[ConversationSettings, str], None],
     sync_cron: str = "",
 ) -> Finding:
-    """`refuse` raises StartRefusedError as a start would."""
+    """Check the clean-up schedule; `refuse` raises StartRefusedError as a server start would."""
     try:
         refuse(conversation, sync_cron)
     except StartRefusedError as error:
@@ -196,11 +196,11 @@ def check_schedule(
     return ok("clean-up", f"as set here, {limit} go at {conversation.cleanup_cron!r} in {place}")
 
 
-# The followed folders, as the next sync will meet them.
+# The followed folders, as the next sync will find them.
 
 
 def check_sources(sources: Mapping[str, SourceSettings], keys: Sequence[str]) -> Iterator[Finding]:
-    """One finding for each, where these keys are configured; none without sources."""
+    """Yield one finding for each source; `keys` are the configured API keys."""
     for name, source in sources.items():
         yield _check(f"source {name}", source, keys)
 
@@ -218,14 +218,14 @@ def _check(name: str, source: SourceSettings, keys: Sequence[str]) -> Finding:
     return ok(name, f"{folder} is followed")
 
 
-# The models on this machine: folders and files exist. Those that are asked are in `models`.
+# Local models: their folders and files exist. Checks that query a model are in `models`.
 
 
 HUB_CACHE = Path("~/.cache/huggingface/hub")
 
 
 def check_files(models: ModelSettings, llms: Mapping[str, LLMSettings]) -> list[Finding]:
-    """`llms` by model id."""
+    """Check the files of local models; `llms` maps model ids to their settings."""
     local = [
         _folder("embedding", models.embedding, "sentence-transformers"),
         _folder("reranker", models.reranker, "cross-encoder"),

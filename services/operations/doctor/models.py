@@ -1,4 +1,4 @@
-"""Models are asked one short question each, all at once and within a limit."""
+"""The doctor's checks of models: each is asked one short question, within a time limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from services.retrieval.foreign_rerankers import (
 )
 
 LIMIT_S = 10.0
-ENOUGH_DELTAS = 32  # of a model that goes on talking
+ENOUGH_DELTAS = 32  # a talkative model is cut off here
 QUESTION = "Reply with the word ok."
 
 Unavailable = Callable[[str, ModelFailure], UnavailableError]
@@ -30,7 +30,7 @@ Unavailable = Callable[[str, ModelFailure], UnavailableError]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """`error` is None for a model that answered, and set with a `failure` otherwise."""
+    """One model's check; `error` is None if the model answered, else its `failure` says why not."""
 
     name: str
     time_ms: float
@@ -39,7 +39,7 @@ class Checked:
 
 
 async def check(name: str, ask: Awaitable[object], unavailable: Unavailable, model_id: str = "") -> Checked:
-    """`unavailable` is the class of error for an answer that does not come within `LIMIT_S`."""
+    """Await `ask` and time it; no answer within `LIMIT_S` is reported as an `unavailable` error."""
     began, error = time.perf_counter(), None
     try:
         async with asyncio.timeout(LIMIT_S):
@@ -56,7 +56,7 @@ async def check_llm(entry: ModelEntry) -> Checked:
 
 
 async def _ask_llm(entry: ModelEntry) -> None:
-    """Without retries: what is asked is how it is now."""
+    """Ask without retries: the check is about the model's present state."""
     wrote, deltas = False, 0
     question = [Message(Role.USER, QUESTION, Part.QUESTION)]
     stream = entry.stream_laid(lambda layout: lay_out(question, layout, NO_TEXTS), report=None)

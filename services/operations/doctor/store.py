@@ -1,6 +1,6 @@
-"""The doctor on what is stored: every collection opens, and what refers to something finds it.
+"""The doctor's checks of the store: every collection opens, and references point to something that exists.
 
-Only ids, states and times are read; no text is.
+Only ids, states and times are read, never texts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from services.store.collections import REEMBED_COMMAND, collection_specs, read_s
 from services.store.dialect import Filter, StoreCondition, StoreUpkeep, VectorStore
 from services.store.points import equals, is_empty, scroll_all
 
-# The doctor on the size of the knowledge base.
+# The size of the knowledge base.
 
 
 def check_size(chunks: int, *, embedded: bool) -> Finding:
@@ -35,7 +35,7 @@ def check_size(chunks: int, *, embedded: bool) -> Finding:
     return ok("size", f"{chunks} chunks, and the embedded store is made for {MAX_EMBEDDED_CHUNKS}")
 
 
-MOST_DOCUMENTS = 100_000
+MAX_DOCUMENTS = 100_000
 BUNDLED_NAME = "multilingual-e5-small"
 REPAIR = "run `wenmai repair`"
 _TURN_FIELDS = ["session_id", "parent_turn_id", "created_us", "status"]
@@ -43,7 +43,7 @@ _TURN_FIELDS = ["session_id", "parent_turn_id", "created_us", "status"]
 
 @dataclass(slots=True)
 class StoreFindings:
-    """`newest_turn_us` is None when there is no turn that says when it was asked."""
+    """`newest_turn_us` is None if no turn has a readable time."""
 
     findings: list[Finding] = field(default_factory=list)
     newest_turn_us: int | None = None
@@ -60,7 +60,7 @@ class _Turns:
 
 
 def embedding_name(settings: ModelSettings) -> str:
-    """What the store calls the configured embedding, without loading it."""
+    """Return the name under which the store records the configured embedding, without loading the model."""
     kind, _, target = settings.embedding.partition(":")
     if kind == "sentence-transformers":
         return target.rstrip("/").rpartition("/")[2]
@@ -68,7 +68,7 @@ def embedding_name(settings: ModelSettings) -> str:
 
 
 async def check_store(store: VectorStore, names: StoreSettings, settings: ModelSettings) -> StoreFindings:
-    """Never raises for what the store answers: that is reported."""
+    """Check every collection. Never raises for the store's errors: they are reported as findings."""
     report = StoreFindings()
     try:
         counts = await _counts(store, names)
@@ -166,7 +166,7 @@ def _parents(turns: _Turns) -> Finding:
 
 async def _vectors(store: VectorStore, collection: str) -> Finding:
     point_filter = Filter(
-        # an answer has its vector when it leaves the recent history, most never do
+        # an answer is embedded only when it leaves the recent history, and most never do
         must=[equals("status", TurnStatus.COMPLETED.value), lacks(("question",))],
         must_not=[_has_command()],
     )
@@ -177,14 +177,14 @@ async def _vectors(store: VectorStore, collection: str) -> Finding:
 
 
 def _has_command() -> Filter:
-    """A command is stored with its name; a question with none, or an empty one."""
+    """Match slash commands, stored with a name; in a question the field is missing or empty."""
     none = [is_empty("command"), equals("command", "")]
     return Filter(must_not=[*none])
 
 
 async def _check_documents(store: VectorStore, names: StoreSettings) -> list[Finding]:
     known = await _ids(store, names.document_collection)
-    facet = await store.facet(names.knowledge_collection, "document_id", limit=MOST_DOCUMENTS)
+    facet = await store.facet(names.knowledge_collection, "document_id", limit=MAX_DOCUMENTS)
     orphans = sum(hit.count for hit in facet.hits if str(hit.value) not in known)
     begun = equals("status", DocumentStatus.INGESTING.value)
     unfinished = (await store.count(names.document_collection, Filter(must=[begun]))).count

@@ -1,1 +1,1 @@
-"""Erasure with its proof: traces, the thing itself, and a search of every place that could hold it."""
+"""Erasure with proof: remove traces, then the thing itself, then search every place that could hold it."""

@@ -1,4 +1,4 @@
-"""Copies of the whole store that deletion does not reach: backups, and stores kept after a re-embedding."""
+"""Copies of the store that deletion does not reach: backups, stores kept after a re-embedding, free space."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from services.operations.reembedding.folders import StoreFolders
 from services.store.dialect import Reclaimed
 
 YES, NO, MAY = "yes", "no", "may"
-SEARCHED_AT_ONCE_BYTES = 16 << 20  # archives that are searched while somebody waits for a page
+SEARCHED_AT_ONCE_BYTES = 16 << 20  # archives searched while a request waits
 _DELETE_ARCHIVE = (
     "Delete the archive, or erase again with backups=delete (for the command: --backups delete)."
 )
@@ -40,7 +40,7 @@ class CopySearch:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """`owner` is empty when it is not an owner that is looked for."""
+    """What to search for; `owner` is empty if it is not an owner."""
 
     ids: frozenset[str]
     owner: str
@@ -54,25 +54,25 @@ class Copies:
         self._store = store
 
     async def search(self, ids: Collection[str], owner: str = "", *, thorough: bool) -> CopySearch:
-        """Every copy by name and time. Large archives are searched only when it is to be `thorough`."""
+        """List every copy by name and time. Large archives are searched only if `thorough`."""
         return await asyncio.to_thread(self._search, _Subject(frozenset(ids), owner), thorough)
 
     async def hold_owner(self, owner: str) -> bool:
-        """Whether an archive has something of this owner; every one that can be read is."""
+        """Whether an archive holds something of this owner; every readable one is searched."""
         search = await self.search((), owner, thorough=True)
         return any(copy.holds == YES for copy in search.copies)
 
     async def delete_holding(self, ids: Collection[str], owner: str = "") -> int:
-        """Delete the archives that hold one of these, and those that cannot be read. Returns how many.
+        """Delete the archives that hold one of these, and unreadable ones. Returns how many.
 
-        Of an owner of whom nothing is known but the name only archives go in which the name was found.
+        Without ids, only the archives in which the owner's name was found are deleted.
         """
         return await asyncio.to_thread(self._delete_holding, _Subject(frozenset(ids), owner))
 
     def _search(self, subject: _Subject, thorough: bool) -> CopySearch:
         archives = self._archives()
         small = sum(path.stat().st_size for path in archives) <= SEARCHED_AT_ONCE_BYTES
-        hits_by_copy = [_looked_into(path, subject if thorough or small else None) for path in archives]
+        hits_by_copy = [_searched_archive(path, subject if thorough or small else None) for path in archives]
         earlier, prepared = self._stores()
         stores = [CopyHit(folder.name, _changed_at(folder), MAY) for folder in [*earlier, *prepared]]
         hits = sum(each.holds == YES for each in hits_by_copy)
@@ -92,8 +92,8 @@ class Copies:
     def _delete_holding(self, subject: _Subject) -> int:
         if not subject.ids and not subject.owner:
             return 0
-        goes = (YES, MAY) if subject.ids else (YES,)
-        holding = [path for path in self._archives() if _looked_into(path, subject).holds in goes]
+        deletable = (YES, MAY) if subject.ids else (YES,)
+        holding = [path for path in self._archives() if _searched_archive(path, subject).holds in deletable]
         for path in holding:
             path.unlink(missing_ok=True)
         return len(holding)
@@ -106,15 +106,15 @@ class Copies:
         )
 
     def _stores(self) -> tuple[list[Path], list[Path]]:
-        """Stores that were replaced, and the copy that is to replace this one, if there is any."""
+        """Return the stores that were replaced, and the copy prepared to replace this one, if any."""
         if self._store is None:
             return [], []
         folders = StoreFolders(self._store)
         return folders.replaced(), [folders.copy] if folders.copy.is_dir() else []
 
 
-def _looked_into(path: Path, subject: _Subject | None) -> CopyHit:
-    """None: it is not searched."""
+def _searched_archive(path: Path, subject: _Subject | None) -> CopyHit:
+    """Search one archive; with `subject` None it is only named."""
     try:
         if subject is None or (not subject.ids and not can_be_searched(path)):
             return CopyHit(path.name, _made_at(path), MAY)
@@ -135,28 +135,28 @@ def _changed_at(path: Path) -> str:
 
 log = structlog.get_logger()
 
-# What deletion leaves in the store's files goes when these are written anew: at once, or a little later.
+# Deletion leaves free space in the store's files until they are rewritten: at once, or a little later.
 
 
 PLACE = "store files"
 QUIET_S = 5.0
-MOST_WAIT_S = 30.0  # also while erasure follows erasure
+MAX_WAIT_S = 30.0  # even if erasure follows erasure
 _LATER = "What was erased lies in them as free space; they are rewritten within a minute."
 _FAILED = "They could not be rewritten ({reason}): what was erased lies in them as free space until they are."
 
 
 class Rewriting(Protocol):
     async def rewrite(self, collections: Sequence[str]) -> Reclaimed | None:
-        """Write these collections anew; None with a Qdrant server, which sees to it itself.
+        """Rewrite these collections' files; None with a Qdrant server, which does so automatically.
 
-        Raises StoreUnavailableError, DiskFullError among them.
+        Raises StoreUnavailableError, including DiskFullError.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FileSearch:
-    """What a proof says of the files. `searched` is empty where no files are ours."""
+    """The part of a proof about the store's files. `searched` is empty where the files are not ours."""
 
     searched: tuple[Searched, ...] = ()
     left: tuple[Left, ...] = ()
@@ -164,7 +164,7 @@ class FileSearch:
 
 
 class StoreFiles:
-    """`space` is None where the files are not ours. Collections whose rewriting failed come with the next."""
+    """`space` is None where the files are not ours. A failed rewrite of a collection is retried next time."""
 
     def __init__(self, space: Rewriting | None, quiet_s: float = QUIET_S) -> None:
         self._space = space
@@ -176,7 +176,7 @@ class StoreFiles:
         self._task: asyncio.Task[None] | None = None
 
     async def rewrite(self, collections: Collection[str]) -> FileSearch:
-        """Return when it is done. Never raises StoreUnavailableError: a failure is in what is said."""
+        """Rewrite now. Never raises StoreUnavailableError: a failure is part of the result."""
         self._due.update(collections)
         if self._space is None or not self._due:
             return FileSearch()
@@ -189,7 +189,7 @@ class StoreFiles:
         return FileSearch((Searched(PLACE, rewritten, 0),)) if rewritten else FileSearch()
 
     def rewrite_later(self, collections: Collection[str]) -> FileSearch:
-        """Once, when no erasure has come for a few seconds."""
+        """Rewrite once, when no erasure has come for a few seconds."""
         if self._space is None or not collections:
             return FileSearch()
         self._due.update(collections)
@@ -199,7 +199,7 @@ class StoreFiles:
         return FileSearch((Searched(PLACE, 0, 0),), (Left(PLACE, 0, _LATER),))
 
     async def close(self) -> None:
-        """Do what is due at once. Before the store closes."""
+        """Rewrite what is due at once; to be called before the store closes."""
         self._hurry.set()
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -212,14 +212,14 @@ class StoreFiles:
 
     async def _quiet(self) -> None:
         now = asyncio.get_running_loop().time
-        latest = now() + MOST_WAIT_S
+        latest = now() + MAX_WAIT_S
         while (wait_s := min(self._asked_at + self._quiet_s, latest) - now()) > 0:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), wait_s)
                 return
 
     async def _rewrite(self, space: Rewriting) -> int:
-        """Returns how many collections."""
+        """Rewrite what is due. Returns the number of collections."""
         async with self._one_at_a_time:
             due = sorted(self._due)
             self._due.clear()
@@ -232,7 +232,7 @@ class StoreFiles:
 
 
 def touched(done: Counter[str], names: StoreSettings) -> frozenset[str]:
-    """The collections in which something went or changed, judging by what was counted."""
+    """Return the collections in which something was deleted or changed, judging by the counts."""
     turns, sessions = names.conversation_collection, names.session_collection
     of = {
         "turns": (turns, sessions),  # the session's title may have been the turn's question

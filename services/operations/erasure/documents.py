@@ -1,4 +1,4 @@
-"""Documents: chunks, record and kept uploads; what they left in turns, personas and the question log."""
+"""Erasing documents: chunks, record and uploads, and their traces in turns, personas and the question log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from services.store.clock import utc_now_us
 from services.store.dialect import Filter, Record, UnknownPointError
 from services.store.points import any_of, equals, has_id, retrieve_all
 
-AT_ONCE = 50  # turns read whole
+TURNS_PAGE = 50  # turns read with all their fields
 _SCRUBBED = [
     "sources", "filters", "context_docs", "prompt", "assistant_response", "thinking", "rewritten_question",
     "tool_calls",
@@ -38,7 +38,7 @@ _SCRUBBED = [
 
 @dataclass(frozen=True, slots=True)
 class DocumentErasure:
-    """`texts` are the sentences that were found of it, for a search of everything."""
+    """`texts` are the document's known sentences, for the search of the full proof."""
 
     counts: Counter[str]
     quoted: Quoted
@@ -46,7 +46,7 @@ class DocumentErasure:
 
 
 class DocumentEraser:
-    """Without `knowledge`, in a command, no document is being read in, and the stored records are used."""
+    """In a command there is no `knowledge`: nothing is being ingested, and the stored records are used."""
 
     def __init__(self, parts: ErasureParts) -> None:
         self._store, self._names, self._turns = parts.store, parts.names, parts.turns
@@ -58,7 +58,7 @@ class DocumentEraser:
         self._reader = StoreReader(parts.store)
 
     async def trace(self, document_id: str) -> Traced:
-        """What the document is known by; of one that is gone in part, what is left of it."""
+        """Collect the ids that identify the document, or what is left of one that is partly deleted."""
         stored = await self._documents.load(document_id)
         owner = stored.document.owner if stored else ""
         traced = Traced(
@@ -73,11 +73,11 @@ class DocumentEraser:
         return replace(traced, chunk_ids=tuple(dict.fromkeys([*ids, *await self._cited(traced)])))
 
     async def _cited(self, traced: Traced) -> list[str]:
-        """The chunks that citations name, those of versions that are gone among them."""
+        """Return the ids of cited chunks, including chunks of deleted versions."""
         name = self._names.conversation_collection
         citing = await self._reader.holding(name, [SOURCE_DOCUMENTS], [traced.name], readers_of(traced))
         chunk_ids: list[str] = []
-        async for record in retrieve_all(self._store, name, citing.all_ids, ["sources"], size=AT_ONCE):
+        async for record in retrieve_all(self._store, name, citing.all_ids, ["sources"], size=TURNS_PAGE):
             sources = (record.payload or {}).get("sources")
             of_it = [
                 one
@@ -88,7 +88,7 @@ class DocumentEraser:
         return chunk_ids
 
     async def texts(self, traced: Traced) -> Quotes:
-        """Every sentence of the document: for a large one, seconds of work in small steps."""
+        """Return every sentence of the document; a large one takes seconds, in small steps."""
         point_filter = Filter(must=[equals("document_id", traced.name)])
         quotes = Quotes()
         async for record in self._reader.records(self._names.knowledge_collection, point_filter, ["text"]):
@@ -96,17 +96,17 @@ class DocumentEraser:
         return quotes
 
     async def withdraw(self, document_id: str) -> None:
-        """From now on nothing of the document is found, nor read in."""
+        """Stop the document from being ingested and its chunks from being retrieved."""
         if self._knowledge is not None:
             await self._knowledge.cancel_job(document_id)
         of_it = Filter(must=[equals("document_id", document_id)])
         await self._store.set_payload(self._names.knowledge_collection, {"ready": False}, points=of_it)
 
     async def erase(self, traced: Traced, texts: Quotes, *, everywhere: bool) -> DocumentErasure:
-        """`texts` are those known of it; what its citations and personas say is added.
+        """Erase the document and its traces; adds the texts of its citations and personas to `texts`.
 
         With `everywhere` the manifests of all turns are read for personas that were the document's text.
-        Raises StoreUnavailableError; then a repeat finishes it.
+        Raises StoreUnavailableError; a repeat then finishes the erasure.
         """
         personas = await self._personas(traced, texts)
         traces = DocumentTraces(traced.name, traced.chunk_ids, texts)
@@ -123,10 +123,10 @@ class DocumentEraser:
         await self._remove(traced.name)
         counts = Counter(documents=1, chunks=chunk_count, turns_scrubbed=scrubbed, personas=changed)
         counts["log_lines_changed"] = lines
-        return DocumentErasure(counts, Quoted(tuple(quoted), await self._summed_up(quoted)), texts)
+        return DocumentErasure(counts, Quoted(tuple(quoted), await self._summarizing(quoted)), texts)
 
     async def scrub(self, traced: Traced, texts: Quotes, turn_ids: Iterable[str]) -> None:
-        """Turns that were being answered while the document went."""
+        """Remove the document's traces from turns that were being answered during the erasure."""
         await self._scrub_turns(list(turn_ids), DocumentTraces(traced.name, traced.chunk_ids, texts), texts)
         if self._qa_log is not None:
             await self._qa_log.forget_document(traced.name, traced.chunk_ids)
@@ -141,7 +141,7 @@ class DocumentEraser:
             await self._documents.forget(document_id)
 
     async def forget_uploads(self, owner: str) -> int:
-        """What is kept of the owner's without a record: accepted a moment ago. Returns how many."""
+        """Delete the owner's uploads that were just accepted and have no record yet. Returns how many."""
         if self._knowledge is not None:
             return await self._knowledge.erase_uploads(owner)
         return await self._spool.erase((), owner)
@@ -160,11 +160,11 @@ class DocumentEraser:
     async def _scrub_turns(
         self, turn_ids: Sequence[str], traces: DocumentTraces, texts: Quotes
     ) -> tuple[list[str], int]:
-        """Returns those whose answer says a sentence of the document, and how many were changed."""
+        """Return the turns whose answer quotes a sentence of the document, and how many turns changed."""
         quoting: list[str] = []
         scrubbed = 0
         name = self._names.conversation_collection
-        async for record in retrieve_all(self._store, name, turn_ids, _SCRUBBED, size=AT_ONCE):
+        async for record in retrieve_all(self._store, name, turn_ids, _SCRUBBED, size=TURNS_PAGE):
             payload = record.payload or {}
             for text in snapshot_texts(payload, traces):
                 texts.add(text)
@@ -174,7 +174,7 @@ class DocumentEraser:
         return quoting, scrubbed
 
     async def _personas(self, traced: Traced, texts: Quotes) -> list[Record]:
-        """Sessions whose persona is from the document; what its chunks say is added to `texts`."""
+        """Return the sessions whose persona is from the document; add the personas' chunks to `texts`."""
         ids = [traced.name, *traced.chunk_ids]
         name = self._names.session_collection
         personas = await self._reader.holding(name, PERSONA, ids, readers_of(traced))
@@ -193,8 +193,8 @@ class DocumentEraser:
             await self._store.set_payload(name, changed, points=this)
         return len(records)
 
-    async def _summed_up(self, turn_ids: Collection[str]) -> tuple[str, ...]:
-        """The turns that hold a summary of one of these."""
+    async def _summarizing(self, turn_ids: Collection[str]) -> tuple[str, ...]:
+        """Return the turns that hold a summary of one of these."""
         if not turn_ids:
             return ()
         name = self._names.conversation_collection
@@ -208,7 +208,7 @@ def _persona(record: Record) -> dict[str, Any]:
 
 
 async def change_turn(turns: TurnStore, record: Record, changes: dict[str, Any]) -> int:
-    """Returns 1; 0 where nothing changes, or the turn went meanwhile."""
+    """Write `changes`. Returns 1, or 0 if there are none or the turn was deleted meanwhile."""
     with suppress(UnknownPointError):
         if changes:
             await turns.set_payload(changes, [str(record.id)])
@@ -216,7 +216,7 @@ async def change_turn(turns: TurnStore, record: Record, changes: dict[str, Any])
     return 0
 
 
-# What is taken out of a stored payload that something erased left a trace in; nothing else is changed.
+# Removing the traces of something erased from stored payloads; nothing else in them changes.
 
 
 _SOURCE_TEXTS = ("file_name", "heading", "key_passage", "text", "reason", "version", "date")
@@ -224,12 +224,12 @@ _SOURCE_NUMBERS = {"page": None, "char_start": 0, "char_end": 0, "passage_start"
 
 
 def without_turns(payload: Mapping[str, Any], erased: Collection[str]) -> dict[str, Any]:
-    """The manifest without the ids of these turns: its parts stay, and say that they were removed."""
+    """Return the manifest without the ids of these turns; their parts stay, with None for the id."""
     return _with_parts(payload, lambda part: {"turn_id": None} if part.get("turn_id") in erased else {})
 
 
 def without_memories(payload: Mapping[str, Any], erased: Collection[str]) -> dict[str, Any]:
-    """The manifest with the id that stands for what was erased in the places of these memories."""
+    """Return the manifest with ERASED_ID in place of the ids of these memories."""
 
     def change(part: Mapping[str, Any]) -> dict[str, Any]:
         ids = part.get("memory_ids") or []
@@ -240,7 +240,7 @@ def without_memories(payload: Mapping[str, Any], erased: Collection[str]) -> dic
 
 
 class DocumentTraces:
-    """One document's traces in turns and sessions. `texts` are what it says."""
+    """One document's traces in turns and sessions. `texts` are its sentences."""
 
     def __init__(self, document_id: str, chunk_ids: Collection[str], texts: Quotes) -> None:
         self._document_id = document_id
@@ -254,7 +254,7 @@ class DocumentTraces:
         return source.get("document_id") == self._document_id or source.get("chunk_id") in self._chunk_ids
 
     def without(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of a turn that change: its citations stay in their places, without what they said."""
+        """Return the changed fields of a turn: its citations keep their places but lose their texts."""
         changed: dict[str, Any] = {}
         sources = payload.get("sources")
         sources = sources if isinstance(sources, list) else []
@@ -272,7 +272,8 @@ class DocumentTraces:
         }
 
     def _unnamed(self, named: Sequence[Any], sources: Sequence[Any]) -> list[Any]:
-        """File names go with the sources in their places; earlier versions wrote the ids of chunks."""
+        """Replace the document's entries of `context_docs`: file names in the order of the sources, or, in
+        turns of earlier versions, chunk ids."""
         erased = {*self._chunk_ids, self._document_id}
         in_place = len(sources) == len(named)
         return [
@@ -283,7 +284,7 @@ class DocumentTraces:
         ]
 
     def _filters(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """The limits of the question, which still say that it was limited to a document."""
+        """Replace the document's id in the question's filters, which still show that it was limited."""
         filters = payload.get("filters")
         document_ids = filters.get("document_ids") if isinstance(filters, dict) else None
         if (
@@ -296,26 +297,26 @@ class DocumentTraces:
         return {"filters": {**filters, "document_ids": left}}
 
     def _rewritten(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """A question that was rewritten with a sentence of the document."""
+        """Remove a rewritten question that contains a sentence of the document."""
         rewritten = payload.get("rewritten_question")
         text = rewritten.get("text") if isinstance(rewritten, dict) else None
         return {"rewritten_question": None} if isinstance(text, str) and self._texts.are_in(text) else {}
 
     def _tool_calls(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Calls without the results that say a sentence of the document."""
+        """Empty the results of tool calls that contain a sentence of the document."""
         calls = payload.get("tool_calls")
         uses = [use for use in calls if isinstance(use, dict)] if isinstance(calls, list) else []
         left = [{**use, "result": ""} if self._texts.are_in(str(use.get("result"))) else use for use in uses]
         return {"tool_calls": left} if left != uses else {}
 
     def persona(self, persona: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The persona without its origin; None when its text is the document's."""
+        """Return the persona without its origin, or None if its text is the document's."""
         if self._texts.are_in(str(persona.get("text", ""))):
             return None
         return {**persona, "document_id": None, "chunk_id": None}
 
     def quoted_by(self, payload: Mapping[str, Any]) -> bool:
-        """Whether the answer, or the thinking, says a sentence of the document or links to it."""
+        """Whether the answer or the reasoning quotes a sentence of the document or links to it."""
         texts = (text for key in ANSWERED for text in texts_at(payload, key))
         return any(self._document_id in text or self._texts.are_in(text) for text in texts)
 
@@ -331,7 +332,7 @@ class DocumentTraces:
 
 
 def snapshot_texts(payload: Mapping[str, Any], traces: DocumentTraces) -> list[str]:
-    """What a turn's citations say of the document."""
+    """Return the texts of the document that a turn's citations quote."""
     sources = payload.get("sources")
     named = [one for one in sources if traces.names(one)] if isinstance(sources, list) else []
     return [str(one.get(field, "")) for one in named for field in ("text", "key_passage")]

@@ -1,4 +1,4 @@
-"""Erasure: traces, then the thing itself, then a search of every place, then a receipt."""
+"""Erasure: remove traces, then the thing itself, then search every place, then write a receipt."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NO_NAME = f"name: {ERASED_ID} stands where the id of something erased stood; it
 
 
 class Erasure:
-    """Every method raises StoreUnavailableError; what was done until then is done, a repeat finishes it."""
+    """Every method raises StoreUnavailableError; what was done by then stays, and a repeat finishes it."""
 
     def __init__(self, parts: ErasureParts) -> None:
         p = self._parts = parts
@@ -66,7 +66,7 @@ class Erasure:
         self._late: set[asyncio.Task[None]] = set()
 
     async def turn(self, turn_id: str, options: ErasureOptions) -> Erased:
-        """Also what is left of one that is gone already."""
+        """Erase a turn, or what is left of one that is already deleted."""
         began_us, traced = utc_now_us(), await self._turn.trace_turn(turn_id)
         if options.dry_run:
             existing = await self._reader.existing(self._parts.names.conversation_collection, [turn_id])
@@ -74,11 +74,11 @@ class Erasure:
         beside = [each for each in await self._under_way(traced) if each != turn_id]
         async with self._noted(traced, None, options):
             done = await self._turn.erase_turn(traced)
-        late = await self._when_ended(beside, lambda ids: self._turn.forget_in_late(traced))
+        late = await self._when_ended(beside, lambda ids: self._turn.clean_late(traced))
         return await self._proven(traced, options, began_us, done, late=late)
 
     async def session(self, session_id: str, owner: str | None, options: ErasureOptions) -> Erased:
-        """`owner` None: whoever's it is."""
+        """Erase a session; with `owner` None, whoever owns it."""
         began_us, traced = utc_now_us(), await self._turn.trace_session(session_id, owner)
         if options.dry_run:
             existing = await self._reader.existing(self._parts.names.session_collection, [session_id])
@@ -88,7 +88,7 @@ class Erasure:
         return await self._proven(traced, options, began_us, done)
 
     async def document(self, document_id: str, options: ErasureOptions) -> Erased:
-        """Also what is left of one that is gone already."""
+        """Erase a document, or what is left of one that is already deleted."""
         began_us, traced = utc_now_us(), await self._document.trace(document_id)
         if options.dry_run:
             existing = await self._reader.existing(self._parts.names.document_collection, [document_id])
@@ -109,10 +109,10 @@ class Erasure:
         )
 
     async def owner(self, owner: str, options: ErasureOptions) -> Erased:
-        """All sessions, turns, documents, memories and log lines of one owner.
+        """Erase all sessions, turns, documents, memories and log lines of one owner.
 
-        Raises NotFoundError, or BadRequestError for what is no name of an owner, when there is nothing of
-        them and never was anything erased: a proof would be one of a slip of the pen.
+        Raises NotFoundError (BadRequestError if it is no owner's name at all) if nothing of the owner is
+        stored and nothing was ever erased: a typo must not get a proof.
         """
         began_us, traced = utc_now_us(), await self._owner.trace(owner)
         counts = await self._owner.count(traced)
@@ -125,7 +125,7 @@ class Erasure:
         return await self._proven(traced, options, began_us, done)
 
     async def _is_known(self, owner: str) -> bool:
-        """Of whom nothing is counted: erased before, or in part; or left in a backup, or with a choice."""
+        """Whether an owner with no counts was once erased, even partly, or is in choices or a backup."""
         erased = subject_of(ErasedKind.OWNER.value, owner)
         return bool(
             await self._begun.is_noted(ErasedKind.OWNER, owner)
@@ -135,7 +135,7 @@ class Erasure:
         )
 
     async def memory(self, memory_id: str, options: ErasureOptions) -> Erased:
-        """Also what is left of one that is gone already."""
+        """Erase a memory, or what is left of one that is already deleted."""
         began_us, traced = utc_now_us(), await self._memory.trace(memory_id)
         if options.dry_run:
             existing = await self._reader.existing(self._parts.names.memory_collection, [memory_id])
@@ -143,7 +143,7 @@ class Erasure:
         return await self._forgotten(traced, None, options, began_us)
 
     async def memories_of(self, owner: str, options: ErasureOptions) -> Erased:
-        """Whatever is remembered of this owner; the switch stays as it is."""
+        """Erase all memories of this owner; the on/off switch stays as it is."""
         began_us, traced = utc_now_us(), await self._memory.trace_all(owner)
         return await self._forgotten(traced, owner, options, began_us)
 
@@ -155,13 +155,13 @@ class Erasure:
             done = await self._memory.erase(traced)
 
         async def clean(turn_ids: Sequence[str]) -> None:
-            await self._memory.untell(traced)
+            await self._memory.clear_manifests(traced)
 
         late = await self._when_ended(beside, clean)
         return await self._proven(traced, options, began_us, done, late=late)
 
     async def anything(self, kind: ErasedKind, name: str, options: ErasureOptions) -> Erased:
-        """Whoever's it is. Raises BadRequestError for the id that stands for what was erased."""
+        """Erase by kind and name, whoever the owner is. Raises BadRequestError for ERASED_ID."""
         if name == ERASED_ID:
             raise BadRequestError(_NO_NAME)
         match kind:
@@ -183,7 +183,7 @@ class Erasure:
         return self._begun.noted(Begun(traced.kind, traced.name, owner, full, options.with_answers))
 
     async def finish_begun(self, min_age_s: float = 0) -> int:
-        """What a crash, or a store that went away, has cut. Returns how many."""
+        """Finish erasures cut off by a crash or an unavailable store. Returns how many."""
         pending = await self._begun.pending(min_age_s)
         for begun in pending:
             mode = Thoroughness.FULL if begun.full else Thoroughness.REFERENCES
@@ -199,13 +199,12 @@ class Erasure:
         return len(pending)
 
     async def finish_cut(self) -> None:
-        """The same for those of this process, of which it is known."""
+        """Finish erasures only if one of this process was cut off."""
         if self._begun.doubtful:
             await self.finish_begun()
 
     async def close(self) -> None:
-        """Return once the answers that were under way are cleaned, which have ended by then, and the store's
-        files rewritten."""
+        """Return once late answers, which have ended by then, are cleaned and the store's files rewritten."""
         if self._late:
             await asyncio.wait(self._late)
         await self._files.close()
@@ -220,7 +219,7 @@ class Erasure:
         texts: Quotes | None = None,
         late: int = 0,
     ) -> Erased:
-        question_terms.cache_clear()  # it keeps the last questions
+        question_terms.cache_clear()  # it holds recent questions
         changed = touched(done, self._parts.names)
         full = options.mode is Thoroughness.FULL
         files = await self._files.rewrite(changed) if full else self._files.rewrite_later(changed)
@@ -254,7 +253,7 @@ class Erasure:
         return erased
 
     async def _under_way(self, traced: Traced) -> list[str]:
-        """The answers of this process that may name it: they are written whole when they end."""
+        """Return this process's running turns that may name it: they are stored as a whole when they end."""
         answers = self._parts.answers
         if answers is None or not len(answers):
             return []
@@ -267,7 +266,7 @@ class Erasure:
     async def _when_ended(
         self, turn_ids: Sequence[str], clean: Callable[[Sequence[str]], Awaitable[None]]
     ) -> int:
-        """Clean those that have ended meanwhile now, the others when they do. Returns how many those are."""
+        """Clean the turns now, and those still running again when they end. Returns how many are running."""
         answers = self._parts.answers
         if answers is None or not turn_ids:
             return 0
@@ -294,7 +293,7 @@ class Erasure:
                 log.exception("late_answer_not_cleaned", turn_id=turn_id, reason=str(error))
 
 
-# Erasures that were begun: noted before the first change, so that one that is cut is finished later.
+# Notes of erasures, written before the first change, so that one that is cut off is finished later.
 
 
 RECORD = "begun_erasure"
@@ -303,8 +302,10 @@ _IDS = uuid.UUID("5f0a35b5-6e5c-4f29-a0f1-36a3f6c0a0f9")
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """`owner` None: whoever's it is; with one and a memory's kind, all memories of this owner. `full` and
-    `with_answers` are of its options."""
+    """A begun erasure; `full` and `with_answers` are from its options.
+
+    `owner` None: of any owner. A memory's kind with an owner means all memories of that owner.
+    """
 
     kind: ErasedKind
     name: str
@@ -317,17 +318,17 @@ _BEGUN = TypeAdapter(Begun)
 
 
 class BegunErasures:
-    """In the operations collection. Every method raises StoreUnavailableError."""
+    """Stored in the operations collection. Every method raises StoreUnavailableError."""
 
     def __init__(self, store: VectorStore, collection: str) -> None:
         self._store = store
         self._collection = collection
         self.doubtful = False
-        """One of this process was cut."""
+        """Whether an erasure of this process was cut off."""
 
     @asynccontextmanager
     async def noted(self, begun: Begun) -> AsyncIterator[None]:
-        """Around all that it changes; the note stays when that fails."""
+        """Keep a note while the erasure makes its changes; the note stays if they fail."""
         point_id = _note_id(begun.kind, begun.name)
         payload = asdict(begun) | {"kind": begun.kind.value, "record": RECORD, "began_us": utc_now_us()}
         try:
@@ -344,7 +345,7 @@ class BegunErasures:
         return bool(await self._store.retrieve(self._collection, [_note_id(kind, name)], with_payload=False))
 
     async def pending(self, min_age_s: float = 0) -> list[Begun]:
-        """Begun at least so long ago, and not ended."""
+        """Return unfinished erasures begun at least `min_age_s` ago."""
         old = in_range("began_us", lte=utc_now_us() - int(min_age_s * 1_000_000))
         point_filter = Filter(must=[equals("record", RECORD), old])
         records = scroll_all(self._store, self._collection, point_filter)

@@ -1,4 +1,4 @@
-"""The proof by reference: every field that can hold one of the ids, searched one by one."""
+"""The proof of an erasure: a search of every field that can hold one of the ids, of copies and of files."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class References:
         self._images = ImageFiles(parts.names.data_dir / IMAGES)
 
     async def search(self, traced: Traced) -> list[Searched]:
-        """Raises StoreUnavailableError."""
+        """Search every place, in the store and outside. Raises StoreUnavailableError."""
         stored = [each async for each in self._stored(traced)]
         return [*stored, *await self.outside(traced)]
 
     async def outside(self, traced: Traced) -> list[Searched]:
-        """What is not in the store: the memory of this process, the question log, and files beside it."""
+        """Search outside the store: this process's memory, the question log, uploads and images."""
         in_memory = [each async for each in self._in_memory(traced)]
         files = [*await self._in_uploads(traced), *await self._in_images(traced)]
         return [*in_memory, *await self._logged(traced), *files]
@@ -88,7 +88,7 @@ class References:
         return [await self._points(self._names.conversation_collection, traced.turn_ids)]
 
     async def _turn_references(self, traced: Traced) -> list[Searched]:
-        """Only turns of the same session have a turn in their prompt, sum it up, or are rewritten with it."""
+        """Search turns: only prompts, summaries and rewritten questions of its session can name a turn."""
         name, ids = self._names.conversation_collection, traced.turn_ids
         children = await self._reader.holding(name, ["parent_turn_id"], ids)
         if traced.kind is not ErasedKind.TURN:
@@ -119,11 +119,11 @@ class References:
     async def _memory_places(self, traced: Traced) -> list[Searched]:
         memories, turns = self._names.memory_collection, self._names.conversation_collection
         naming = await self._reader.holding(memories, [SUPERSEDED], traced.memory_ids)
-        told = await self._reader.holding(turns, [MANIFEST_MEMORIES], traced.memory_ids, readers_of(traced))
+        uses = await self._reader.holding(turns, [MANIFEST_MEMORIES], traced.memory_ids, readers_of(traced))
         return [
             await self._points(memories, traced.memory_ids),
             *_places(memories, naming),
-            *_places(turns, told),
+            *_places(turns, uses),
         ]
 
     async def _document_points(self, traced: Traced) -> list[Searched]:
@@ -181,8 +181,8 @@ class References:
             ) + sum(turn_id in ids for turn_id in tree.gaps)
             yield Searched("memory: session trees", len(tree), hits)
         if self._answers is not None:
-            going_on = [each for each in traced.turn_ids if self._answers.get(each) is not None]
-            yield Searched("memory: running answers", len(self._answers), len(going_on))
+            running = [each for each in traced.turn_ids if self._answers.get(each) is not None]
+            yield Searched("memory: running answers", len(self._answers), len(running))
         if self._knowledge is not None:
             yield Searched("memory: jobs", *self._knowledge.jobs.remembered(traced.document_ids))
 
@@ -196,7 +196,7 @@ class References:
         return [Searched("question log", lines, hits)]
 
     async def _in_uploads(self, traced: Traced) -> list[Searched]:
-        """Uploads are kept until they are read in."""
+        """Search uploads, which are kept until they are ingested."""
         owner = traced.owner if traced.kind is ErasedKind.OWNER else ""
         if not (traced.document_ids or owner):
             return []
@@ -210,7 +210,7 @@ class References:
 
 
 def readers_of(traced: Traced) -> list[Condition]:
-    """Whose turns may show it: its owner's, or everybody's when it is shared or nobody knows whose it is."""
+    """Restrict to turns that may show it: its owner's, or all if it is shared or its owner is unknown."""
     return [] if traced.shared or not traced.owner else [equals("owner", traced.owner)]
 
 
@@ -222,7 +222,7 @@ def _places(collection: str, holding: Holding) -> list[Searched]:
 
 
 def merged(searched: Sequence[Searched]) -> tuple[Searched, ...]:
-    """One line for each place."""
+    """Merge the results of each place into one."""
     by_place: dict[str, Searched] = {}
     for each in searched:
         known = by_place.get(each.place, Searched(each.place, 0, 0))
@@ -232,7 +232,7 @@ def merged(searched: Sequence[Searched]) -> tuple[Searched, ...]:
     return tuple(by_place.values())
 
 
-# A proof put together: the fields that can name it, everything stored, and the copies of the store.
+# The whole proof: fields that can name it, everything stored (in full mode), and copies of the store.
 
 
 _AGAIN = "Erase it again; if it is found once more, something else writes it: look at the place named."
@@ -253,7 +253,7 @@ class Prover:
         late: int = 0,
         files: FileSearch = _NO_FILES,
     ) -> tuple[Proof, Quoted]:
-        """Search every place; `late` answers are under way that may still name it."""
+        """Search every place; `late` is the number of running answers that may still name it."""
         checked_us = utc_now_us()
         searched, quoted = await self._references.search(traced), Quoted()
         if options.mode is Thoroughness.FULL:
@@ -293,11 +293,11 @@ class Prover:
         return await self._copies.search(traced.ids, owner, thorough=thorough)
 
 
-# What erasure works on.
+# The parts that erasure works on.
 
 
 Halt = Callable[[str], Awaitable[None]]
-"""Stops the turn with this id, if it runs, and returns when its last write is done."""
+"""Stops the turn with this id, if it is running, and returns when its last write is done."""
 
 
 class Answers(Protocol):
@@ -311,13 +311,13 @@ class Answers(Protocol):
 
 
 async def nothing_runs(turn_id: str) -> None:
-    """For a command: no turn runs in its process."""
+    """The `Halt` of a command, in whose process no turn runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErasureParts:
-    """`knowledge` and `answers` are None in a command, `qa_log` when it is off, `space` where nobody rewrites
-    the store's files."""
+    """`knowledge` and `answers` are None in a command, `qa_log` when it is off, `space` where the store's
+    files are not rewritten."""
 
     store: VectorStore
     names: StoreSettings

@@ -1,5 +1,5 @@
-"""Where a value is stored, exactly: by an index where there is one, else by reading the fields; and who has
-something stored."""
+"""Exact searches of the store: by an index where there is one, else by reading the fields; owners with
+anything stored."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from services.store.points import (
     scroll_all,
 )
 
-PAGE = 100  # payloads in one answer: some milliseconds of the event loop
+PAGE = 100  # payloads per response: a few milliseconds of the event loop
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """`looked_at` points; `ids` of those that hold one of the values, by field."""
+    """`looked_at` points were searched; `ids` are those that hold one of the values, by field."""
 
     looked_at: int
     ids: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Holding:
 
 
 class StoreReader:
-    """Reads any collection in small pages: the engine answers others in between."""
+    """Reads any collection in small pages, so that the engine can serve others in between."""
 
     def __init__(self, store: VectorStore) -> None:
         self._store = store
@@ -66,7 +66,7 @@ class StoreReader:
         return (await self._store.count(collection, count_filter=point_filter)).count
 
     async def existing(self, collection: str, point_ids: Collection[str]) -> set[str]:
-        """Those of these points that exist; any text may be given for an id."""
+        """Return which of these points exist; a text that is not an id is allowed."""
         return await existing_points(self._store, collection, list(filter(is_id, point_ids)))
 
     async def ids(self, collection: str, point_filter: Filter | None = None) -> list[str]:
@@ -75,7 +75,7 @@ class StoreReader:
     async def records(
         self, collection: str, point_filter: Filter | None = None, fields: Sequence[str] | bool = True
     ) -> AsyncIterator[Record]:
-        """Every matching point with these fields of its payload, in id order."""
+        """Yield every matching point with these payload fields, in id order."""
         payload = fields if isinstance(fields, bool) else list(fields)
         async for record in scroll_all(
             self._store, collection, point_filter, size=PAGE, with_payload=payload
@@ -83,7 +83,7 @@ class StoreReader:
             yield record
 
     async def sessions_of(self, collection: str, point_ids: Iterable[str]) -> set[str]:
-        """Those that these turns are of, "" for one that names none."""
+        """Return the sessions of these turns, "" for a turn that names none."""
         records = retrieve_all(self._store, collection, point_ids, ["session_id"])
         return {str((each.payload or {}).get("session_id", "")) async for each in records}
 
@@ -94,7 +94,7 @@ class StoreReader:
         values: Collection[str],
         within: Sequence[Condition] = (),
     ) -> Holding:
-        """Points where one of these fields (`a[].b` for lists) is, or has, one of the values."""
+        """Find points in which one of these fields (`a[].b` for lists) is, or contains, one of the values."""
         indexed = frozenset((await self._store.get_collection(collection)).payload_schema)
         inside = Filter(must=list(within)) if within else None
         looked_at = await self.count(collection, inside)
@@ -129,7 +129,7 @@ class StoreReader:
 
 
 def texts_at(value: Any, key: str) -> list[str]:
-    """The strings that stand at `a.b[].c`; a list at the end counts by its members."""
+    """Return the strings at a path such as `a.b[].c`, including the members of a list at its end."""
     level: list[Any] = [value]
     for step in key.replace("[]", "").split("."):
         members = [member for each in level for member in (each if isinstance(each, list) else [each])]
@@ -139,7 +139,7 @@ def texts_at(value: Any, key: str) -> list[str]:
 
 
 def strings_in(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every string of a payload, keys of free objects included, each with the field it stands in."""
+    """Yield every string of a payload, object keys included, as (field path, string)."""
     match value:
         case str():
             yield path, value
@@ -153,23 +153,23 @@ def strings_in(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def is_id(text: str) -> bool:
-    """Whether a store would take it for the id of one of our points."""
+    """Whether the store would accept it as the id of one of our points."""
     return len(text) == 36 and text.count("-") == 4 and not set(text.lower()) - set("0123456789abcdef-")
 
 
-# The full proof: every string of everything stored is read, for the ids and for pieces of the texts.
+# The full proof: every stored string is searched for the ids and for pieces of the texts.
 
 
-_RAW = "prompt.response.raw"  # the answer as it came
+_RAW = "prompt.response.raw"  # the model's unprocessed answer
 ANSWERED = frozenset(("assistant_response", "thinking", _RAW))
-_READERS = frozenset(("user_query", "feedback.comment"))  # may say what a document says, of themselves
+_READERS = frozenset(("user_query", "feedback.comment"))  # users may write a document's sentence on their own
 _OWN_WORDS = frozenset((*own_words(), "title", _RAW))
 _SUMMARY = "summary.text"
 
 
 @dataclass(slots=True)
-class Everything:
-    """What was found. `texts` are the places where a piece of text stands, each with the pieces."""
+class FullResults:
+    """The results of a full search. `texts` are (place, pieces of text that it contains)."""
 
     searched: list[Searched] = field(default_factory=list)
     texts: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
@@ -178,7 +178,7 @@ class Everything:
 
 
 class FullSearch:
-    """Reads one collection after the other, in small pages, and gives way after each record."""
+    """Reads the collections one by one, in small pages, and yields to the event loop after each record."""
 
     def __init__(self, reader: StoreReader, traced: Traced, document: Quotes | None = None) -> None:
         self._reader = reader
@@ -187,16 +187,16 @@ class FullSearch:
         self._others = non_uuids_of(traced.ids)
         self._pieces = set(traced.texts)
         self._document = document or Quotes()
-        self._everything = Everything()
+        self._results = FullResults()
 
     async def run(self, collections: Sequence[str], knowledge: str) -> tuple[list[Searched], Quoted]:
-        """`knowledge` names the collection of the chunks: what another document says as well is not the
-        erased one's. Raises StoreUnavailableError."""
+        """Search all; `knowledge` names the chunks' collection: a text that another document contains as well
+        is not evidence. Raises StoreUnavailableError."""
         for name in collections:
             await self._read(name, own_words=name == knowledge)
-        everything = self._everything
-        everything.searched += self._remaining_texts()
-        return everything.searched, Quoted(self._still(everything.quoting), self._still(everything.summaries))
+        results = self._results
+        results.searched += self._remaining_texts()
+        return results.searched, Quoted(self._still(results.quoting), self._still(results.summaries))
 
     async def _read(self, collection: str, *, own_words: bool) -> None:
         looked_at, hits = 0, Counter[str]()
@@ -208,13 +208,11 @@ class FullSearch:
                 hits[path] += 1
             self._read_texts(collection, record, own_words=own_words)
             await asyncio.sleep(0)
-        self._everything.searched.append(Searched(f"{collection}: every string", looked_at, 0))
-        self._everything.searched += [
-            Searched(f"{collection}.{path}", looked_at, n) for path, n in hits.items()
-        ]
+        self._results.searched.append(Searched(f"{collection}: every string", looked_at, 0))
+        self._results.searched += [Searched(f"{collection}.{path}", looked_at, n) for path, n in hits.items()]
 
     def _naming(self, payload: dict[str, Any]) -> set[str]:
-        """The fields in which an id stands, alone or within a text."""
+        """Return the fields that contain an id, alone or within a text."""
         traced = self._traced
         owner = traced.owner if traced.kind is ErasedKind.OWNER else None
         return {
@@ -234,14 +232,14 @@ class FullSearch:
                 self._read_quotes(collection, str(record.id), path, text, elsewhere=own_words or others)
 
     def _read_pieces(self, collection: str, path: str, text: str, *, elsewhere: bool) -> None:
-        """A piece that another turn or a document says, too, proves nothing."""
+        """Search a text for pieces; a piece that another turn or a document also contains proves nothing."""
         present = {piece for piece in self._pieces if piece in text}
         if not present:
             return
         if elsewhere or path in _OWN_WORDS:
             self._pieces -= present
         else:
-            self._everything.texts.append((f"{collection}.{path}", tuple(present)))
+            self._results.texts.append((f"{collection}.{path}", tuple(present)))
 
     def _read_quotes(self, collection: str, point_id: str, path: str, text: str, *, elsewhere: bool) -> None:
         document = self._document
@@ -249,14 +247,14 @@ class FullSearch:
             document.discard(text)
         elif quotes := tuple(document.in_text(text)):
             if path in ANSWERED:
-                self._everything.quoting[point_id] = quotes
+                self._results.quoting[point_id] = quotes
             elif path == _SUMMARY:
-                self._everything.summaries[point_id] = quotes
+                self._results.summaries[point_id] = quotes
             elif path not in _READERS:
-                self._everything.texts.append((f"{collection}.{path}", quotes))
+                self._results.texts.append((f"{collection}.{path}", quotes))
 
     def _remaining_texts(self) -> list[Searched]:
-        places = Counter(place for place, pieces in self._everything.texts if self._distinctive(pieces))
+        places = Counter(place for place, pieces in self._results.texts if self._distinctive(pieces))
         looked_at = len(self._traced.texts) + len(self._document)
         rows = [Searched(f"{place}: words", looked_at, hits) for place, hits in places.items()]
         return rows or [Searched("words of the texts, everywhere", looked_at, 0)]
@@ -269,7 +267,7 @@ class FullSearch:
 
 
 def _texts_in(payload: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
-    """Every string with its field, and whether it is a citation of a document that was not erased."""
+    """Yield (field, string, whether it belongs to the citation of a document that was not erased)."""
     sources = payload.get("sources")
     for one in sources if isinstance(sources, list) else []:
         others = isinstance(one, dict) and one.get("document_id") != ERASED_ID
@@ -285,22 +283,22 @@ def _mentions(ids: frozenset[str]) -> Callable[[str], bool]:
     return lambda text: text in ids or (len(text) > 36 and not ids.isdisjoint(UUID_TEXT.findall(text)))
 
 
-# Who has something stored, by the indexes of the store.
+# Owners with anything stored, from the store's indexes.
 
 
-MOST_OWNERS = 100_000
+MAX_OWNERS = 100_000
 _CREATED = "created_us"
 
 
 class Owners:
-    """Everybody of whom there is something; not the documents of all, nor turns that name no owner.
+    """Every owner with anything stored; shared documents and turns without an owner are not counted.
 
-    The numbers come from one request to each collection, and one more for each owner finds the newest turn:
-    no turn is read but these, and the time grows with the owners, not with what they have stored.
+    One facet per collection gives the counts, and one request per owner the newest turn: the time grows with
+    the number of owners, not with how much they have stored.
     """
 
     def __init__(self, store: VectorStore, names: StoreSettings, known: Collection[str]) -> None:
-        """`known` are those with a configured key."""
+        """`known` are the owners with a configured key."""
         self._store, self._known = store, known
         self._turns = names.conversation_collection
         self._kinds = {
@@ -330,11 +328,11 @@ class Owners:
         return OwnerPage(owners, f"{-rest[limit - 1][0]}.{rest[limit - 1][1]}" if more else None)
 
     async def _by_owner(self, collection: str) -> dict[str, int]:
-        facet = await self._store.facet(collection, "owner", limit=MOST_OWNERS, exact=True)
-        return {str(hit.value): hit.count for hit in facet.hits if hit.count}  # the engine names gone ones
+        facet = await self._store.facet(collection, "owner", limit=MAX_OWNERS, exact=True)
+        return {str(hit.value): hit.count for hit in facet.hits if hit.count}  # the engine lists deleted ones
 
     async def _newest_us(self, owner: str) -> int:
-        """0 where there is no turn."""
+        """Return the time of the owner's newest turn, 0 without one."""
         records, _ = await self._store.scroll(
             self._turns,
             scroll_filter=Filter(must=[equals("owner", owner)]),

@@ -1,5 +1,5 @@
-"""Turns and sessions: what they left elsewhere goes first, they themselves last, so that a crash in between
-leaves something that can be erased again."""
+"""Erasing turns, sessions, owners and memories: traces elsewhere go first and the thing itself last, so that
+a crash in between leaves something that can be erased again."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from services.operations.retention.traces import ErasedTraces, delete_undo_files
 from services.store.dialect import Condition, Filter, Record, UnknownPointError
 from services.store.points import any_of, batches, by_ids, equals, has_id, is_empty, matching, retrieve_all
 
-MOST_PIECES = 50
+MAX_RECORDS = 50
 _TEXTS = own_words()
 _TEXT_FIELDS = sorted({path.partition(".")[0] for path in _TEXTS})
-MOST_ROUNDS = 20  # a session that is asked in again and again while it is erased
+MAX_ROUNDS = 20  # for a session that keeps getting questions while it is erased
 
 
 class TurnEraser:
@@ -44,7 +44,7 @@ class TurnEraser:
         self._remembered = MemoryRecords(parts.store, parts.names.memory_collection)
 
     async def trace_turn(self, turn_id: str) -> Traced:
-        """What the turn is known by, read before it goes; of one that is gone, what is left."""
+        """Collect what identifies the turn before it is deleted, or what is left of a deleted one."""
         traced = Traced(ErasedKind.TURN, turn_id, turn_ids=(turn_id,))
         records = await self._store.retrieve(
             self._names.conversation_collection,
@@ -62,7 +62,7 @@ class TurnEraser:
         )
 
     async def trace_session(self, session_id: str, owner: str | None) -> Traced:
-        """With all its turns, those that cannot be read as well. `owner` None: whoever's."""
+        """Collect a session with all its turns, even unreadable ones. `owner` None: of any owner."""
         point_filter = _of_session(session_id, owner)
         name = self._names.conversation_collection
         records = [each async for each in self._reader.records(name, point_filter, _TEXT_FIELDS)]
@@ -72,15 +72,15 @@ class TurnEraser:
             owner=owner or "",
             turn_ids=tuple(str(each.id) for each in records),
             session_ids=(session_id,),
-            texts=_texts_of(records[-MOST_PIECES:]),
+            texts=_texts_of(records[-MAX_RECORDS:]),
         )
 
     async def erase_turn(self, traced: Traced) -> Counter[str]:
-        """Raises StoreUnavailableError; then a repeat finishes it."""
+        """Erase a turn and its traces. Raises StoreUnavailableError; a repeat then finishes the erasure."""
         await self._halt(traced.name)
         done = await self._forget(traced)
         done += await self._cut_off(traced)
-        done += await self._untell(traced)
+        done += await self._clear_manifests(traced)
         failpoint("erase.traces")
         if await self._reader.existing(self._names.conversation_collection, traced.turn_ids):
             await self._turns.delete(list(traced.turn_ids))
@@ -89,7 +89,7 @@ class TurnEraser:
         return done
 
     async def erase_session(self, traced: Traced, owner: str | None) -> tuple[Traced, Counter[str]]:
-        """The turns may have become more meanwhile: those are stopped and erased, too."""
+        """Erase a session and its turns; turns that are added meanwhile are stopped and erased, too."""
         done: Counter[str] = Counter()
         turn_ids = dict.fromkeys(traced.turn_ids)
         for turn_id in traced.turn_ids:
@@ -100,7 +100,7 @@ class TurnEraser:
         done += await self._cut_off(traced)
         failpoint("erase.traces")
         sessions = self._names.session_collection
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             late = await self.trace_session(traced.name, owner)
             turn_ids |= dict.fromkeys(late.turn_ids)
             for turn_id in late.turn_ids:
@@ -122,7 +122,7 @@ class TurnEraser:
         return replace(traced, turn_ids=tuple(turn_ids)), done
 
     async def _forget(self, traced: Traced) -> Counter[str]:
-        """Of a turn that is gone nobody knows the session: whatever names it is looked for."""
+        """Erase a turn's traces; a deleted turn's session is unknown, so the sessions naming it are used."""
         sessions = await self._sessions(traced)
         erased = await self._traces.erase({session_id: list(traced.turn_ids) for session_id in sessions})
         done = _counted(erased)
@@ -147,28 +147,28 @@ class TurnEraser:
         named = await self._reader.sessions_of(turns, held.all_ids)
         return sorted(filter(None, {*titled.all_ids, *named}))
 
-    async def forget_in_late(self, traced: Traced) -> None:
-        """What turns wrote of an erased one that were being answered while it went."""
+    async def clean_late(self, traced: Traced) -> None:
+        """Erase references to an erased turn that turns running during its erasure have stored."""
         await self._cut_off(traced)
-        await self._untell(traced)
+        await self._clear_manifests(traced)
         for session_id in await self._sessions(traced):
             await self._traces.erase_rewordings(session_id, traced.turn_ids)
 
     async def _cut_off(self, traced: Traced) -> Counter[str]:
-        """Turns that followed them follow none any more, nor do their lines in the log."""
+        """Clear the parent of turns that followed the erased ones, in the store and in the question log."""
         children = await self._reader.holding(
             self._names.conversation_collection, ["parent_turn_id"], traced.turn_ids
         )
         left = [each for each in children.all_ids if each not in frozenset(traced.turn_ids)]
         for chunk in batches(left):
-            with suppress(UnknownPointError):  # one went meanwhile; the others are written
+            with suppress(UnknownPointError):  # one was deleted meanwhile; the others are written
                 await self._turns.set_payload({"parent_turn_id": None}, chunk)
         if self._qa_log is not None and traced.kind is ErasedKind.TURN:
             await self._qa_log.forget_parents(traced.turn_ids)
         return Counter(parents=len(left))
 
-    async def _untell(self, traced: Traced) -> Counter[str]:
-        """The manifests of other turns name these no more."""
+    async def _clear_manifests(self, traced: Traced) -> Counter[str]:
+        """Remove these turns from the manifests of other turns."""
         within = [equals("session_id", traced.session_id)] if traced.session_id else []
         name = self._names.conversation_collection
         naming = await self._reader.holding(name, [MANIFEST_TURNS], traced.turn_ids, within)
@@ -194,7 +194,7 @@ def _counted(erased: ErasedTraces) -> Counter[str]:
 
 
 def _of_session(session_id: str, owner: str | None) -> Filter:
-    """Turns of an earlier version have no owner."""
+    """Match the turns of a session; turns of earlier versions have no owner."""
     this = equals("session_id", session_id)
     if owner is None:
         return Filter(must=[this])
@@ -220,7 +220,7 @@ class OwnerEraser:
         self._reader = StoreReader(parts.store)
 
     async def trace(self, owner: str) -> Traced:
-        """Every id of the owner's, read before anything goes."""
+        """Collect every id of the owner's before anything is deleted."""
         names, of_owner = self._names, Filter(must=[equals("owner", owner)])
         writing = Filter(should=[equals("owner", owner), equals("writer", owner)])
         sessions = dict.fromkeys(await self._reader.ids(names.session_collection, writing))
@@ -241,7 +241,7 @@ class OwnerEraser:
         )
 
     async def count(self, traced: Traced) -> dict[str, int]:
-        """What `erase` would delete, by kind."""
+        """Count what `erase` would delete, by kind."""
         of_owner, log = Filter(must=[equals("owner", traced.owner)]), self._qa_log
         return {
             "sessions": len(traced.session_ids),
@@ -254,12 +254,12 @@ class OwnerEraser:
         }
 
     async def has_choices(self, owner: str) -> bool:
-        """Whether it is noted what the owner chose last for a session: all that may be left of them."""
+        """Whether the owner's last choices for a session are stored: they may be all that is left."""
         ids = [choices_id(owner)]
         return bool(await self._reader.existing(self._names.operations_collection, ids))
 
     async def erase(self, traced: Traced) -> tuple[Traced, Counter[str]]:
-        """Raises StoreUnavailableError; then a repeat finishes it."""
+        """Erase all that is the owner's. Raises StoreUnavailableError; a repeat then finishes the erasure."""
         done: Counter[str] = Counter()
         await self._halt_all(traced.owner)
         for document_id in traced.document_ids:
@@ -288,9 +288,9 @@ class OwnerEraser:
         return traced, done
 
     async def _delete_turns(self, traced: Traced) -> int:
-        """Whoever goes on asking meanwhile is stopped again."""
+        """Delete the turns, in rounds: turns started meanwhile are halted and deleted, too."""
         name, deleted = self._names.conversation_collection, 0
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             late = await self._reader.ids(name, Filter(must=[equals("owner", traced.owner)]))
             await self._traces.erase_images(late)
             owned = await self._delete(name, equals("owner", traced.owner))
@@ -319,7 +319,7 @@ class OwnerEraser:
 
 
 def _unowned_of(session_ids: Sequence[str]) -> list[Filter]:
-    """The turns of these sessions that name no owner, as an earlier version wrote them."""
+    """Match the turns of these sessions that name no owner, as earlier versions wrote them."""
     known = [each for each in session_ids if each]
     return [
         Filter(must=[any_of("session_id", chunk)], should=[equals("owner", ""), _UNOWNED])
@@ -328,8 +328,7 @@ def _unowned_of(session_ids: Sequence[str]) -> list[Filter]:
 
 
 class MemoryEraser:
-    """Memories: what took their place, or the other way round, and the records of prompts name them no
-    more."""
+    """Erases memories, and the references to them in superseded memories and in prompt manifests."""
 
     def __init__(self, parts: ErasureParts) -> None:
         self._store, self._turns = parts.store, parts.turns
@@ -340,19 +339,19 @@ class MemoryEraser:
         self._reader = StoreReader(parts.store)
 
     async def trace(self, memory_id: str) -> Traced:
-        """Of one that is gone nobody knows whose it was."""
+        """Collect one memory; the owner of a deleted one is unknown."""
         records = await self._store.retrieve(self._memories, [memory_id], with_payload=["owner"])
         owner = str((records[0].payload or {}).get("owner", "")) if records else ""
         return Traced(ErasedKind.MEMORY, memory_id, owner=owner, memory_ids=(memory_id,))
 
     async def trace_all(self, owner: str) -> Traced:
-        """Whatever is remembered of this owner, but for the switch."""
+        """Collect all memories of this owner, except the on/off switch."""
         of_owner = Filter(must=[equals("owner", owner)], must_not=[IS_SWITCH])
         ids = await self._reader.ids(self._memories, of_owner)
         return Traced(ErasedKind.MEMORY, owner, owner=owner, memory_ids=tuple(ids))
 
     async def erase(self, traced: Traced) -> Counter[str]:
-        manifests = await self.untell(traced)
+        manifests = await self.clear_manifests(traced)
         ended = await self._reader.holding(self._memories, [SUPERSEDED], traced.memory_ids)
         if ended.all_ids:
             before = Filter(must=[has_id(ended.all_ids)])
@@ -362,11 +361,11 @@ class MemoryEraser:
             await self._store.delete(self._memories, by_ids(batch))
         return Counter(memories=exists or len(ended.all_ids), manifests=manifests)
 
-    async def untell(self, traced: Traced) -> int:
-        """The records of prompts name the id that stands for what was erased. Returns how many."""
+    async def clear_manifests(self, traced: Traced) -> int:
+        """Replace the memories' ids in prompt manifests with ERASED_ID. Returns the number of turns."""
         name, within = self._conversations, readers_of(traced)
-        told = await self._reader.holding(name, [MANIFEST_MEMORIES], traced.memory_ids, within)
-        async for record in retrieve_all(self._store, name, told.all_ids, ["prompt"], size=100):
+        recalling = await self._reader.holding(name, [MANIFEST_MEMORIES], traced.memory_ids, within)
+        async for record in retrieve_all(self._store, name, recalling.all_ids, ["prompt"], size=100):
             changes = without_memories(record.payload or {}, frozenset(traced.memory_ids))
             await change_turn(self._turns, record, changes)
-        return len(told.all_ids)
+        return len(recalling.all_ids)

@@ -1,1 +1,1 @@
-"""Every stored text embedded again with another model, beside the store that goes on serving."""
+"""Re-embedding of every stored text with another model, into a copy, while the store keeps serving."""

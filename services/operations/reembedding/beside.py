@@ -1,4 +1,4 @@
-"""A copy of the embedded store with other vectors, made beside it, and the moment it takes its place."""
+"""Makes a copy of the store with other vectors beside it, and switches an embedded store to its copy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core.operations.reports import Receipt, ReceiptKind
 from services.models.embedding import EmbeddingService
 from services.operations.reembedding.folders import StoreFolders
 from services.operations.reembedding.level import MARK_ID, Limits
-from services.operations.reembedding.run import Manner, Progress, Reembed, ReembedReport
+from services.operations.reembedding.run import CopyMode, Progress, Reembed, ReembedReport
 from services.store.clock import utc_now_us
 from services.store.collections import REEMBED_COMMAND, SCHEMA_VERSION, StoredAs
 from services.store.dialect import Point, Record, VectorStore
@@ -27,48 +27,48 @@ from services.store.receipts import ReceiptStore
 log = structlog.get_logger()
 
 OpenFolder = Callable[[str], AbstractAsyncContextManager[VectorStore]]
-"""Opens the embedded store in the folder of this name, beside the others."""
+"""Opens the embedded store in the sibling folder of this name."""
 ROOM_FACTOR = 1.5  # a copy is as large as the store, or larger with longer vectors
 MB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class CopyBeside:
-    """The copy is `store.reembed`; an unfinished one of the same embedding is gone on with."""
+    """Makes the copy `store.reembed`; an unfinished copy of the same embedding is continued."""
 
     folders: StoreFolders
     names: StoreSettings
     embedding: EmbeddingService
     open_copy: Callable[[], AbstractAsyncContextManager[VectorStore]]
-    anew: bool = False  # no whole copy of an earlier day is used, whose vectors may be damaged, too
+    anew: bool = False  # ignore earlier complete copies, whose vectors may be damaged, too
 
     @property
     def expected(self) -> StoredAs:
         return stored_as_of(self.embedding)
 
     async def make(
-        self, source: VectorStore, on_progress: Progress, *, reason: str, manner: Manner | None = None
+        self, source: VectorStore, on_progress: Progress, *, reason: str, mode: CopyMode | None = None
     ) -> ReembedReport:
-        """Bring the copy level with the open store and check it; it is marked as whole then.
+        """Bring the copy up to date with the open store, check it, and mark it as complete.
 
-        Raises DiskFullError before it begins when there is no room for it, CopyIncompleteError,
-        StoreLockedError when another process makes one, UnavailableError kinds.
+        Raises DiskFullError up front if there is no space for it, CopyIncompleteError, StoreLockedError if
+        another process is making one, UnavailableError subclasses.
         """
         began_us = utc_now_us()
         await asyncio.to_thread(self._choose)
         await asyncio.to_thread(self._check_room)
         async with self.open_copy() as target:
             report = await Reembed(source, self.names, self.embedding).run(
-                target, self.names, on_progress, manner
+                target, self.names, on_progress, mode
             )
-            remaining = source if manner is not None and manner.live else target  # which goes on being used
+            remaining = source if mode is not None and mode.live else target  # the one used from now on
             receipts = ReceiptStore(remaining, self.names.operations_collection)
             await receipts.add(_receipt(self.embedding, report, reason, began_us))
         await asyncio.to_thread(self.folders.mark_prepared)
         return report
 
     def _choose(self) -> None:
-        """What is nearest to being whole: a whole copy, else what an interrupted run has begun."""
+        """Choose the copy to continue: a complete one, else the one an interrupted run has begun."""
         whole = None if self.anew else self.folders.prepared(self.names, self.expected)
         if whole is not None:
             self.folders.take_over(whole)
@@ -96,12 +96,12 @@ def _receipt(embedding: EmbeddingService, report: ReembedReport, reason: str, be
 async def switch_if_prepared(
     store: Path, settings: StoreSettings, embedding: EmbeddingService, open_folder: OpenFolder
 ) -> Path | None:
-    """Before the embedded store in the folder `store` is opened: when its vectors are another embedding's and
-    a whole copy with this one's lies beside it, the copy is brought level and takes its place.
+    """Switch to a prepared copy, before the embedded store in the folder `store` is opened: if its vectors
+    are another embedding's and a complete copy has this one's, the copy is updated and replaces it.
 
-    Looks at a few small files when there is nothing to do. Returns where the old store is, None when nothing
-    was changed: then it fits, or the start will be refused. Raises StoreLockedError, StartRefusedError, also
-    when the copy that would be used is not whole.
+    Reads only a few small files if there is nothing to do. Returns the old store's folder, or None if nothing
+    was changed: then the store fits, or the start will be refused. Raises StoreLockedError, and
+    StartRefusedError, also if the copy to use is incomplete.
     """
     folders, expected = StoreFolders(store), stored_as_of(embedding)
     finished = await asyncio.to_thread(folders.finish_interrupted)
@@ -122,7 +122,7 @@ async def switch_if_prepared(
 
 
 def _refuse_unfinished(folders: StoreFolders, settings: StoreSettings, expected: StoredAs) -> None:
-    """Raises StartRefusedError when a copy with the expected vectors was begun and is not whole."""
+    """Raise StartRefusedError if a copy with the expected vectors was begun and is incomplete."""
     if folders.copy_fits(settings, expected):
         raise StartRefusedError(
             f"the store has other vectors than the configured embedding {expected.embedding!r} makes, and "
@@ -137,13 +137,13 @@ def stored_as_of(embedding: EmbeddingService) -> StoredAs:
 
 
 def _ignore(_: object) -> None:
-    """Reports nothing."""
+    """Report nothing."""
 
 
-# Collections of a Qdrant server brought level with others beside them, and since when they are.
+# Copying a Qdrant server's collections into others beside them, and noting up to when they are in sync.
 #
-# A note in the new collections says until when they were level. It keeps a server that uses them already
-# from losing what only it has, and lets what was still written to the old ones be added afterwards.
+# The note is in the new collections. It keeps a server that already uses them from losing what only it has,
+# and allows later writes to the old ones to be added afterwards.
 
 
 RECORD = "reembedded"
@@ -151,7 +151,7 @@ RECORD = "reembedded"
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """`began_us`: what was written before is in the copy. `ended_us`: nothing in it was copied later."""
+    """The copy has everything written before `began_us`; nothing was copied after `ended_us`."""
 
     began_us: int
     ended_us: int
@@ -159,7 +159,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class CollectionsBeside:
-    """`old` names what is copied, `new` what it is copied into; both are on the server of `store`."""
+    """Copies the collections named by `old` into those named by `new`; both are on the server of `store`."""
 
     store: VectorStore
     old: StoreSettings
@@ -169,26 +169,26 @@ class CollectionsBeside:
     async def make(
         self, on_progress: Progress, *, catch_up: bool = False, replace: bool = False
     ) -> ReembedReport:
-        """With `catch_up` only what was written to the old ones after the copy is added to the new ones.
+        """Copy. With `catch_up`, only what was written to the old collections since the last copy is added.
 
-        Raises StartRefusedError when the new ones are in use and neither is said, CopyIncompleteError,
-        UnavailableError kinds.
+        Raises StartRefusedError if the new ones are in use and neither flag is set, CopyIncompleteError,
+        UnavailableError subclasses.
         """
         began_us = utc_now_us()
         limits = await self._limits(catch_up=catch_up, replace=replace)
         reembed = Reembed(self.store, self.old, self.embedding)
         report = await reembed.run(
-            self.store, self.new, on_progress, Manner(live=True, limits=limits, replace=replace)
+            self.store, self.new, on_progress, CopyMode(live=True, limits=limits, replace=replace)
         )
         if not catch_up:
             await self._write(Level(report.last_round_us, utc_now_us()))
-        # into the old ones: into the new ones it is copied when they are level again
+        # into the old ones: the next synchronization copies it into the new ones
         receipts = ReceiptStore(self.store, self.old.operations_collection)
         await receipts.add(_receipt(self.embedding, report, "command", began_us))
         return report
 
     async def _limits(self, *, catch_up: bool, replace: bool) -> Limits:
-        """The note is in the new collections; on the way back it is in those that are copied from."""
+        """Read the limits from the note, in the new collections or, when switching back, in the old ones."""
         levels = [
             level
             for names in (self.new, self.old)

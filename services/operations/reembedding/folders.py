@@ -1,8 +1,8 @@
-"""The folders of an embedded store that is replaced by a copy: each step a rename, none loses anything.
+"""The folders of an embedded store that is replaced by a copy: each step is a rename, and none loses data.
 
-`store` is the store, `store.reembed` the copy while it is made, `store.before-<UTC time>` a store that was
-replaced. A copy that was complete once says so in a file of its own; one that is about to take the store's
-place says what the old store will be called, so that the next start can finish what was interrupted.
+`store` is the store, `store.reembed` the copy in the making, `store.before-<UTC time>` a replaced store. A
+copy that was complete once is marked by a file; in one that is about to replace the store, a file names the
+old store's future folder, so that the next start can finish an interrupted switch.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from services.store.durable import store_locked, sync_folder, write_durably
 COPY_SUFFIX = ".reembed"
 BEFORE = ".before-"
 _OPENED = ", which was about to be replaced; nothing was changed: stop it and run this again"
-SPEC_FILE = "collection.json"  # the embedded store's own, one in each collection's folder
+SPEC_FILE = "collection.json"  # written by the embedded store into each collection's folder
 _COMPLETE_FILE = "complete"
 _PREPARED_FILE = "prepared"
-# A server that starts waits a second for the lock, and then holds the old folder's: it must give up first.
+# A starting server waits a second for the lock, and would then hold the old folder's: it must give up first.
 _START_WAIT_S = 1.2
 
 
@@ -38,7 +38,7 @@ class _Dense(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _Spec(msgspec.Struct, array_like=True, frozen=True):
-    """What a collection's folder says of it, as far as it is asked for here; as our engine writes it."""
+    """The fields needed here of a collection's file, as our engine writes it."""
 
     dense: dict[str, _Dense]
     sparse: dict[str, bool]
@@ -57,44 +57,44 @@ class StoreFolders:
         return self.store.is_dir()
 
     def replaced(self) -> list[Path]:
-        """Stores that were replaced, the newest first. They hold what was deleted since, too."""
+        """Return replaced stores, newest first. They still hold what was deleted since."""
         folders = self.store.parent.glob(f"{self.store.name}{BEFORE}*")
         return sorted((folder for folder in folders if folder.is_dir()), reverse=True)
 
     def fits(self, names: StoreSettings, expected: StoredAs) -> bool:
-        """Whether the store is of this embedding, judging by its files; one that is missing fits any."""
+        """Whether the store is of this embedding, judging by its files; a missing store fits any."""
         return not self.exists() or _is_of(self.store, names, expected)
 
     def prepared(self, names: StoreSettings, expected: StoredAs) -> Path | None:
-        """A whole copy of this embedding, though maybe of an earlier day: the one that was made for it, else
-        the newest of the replaced ones. None when there is none."""
+        """Return a complete copy of this embedding, perhaps out of date: the one made for it, else the newest
+        of the replaced stores. None if there is none."""
         made = [self.copy] if (self.copy / _PREPARED_FILE).exists() else []
         whole = [folder for folder in [*made, *self.replaced()] if _is_of(folder, names, expected)]
         return whole[0] if whole else None
 
     def copy_fits(self, names: StoreSettings, expected: StoredAs) -> bool:
-        """Whether what an earlier run left can be gone on with."""
+        """Whether a copy left by an earlier run can be continued."""
         return self.copy.is_dir() and _is_of(self.copy, names, expected)
 
     def others(self, known: Collection[str]) -> list[str]:
-        """Collections in the store that none of the settings names."""
+        """Return the collections in the store that no setting names."""
         names = [entry.name for entry in self.store.iterdir() if entry.is_dir() and "." not in entry.name]
         return sorted(set(names) - set(known))
 
     @property
     def is_interrupted(self) -> bool:
         """Whether an earlier run ended between its two renames."""
-        before = self._promised()
+        before = self._future_name()
         return before is not None and before.is_dir()
 
     def finish_interrupted(self) -> Path | None:
-        """Put a complete copy in place when an earlier run ended between its two renames.
+        """Put a complete copy in place if an earlier run ended between its two renames.
 
-        Returns where the old store is, None when there was nothing to finish. Raises StartRefusedError
-        when a server made a new store in the meantime, StoreLockedError when the other run still goes on.
+        Returns the old store's folder, None if there was nothing to finish. Raises StartRefusedError if a
+        server created a new store in the meantime, StoreLockedError if the other run is still running.
         """
-        (self.store / _COMPLETE_FILE).unlink(missing_ok=True)  # it is in place
-        before = self._promised()
+        (self.store / _COMPLETE_FILE).unlink(missing_ok=True)  # already in place
+        before = self._future_name()
         if before is None or not before.is_dir():
             return None
         if self.store.exists():
@@ -107,9 +107,9 @@ class StoreFolders:
         return before
 
     def take_over(self, whole: Path) -> None:
-        """Make this whole copy the one that is gone on with; the caller has the store locked.
+        """Make this complete copy the one to continue; the caller has the store locked.
 
-        Another whole copy in its way is kept as a replaced store is, an unfinished one removed.
+        Another complete copy in its place is kept like a replaced store; an unfinished one is removed.
         """
         if whole == self.copy:
             return
@@ -127,13 +127,13 @@ class StoreFolders:
             self.discard_copy()
 
     def mark_prepared(self) -> None:
-        """The copy, closed or not, has been checked."""
+        """Mark the copy, closed or not, as checked."""
         write_durably(self.copy / _PREPARED_FILE, b"")
 
     def discard_copy(self) -> bool:
-        """Remove the copy; the caller has the store locked. False when there was none.
+        """Remove the copy; the caller has the store locked. False if there was none.
 
-        Raises StoreLockedError when another process writes to it.
+        Raises StoreLockedError if another process writes to it.
         """
         if not self.copy.exists():
             return False
@@ -142,9 +142,9 @@ class StoreFolders:
         return True
 
     def replace(self) -> Path:
-        """The complete, closed copy takes the store's place. Returns where the old store is.
+        """Replace the store by the complete, closed copy. Returns the old store's new folder.
 
-        Raises StoreLockedError when a server has opened the store; nothing is changed then.
+        Raises StoreLockedError if a server has opened the store; nothing is changed then.
         """
         before = self._before()
         with store_locked(self.store, _OPENED):
@@ -159,7 +159,7 @@ class StoreFolders:
         return before
 
     def _before(self) -> Path:
-        """A name that is free, and sorts after all others."""
+        """Return a free name that sorts after all others."""
         moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         for number in range(1_000):
             name = f"{self.store.name}{BEFORE}{moment}{number:03}Z"
@@ -174,7 +174,7 @@ class StoreFolders:
         for name in (_COMPLETE_FILE, _PREPARED_FILE):
             (self.store / name).unlink(missing_ok=True)
 
-    def _promised(self) -> Path | None:
+    def _future_name(self) -> Path | None:
         try:
             name = (self.copy / _COMPLETE_FILE).read_text(encoding="ascii")
         except FileNotFoundError:
@@ -183,7 +183,7 @@ class StoreFolders:
 
 
 def _is_of(folder: Path, names: StoreSettings, expected: StoredAs) -> bool:
-    """Every collection with dense vectors that is there, and one at least, is of this embedding."""
+    """Whether all existing collections with dense vectors, and at least one, are of this embedding."""
     dense = [spec for spec in collection_specs(names) if spec.dense and (folder / spec.name).is_dir()]
     return bool(dense) and all(_fits(_spec(folder / spec.name), spec.dense, expected) for spec in dense)
 

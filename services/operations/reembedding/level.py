@@ -1,6 +1,6 @@
-"""One collection brought level with another whose vectors are another embedding's.
+"""Synchronizes a copy of a collection, with the vectors of another embedding.
 
-Only what differs is embedded and written, so it can be done again at any moment, and goes on after a crash.
+Only differences are embedded and written, so it can be repeated at any time, and continues after a crash.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from services.store.points import (
 
 Embedded = TypeVar("Embedded")
 
-# What a stored point was embedded from: its texts, read from its payload as the rest of Wenmai makes them.
+# The texts that a stored point is embedded from, built from its payload as the rest of Wenmai does.
 #
-# Payloads of earlier versions lack fields, so they are read leniently.
+# Payloads of earlier versions lack fields, so they are parsed leniently.
 
 
 @dataclass(frozen=True, slots=True)
 class PointTexts:
-    """What a point is found by; an empty text has no vector. `parts` are those of a chunk's passage."""
+    """The texts a point is retrieved by; an empty text has no vector. `parts` are of a chunk's passage."""
 
     question: str = ""
     passage: str = ""
@@ -53,14 +53,14 @@ class PointTexts:
 
 
 def point_texts(spec: CollectionSpec, payload: Mapping[str, Any]) -> PointTexts:
-    """Turns have a question side, chunks and memories only a passage, documents and sessions nothing."""
+    """Return a point's texts: turns have a question, chunks and memories only a passage, others nothing."""
     if not spec.dense:
         return PointTexts()
     return _turn_texts(payload) if "question" in spec.dense else _passage_texts(payload)
 
 
 def _turn_texts(payload: Mapping[str, Any]) -> PointTexts:
-    """As ConversationManager stores a turn. Earlier versions wrote no status: their turns are complete."""
+    """Return what ConversationManager embeds of a turn; one without status (earlier versions) is complete."""
     if payload.get("command"):
         return PointTexts()
     status = payload.get("status", TurnStatus.COMPLETED)
@@ -91,7 +91,7 @@ class PointMaker:
         self.embedding = embedding
 
     async def points(self, spec: CollectionSpec, records: Sequence[Record]) -> list[Point]:
-        """With the same payloads, and a vector for each text. Raises EmbeddingUnavailableError."""
+        """Make points with the same payloads and a vector for each text. Raises EmbeddingUnavailableError."""
         texts = [point_texts(spec, record.payload or {}) for record in records]
         questions = await _embedded(self.embedding.embed_queries, [each.question for each in texts])
         read = partial(self.embedding.read_passages, parts=[each.parts for each in texts if each.passage])
@@ -108,52 +108,52 @@ class PointMaker:
 
 
 def _payload(record: Record, signs: str) -> dict[str, Any]:
-    """A copy's chunks have the signs that its own embedding shows of their tokens, and no others."""
+    """Return the payload with `signs` in a chunk: a copy has its own embedding's token signs, no others."""
     payload = {key: value for key, value in (record.payload or {}).items() if key != SIGNS}
     return {**payload, SIGNS: signs} if signs and "chunk_id" in payload else payload
 
 
-def deserves(spec: CollectionSpec, record: Record) -> tuple[str, ...]:
-    """The dense vectors that the record should have."""
+def expected_vectors(spec: CollectionSpec, record: Record) -> tuple[str, ...]:
+    """Return the names of the dense vectors that the record should have."""
     texts = point_texts(spec, record.payload or {})
     passage = (spec.dense[0],) if spec.dense and texts.passage else ()
     return (*passage, *(("question",) if texts.question else ()))
 
 
-def has_all(spec: CollectionSpec, record: Record) -> bool:
-    """Whether the record should have every dense vector of its collection; an unanswered turn should not."""
-    return set(deserves(spec, record)) == set(spec.dense)
+def expects_all(spec: CollectionSpec, record: Record) -> bool:
+    """Whether the record should have every dense vector of its collection, as all but unanswered turns."""
+    return set(expected_vectors(spec, record)) == set(spec.dense)
 
 
 def lacks(dense: Sequence[str]) -> Filter:
-    """Points without one of these vectors."""
+    """Match points without one of these vectors."""
     return Filter(should=[Filter(must_not=[has_vector(name)]) for name in dense])
 
 
 async def _embedded(
     embed: Callable[[Sequence[str]], Awaitable[list[Embedded]]], texts: Sequence[str]
 ) -> list[Embedded | None]:
-    """In the order of `texts`; None for an empty one."""
+    """Embed in the order of `texts`; None for an empty text."""
     filled = [text for text in texts if text]
     made = iter(await embed(filled) if filled else [])
     return [next(made) if text else None for text in texts]
 
 
-# One collection brought level with another whose vectors are another embedding's.
+# Synchronizing one collection with its copy.
 
 
 PAGE = 32  # points compared at a time; a turn with its prompt may have 100 kB
 BATCH = 4  # points embedded at a time
-MARK_ID = "5f0e6a0c-6f4b-5d6a-9f0d-2f1f6f1f7a11"  # the note of reembedding.beside; never copied
+MARK_ID = "5f0e6a0c-6f4b-5d6a-9f0d-2f1f6f1f7a11"  # the note written by reembedding.beside; never copied
 STAMPS = ("created_us", "began_us")
-LATE_US = 60_000_000  # a turn is stamped a little before it is written
+LATE_US = 60_000_000  # a turn's timestamp is a little earlier than its write
 
 Pause = Callable[[], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class Changes:
-    """Counts of one round, or of several: points compared, written (of these embedded anew), removed."""
+    """Counts of one round or several: points compared, written (`embedded` of them again), removed."""
 
     compared: int = 0
     written: int = 0
@@ -172,22 +172,22 @@ class Changes:
 
 
 OnChanges = Callable[[Changes], object]
-"""Called with the round so far, after each page."""
+"""Called after each page with the counts of the round so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is left alone in a target that may have been written to by others.
+    """Limits that protect a target to which others may have written.
 
-    `only_since_us`: nothing is removed or written over, only points made since then are added.
-    `served_since_us`: a target's own point that is younger stops the run, since it would be removed.
+    `only_since_us`: nothing is removed or overwritten; only points created since then are added.
+    `served_since_us`: a newer point that only the target has stops the run, since it would be removed.
     """
 
     only_since_us: int | None = None
     served_since_us: int | None = None
 
     def keeps_all(self, spec: CollectionSpec) -> bool:
-        """Whether nothing is removed: receipts of either side stay, too."""
+        """Whether nothing is removed; receipts of both sides always stay."""
         is_log = "began_us" in spec.indexes and self.served_since_us is not None
         return self.only_since_us is not None or is_log
 
@@ -201,12 +201,12 @@ class CollectionSync:
     limits: Limits
 
     async def round(self, spec: CollectionSpec, target: str, on_changes: OnChanges) -> Changes:
-        """Compare every point of `spec.name` with the one in `target`.
+        """Compare every point of `spec.name` with its copy in `target`, and write the differences.
 
-        Raises StartRefusedError when the target was written to by others, UnavailableError kinds.
+        Raises StartRefusedError if others wrote to the target, UnavailableError subclasses.
         """
         changes = Changes()
-        if not self.limits.keeps_all(spec):  # first, so that nothing is written to a target that is served
+        if not self.limits.keeps_all(spec):  # first: nothing is written to a target in use
             changes.removed = await self._remove_missing(spec.name, target)
         lacking = await self._lacking(spec, target)
         async for records in scroll_pages(self.source, spec.name, size=PAGE):
@@ -246,7 +246,7 @@ class CollectionSync:
         await self._embed(spec, target, embedded)
         changes.compared += len(records)
         changes.written += len(renewed) + len(embedded)
-        changes.embedded += sum(bool(deserves(spec, record)) for record in embedded)
+        changes.embedded += sum(bool(expected_vectors(spec, record)) for record in embedded)
 
     def _is_due(self, record: Record, known: Record | None) -> bool:
         if str(record.id) == MARK_ID:
@@ -259,7 +259,7 @@ class CollectionSync:
         return stamp(record) >= since_us - LATE_US
 
     async def _renew(self, target: str, records: Sequence[Record]) -> None:
-        """Other payloads with the same texts: the vectors are those that are there."""
+        """Write changed payloads whose texts are the same, with their existing vectors."""
         if not records:
             return
         ids = [record.id for record in records]
@@ -288,19 +288,19 @@ class CollectionSync:
         missing: list[Any] = []
         async for records in scroll_pages(self.target, target, size=IDS_AT_ONCE, with_payload=list(STAMPS)):
             ids = [record.id for record in records if str(record.id) != MARK_ID]
-            records_left = await self.source.retrieve(source, ids, with_payload=False) if ids else []
-            existing = {record.id for record in records_left}
-            lost = [record for record in records if record.id in set(ids) - existing]
-            self._check_served(target, lost)
-            missing += [record.id for record in lost]
+            in_source = await self.source.retrieve(source, ids, with_payload=False) if ids else []
+            existing = {record.id for record in in_source}
+            removable = [record for record in records if record.id in set(ids) - existing]
+            self._check_served(target, removable)
+            missing += [record.id for record in removable]
         for few in batches(missing):
             part = by_ids(few)
             await self.target.delete(target, part)
         return len(missing)
 
-    def _check_served(self, target: str, lost: Sequence[Record]) -> None:
+    def _check_served(self, target: str, removable: Sequence[Record]) -> None:
         since_us = self.limits.served_since_us
-        if since_us is not None and any(stamp(record) > since_us for record in lost):
+        if since_us is not None and any(stamp(record) > since_us for record in removable):
             raise StartRefusedError(
                 f"collection {target!r} has been written to since it was copied: a server uses it already. "
                 f"Add --catch-up to add only what is missing there, or --replace to copy everything anew"
@@ -308,7 +308,7 @@ class CollectionSync:
 
 
 def stamp(record: Record) -> int:
-    """When it was made (UTC microseconds); 0 when it does not say."""
+    """Return when the record was created (UTC microseconds), 0 if unknown."""
     payload = record.payload or {}
     values = [payload.get(name) for name in STAMPS]
     return max((value for value in values if isinstance(value, int)), default=0)
@@ -317,7 +317,7 @@ def stamp(record: Record) -> int:
 def _needs_vectors(spec: CollectionSpec, record: Record, known: Record, lacking: set[Any]) -> bool:
     if not spec.dense:
         return False
-    if record.id in lacking and has_all(spec, record):
+    if record.id in lacking and expects_all(spec, record):
         return True
     return point_texts(spec, record.payload or {}) != point_texts(spec, known.payload or {})
 
@@ -326,30 +326,30 @@ def _is_running(record: Record) -> bool:
     return (record.payload or {}).get("status") == TurnStatus.RUNNING.value
 
 
-# Whether a copy is whole: as many points, a vector wherever one is due, and vectors of this embedding.
+# Whether a copy is complete: as many points, a vector wherever one is due, and vectors of this embedding.
 
 
-LEAST_COSINE = 0.999
-SAMPLES, SAMPLE = 4, 4  # places in a collection that are looked at, and points at each
+MIN_COSINE = 0.999
+SAMPLES, SAMPLE = 4, 4  # positions in a collection to sample, and points at each
 
 _NOT_THE_MARK = Filter(must_not=[has_id([MARK_ID])])
 
 
 class CopyIncompleteError(WenmaiError):
-    """The copy does not have what is stored; it must not be used."""
+    """The copy differs from the store; it must not be used."""
 
     code = "copy_incomplete"
 
 
 async def count_points(store: VectorStore, collection: str) -> int:
-    """Without the note that re-embedding leaves."""
+    """Count points, without the note that re-embedding leaves."""
     return (await store.count(collection, _NOT_THE_MARK)).count
 
 
 async def check_counts(
     source: VectorStore, stored: str, target: VectorStore, copied: str, tolerance: int
 ) -> int:
-    """The points in the copy. `tolerance` is how many may be written while it is counted.
+    """Return the number of points in the copy; the counts may differ by `tolerance`, for concurrent writes.
 
     Raises CopyIncompleteError.
     """
@@ -364,7 +364,7 @@ async def check_counts(
 async def check_vectors(
     spec: CollectionSpec, target: VectorStore, copied: str, maker: PointMaker, choice: Random
 ) -> int:
-    """A sample is made again. Returns how many were compared. Raises CopyIncompleteError."""
+    """Embed a sample again and compare. Returns how many were compared. Raises CopyIncompleteError."""
     if not spec.dense:
         return 0
     sample = await _sample(target, copied, choice)
@@ -375,12 +375,12 @@ async def check_vectors(
 
 
 async def check_none_lacks(spec: CollectionSpec, target: VectorStore, copied: str) -> None:
-    """Raises CopyIncompleteError when a point has no vector that should have all."""
+    """Raise CopyIncompleteError if a point that should have all vectors lacks one."""
     if not spec.dense:
         return
     without = 0
     async for records in scroll_pages(target, copied, lacks(spec.dense), size=IDS_AT_ONCE):
-        without += sum(has_all(spec, record) for record in records)
+        without += sum(expects_all(spec, record) for record in records)
     if without:
         raise CopyIncompleteError(f"{without} points in the copy of {spec.name!r} have no vector")
 
@@ -397,14 +397,13 @@ async def _sample(target: VectorStore, copied: str, choice: Random) -> list[Reco
 
 
 def _agree(spec: CollectionSpec, record: Record, made: Point) -> bool:
-    """Vectors that are not due yet, as those of a turn that just ended, are not asked for."""
+    """Compare stored with fresh vectors; those not stored yet, as of a turn that just ended, are skipped."""
     stored, fresh = record.vector or {}, made.vector
     if not isinstance(stored, dict) or not isinstance(fresh, dict):
         return False
-    due = [name for name in deserves(spec, record) if name in stored]
+    due = [name for name in expected_vectors(spec, record) if name in stored]
     return all(
-        _cosine(cast(list[float], stored[name]), cast(list[float], fresh[name])) >= LEAST_COSINE
-        for name in due
+        _cosine(cast(list[float], stored[name]), cast(list[float], fresh[name])) >= MIN_COSINE for name in due
     )
 
 

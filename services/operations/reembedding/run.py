@@ -1,6 +1,6 @@
-"""Re-embedding: every collection is brought level with a second one whose vectors are another embedding's.
+"""Re-embedding: every collection is copied into a second one with the vectors of another embedding.
 
-The collections that are copied from are only read.
+The source collections are only read.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from services.store.collections import (
 )
 from services.store.dialect import VectorStore
 
-SAMPLE = 8  # points that are embedded to estimate the time
-# While others write, so many changes of one round, or this part of all points, are left for the next time.
+SAMPLE = 8  # points embedded to estimate the time
+# While others write, this many changes in a round, or this share of all points, may remain for the next run.
 FEW, FEW_OF_ALL = 32, 0.05
 ROUNDS = 12
 _NO_LIMITS = Limits()
@@ -43,7 +43,7 @@ _NO_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class StoredCollection:
-    """`embedding` names what its vectors are from; empty when it has none."""
+    """`embedding` names the embedding of its vectors; empty if it has none."""
 
     name: str
     points: int
@@ -53,7 +53,7 @@ class StoredCollection:
 
 @dataclass(frozen=True, slots=True)
 class ReembedPlan:
-    """What there is to copy. `seconds` is an estimate, 0 when nothing needs to be done."""
+    """The collections to copy. `seconds` is an estimate, 0 if there is nothing to do."""
 
     collections: tuple[StoredCollection, ...]
     seconds: float
@@ -69,7 +69,7 @@ class ReembedPlan:
 
 @dataclass(frozen=True, slots=True)
 class SyncProgress:
-    """`round` counts from 1; in each all points are compared, in the later ones few are embedded."""
+    """`round` counts from 1; each compares all points, and later rounds embed few."""
 
     round: int
     done: int
@@ -82,7 +82,7 @@ Progress = Callable[[SyncProgress], object]
 
 @dataclass(frozen=True, slots=True)
 class CopiedCollection:
-    """`points` are in the copy; `embedded` of them got vectors this time; `removed` were deleted."""
+    """`points` are in the copy; `embedded` of them got vectors in this run; `removed` were deleted."""
 
     source: str
     target: str
@@ -95,7 +95,7 @@ class CopiedCollection:
 
 @dataclass(frozen=True, slots=True)
 class ReembedReport:
-    """`last_round_us` is when the last round began: what was written before is in the copy."""
+    """`last_round_us` is when the last round began: the copy has everything written before."""
 
     collections: tuple[CopiedCollection, ...]
     rounds: int = 1
@@ -108,14 +108,14 @@ class ReembedReport:
 
 
 async def no_pause() -> None:
-    """Work goes on at once."""
+    """Return at once, without a pause."""
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How a copy is made. `live`: others write to the source meanwhile, so the last few changes are left.
+class CopyMode:
+    """How a copy is made. `live`: others write to the source meanwhile, so the last few changes may remain.
 
-    `pause` is awaited before each piece of work; `limits` protect a target that others write to.
+    `pause` is awaited before each unit of work; `limits` protect a target that others write to.
     """
 
     live: bool = False
@@ -125,7 +125,7 @@ class Manner:
 
 
 class Reembed:
-    """`settings` names the collections that are copied from; those that are missing are left out."""
+    """`settings` names the source collections; missing ones are skipped."""
 
     def __init__(self, source: VectorStore, settings: StoreSettings, embedding: EmbeddingService) -> None:
         self._source = source
@@ -134,11 +134,10 @@ class Reembed:
         self._maker = PointMaker(embedding)
 
     async def plan(self, *, anew: bool = False) -> ReembedPlan:
-        """`anew`: all is embedded, whatever embedding it has.
-
-        Raises StartRefusedError when another version's schema is stored, UnavailableError kinds."""
+        """Plan a run; `anew` embeds everything, even if it already has this embedding. Raises
+        StartRefusedError if another version's schema is stored, UnavailableError subclasses."""
         specs = [spec async for spec in self._stored_specs()]
-        collections = tuple([await self._look_at(spec) for spec in specs])
+        collections = tuple([await self._inspect(spec) for spec in specs])
         plan = ReembedPlan(collections, 0.0)
         if not (plan.needed or anew):
             return plan
@@ -149,43 +148,41 @@ class Reembed:
         return ReembedPlan(collections, sum(costs))
 
     async def run(
-        self, target: VectorStore, names: StoreSettings, on_progress: Progress, manner: Manner | None = None
+        self, target: VectorStore, names: StoreSettings, on_progress: Progress, mode: CopyMode | None = None
     ) -> ReembedReport:
-        """Bring the collections `names` of `target` level, and check that nothing is missing.
+        """Bring the collections `names` of `target` up to date, and check that nothing is missing.
 
-        What is there already is gone on with. A live copy is whole when more rounds would bring it no
-        nearer. Raises StartRefusedError when the target has another embedding or is used by others,
-        CopyIncompleteError when the stored points change though the copy is not live, or when the check
-        fails, UnavailableError kinds.
+        Existing copies are continued. A live copy is complete once further rounds would bring it no closer.
+        Raises StartRefusedError if the target has another embedding or is used by others,
+        CopyIncompleteError if the check fails, or if the stored points change though the copy is not live,
+        UnavailableError subclasses.
         """
-        manner = manner or Manner()
-        await self._make_collections(target, names, replace=manner.replace)
+        mode = mode or CopyMode()
+        await self._make_collections(target, names, replace=mode.replace)
         new_names = dict(zip(_names(self._settings), _names(names), strict=True))
         specs = [spec async for spec in self._stored_specs()]
         made = {spec.name: Changes() for spec in specs}
-        sync = CollectionSync(self._source, target, self._maker, manner.pause, manner.limits)
+        sync = CollectionSync(self._source, target, self._maker, mode.pause, mode.limits)
         before: int | None = None
         for number in range(1, ROUNDS + 1):
             began_us = time.time_ns() // 1_000
             stored = {spec.name: await count_points(self._source, spec.name) for spec in specs}
-            counted = _Counted(number, sum(stored.values()), on_progress)
+            progress = _RoundProgress(number, sum(stored.values()), on_progress)
             for spec in specs:
-                changes = await sync.round(spec, new_names[spec.name], counted.tell)
-                counted.next(changes)
+                changes = await sync.round(spec, new_names[spec.name], progress.report)
+                progress.next(changes)
                 made[spec.name].add(changes)
-            if _is_level(counted.all, before, live=manner.live):
+            if _is_level(progress.all, before, live=mode.live):
                 break
-            before = counted.all.changed
+            before = progress.all.changed
         else:
-            if not manner.live:
+            if not mode.live:
                 raise CopyIncompleteError(
                     f"the stored points changed faster than they were copied, {ROUNDS} times over; "
                     f"run this again"
                 )
         copied = [
-            await self._checked(
-                spec, target, new_names[spec.name], made[spec.name], manner, stored[spec.name]
-            )
+            await self._checked(spec, target, new_names[spec.name], made[spec.name], mode, stored[spec.name])
             for spec in specs
         ]
         return ReembedReport(tuple(copied), number, began_us)
@@ -211,12 +208,12 @@ class Reembed:
         target: VectorStore,
         name: str,
         changes: Changes,
-        manner: Manner,
+        mode: CopyMode,
         stored: int,
     ) -> CopiedCollection:
-        """`stored` is how many points there were when the last round began."""
-        if not manner.limits.keeps_all(spec):
-            tolerance = await self._tolerance(spec, stored) if manner.live else 0
+        """Check one copy; `stored` is the source's number of points when the last round began."""
+        if not mode.limits.keeps_all(spec):
+            tolerance = await self._tolerance(spec, stored) if mode.live else 0
             points = await check_counts(self._source, spec.name, target, name, tolerance)
             await check_none_lacks(spec, target, name)
         else:  # both are written to and differ, and the target's own server embeds what it writes
@@ -227,9 +224,9 @@ class Reembed:
         )
 
     async def _tolerance(self, spec: CollectionSpec, stored: int) -> int:
-        """How many points the copy may have more or less: what came or went since the last round began.
+        """Return by how many points the copy may differ: those added or deleted since the last round began.
 
-        Judged by the source alone: a copy that keeps nothing would excuse itself with its own changes.
+        Judged by the source alone: a copy that loses points must not excuse itself with its own changes.
         """
         moved = abs(await count_points(self._source, spec.name) - stored)
         return moved + max(FEW, int(stored * FEW_OF_ALL))
@@ -239,7 +236,7 @@ class Reembed:
             if await self._source.collection_exists(spec.name):
                 yield spec
 
-    async def _look_at(self, spec: CollectionSpec) -> StoredCollection:
+    async def _inspect(self, spec: CollectionSpec) -> StoredCollection:
         name, dimension = self._embedding.name, self._embedding.dimension
         return StoredCollection(
             name=spec.name,
@@ -249,7 +246,7 @@ class Reembed:
         )
 
     async def _seconds(self, spec: CollectionSpec, points: int) -> float:
-        """Measured on a few points, which is no more than a hint: texts differ in length."""
+        """Estimate the time from a few points; only a hint, as texts differ in length."""
         records, _ = await self._source.scroll(spec.name, limit=SAMPLE, with_payload=True)
         if not records or not spec.dense:
             return 0.0
@@ -259,8 +256,8 @@ class Reembed:
         return (time.monotonic() - began) / len(records) * points
 
 
-class _Counted:
-    """Turns one collection's counts into those of the whole round."""
+class _RoundProgress:
+    """Adds up the collections' counts for the progress of the whole round."""
 
     def __init__(self, number: int, total: int, on_progress: Progress) -> None:
         self._number = number
@@ -268,7 +265,7 @@ class _Counted:
         self._on_progress = on_progress
         self.all = Changes()
 
-    def tell(self, now: Changes) -> None:
+    def report(self, now: Changes) -> None:
         done = self.all.compared + now.compared
         embedded = self.all.embedded + now.embedded
         self._on_progress(SyncProgress(self._number, done, max(self._total, done), embedded))
@@ -278,10 +275,10 @@ class _Counted:
 
 
 def _is_level(round_: Changes, before: int | None, *, live: bool) -> bool:
-    """Whether it was the last round. `before` is how many points the round before it changed, if any.
+    """Whether this was the last round; `before` is how many points the previous round changed, if any.
 
-    Whatever was there when a round began is in the copy after it. While others write as fast as it copies,
-    every round finds as many changes as the last; they are caught up when the copy takes the store's place.
+    After a round, the copy has everything that was stored when it began. While others write as fast as it
+    copies, every round finds as many changes as the last; they are copied when it replaces the store.
     """
     if not live:
         return round_.changed == 0

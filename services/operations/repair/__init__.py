@@ -1,1 +1,1 @@
-"""Stored conversations repaired: what is broken is planned first, then written."""
+"""Repair of stored conversations: changes are planned first, then written."""

@@ -1,5 +1,5 @@
-"""Documents that say they are ready and are not searched, or not whole: what a deletion that was cut left
-before deletions were noted."""
+"""Documents marked ready that are not searchable, or only in part: left by deletions that were cut off in
+versions that did not yet note deletions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from services.store.dialect import Filter, VectorStore
 from services.store.points import equals, scroll_all
 
 LOST = "A part of the document's text is no longer stored; add it again."
-_MOST = 100_000
+_MAX = 100_000
 
 
 class UnsearchedDocuments:
@@ -27,13 +27,13 @@ class UnsearchedDocuments:
         self._chunks = ChunkStore(store, names)
 
     async def find(self) -> tuple[str, ...]:
-        """Their ids. Of a store without documents none."""
+        """Return their ids; none in a store without documents."""
         names = self._names
         for name in (names.document_collection, names.knowledge_collection):
             if not await self._store.collection_exists(name):
                 return ()
         facet = await self._store.facet(
-            names.knowledge_collection, "document_id", Filter(must=[equals("ready", True)]), _MOST, exact=True
+            names.knowledge_collection, "document_id", Filter(must=[equals("ready", True)]), _MAX, exact=True
         )
         searched = {str(hit.value): hit.count for hit in facet.hits}
         ready = Filter(must=[equals("status", DocumentStatus.READY.value)])
@@ -41,24 +41,24 @@ class UnsearchedDocuments:
         unsearched = []
         async for record in scroll_all(self._store, names.document_collection, ready, with_payload=fields):
             payload = record.payload or {}
-            # while another version comes in there may be more, and it is mended by the start
+            # while a new version is being ingested, counts may differ, and the server's start repairs it
             if not payload.get("incoming") and searched.get(str(record.id), 0) < payload.get(
                 "chunk_count", 0
             ):
                 unsearched.append(str(record.id))
         return tuple(unsearched)
 
-    async def mend(self, document_ids: tuple[str, ...]) -> int:
-        """What is stored whole is searched again; the others say that they are not."""
-        mended = 0
+    async def repair(self, document_ids: tuple[str, ...]) -> int:
+        """Make wholly stored documents searchable again, mark the others failed. Returns how many of both."""
+        repaired = 0
         for document_id in document_ids:
             stored = await self._documents.load(document_id)
             if stored is not None and stored.is_ready and stored.is_settled:
-                await self._mend(stored.document)
-                mended += 1
-        return mended
+                await self._repair(stored.document)
+                repaired += 1
+        return repaired
 
-    async def _mend(self, document: Document) -> None:
+    async def _repair(self, document: Document) -> None:
         document_id, version = document.document_id, version_of(document.content_hash)
         if await self._chunks.count(document_id, version) == document.chunk_count:
             await self._chunks.publish(document_id, version)

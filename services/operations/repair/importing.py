@@ -1,4 +1,4 @@
-"""Turns of an old collection, of whatever vectors, copied into the conversations: repaired, embedded anew."""
+"""Import of an old collection, whatever its vectors: turns are copied, repaired and embedded again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ImportIncompleteError(ConflictError):
 
 
 class CollectionImport:
-    """`collection` is that of the conversations; the old one is only read."""
+    """`collection` is the current collection of turns; the old one is only read."""
 
     def __init__(
         self, store: VectorStore, collection: str, session_collection: str, embedding: EmbeddingService | None
@@ -50,7 +50,7 @@ class CollectionImport:
         self._embedding = embedding
 
     async def plan(self, source: str, options: BackfillOptions) -> ImportPlan:
-        """Raises NotFoundError, BadRequestError when it is not one to import from, StartRefusedError."""
+        """Raises NotFoundError, BadRequestError if `source` is in use, StartRefusedError."""
         if source in (self._collection, self._sessions):
             raise BadRequestError(f"{source!r} is in use: name an old collection.")
         if not await self._store.collection_exists(source):
@@ -68,7 +68,7 @@ class CollectionImport:
     async def apply(
         self, plan: ImportPlan, writer: BackfillWriter, on_progress: Progress, *, embed: bool = True
     ) -> ImportReport:
-        """Copy what does not exist yet; after an interruption the next run goes on. Raises
+        """Copy what does not exist yet; after an interruption the next run continues. Raises
         ImportIncompleteError."""
         changes = {change.point_id: change for change in plan.repair.changes}
         missing = [point for point, turn_id in plan.ids.items() if turn_id not in plan.existing]
@@ -86,7 +86,7 @@ class CollectionImport:
         return replace(plan.report(), dry_run=False, added=added, embedded=embedded, sessions_created=created)
 
     async def _ids(self, source: str, repair: BackfillPlan) -> tuple[dict[PointId, str], int]:
-        """The readable turns and their ids, in the order of the sessions, and how many are not readable."""
+        """Return the readable turns with their ids, in store order, and the number of unreadable ones."""
         left_out = set(repair.removed)
         sessions = {session.session_id for session in repair.sessions}
         changed = {change.point_id: change.turn_id for change in repair.changes}
@@ -106,7 +106,7 @@ class CollectionImport:
     async def _points(
         self, plan: ImportPlan, page: Sequence[PointId], changes: Mapping[PointId, TurnChange], *, embed: bool
     ) -> list[Point]:
-        """Those that are gone, or were written by somebody meanwhile, are left out."""
+        """Build the points to write, without turns that were deleted or already copied meanwhile."""
         existing = await existing_points(self._store, self._collection, [plan.ids[point] for point in page])
         records = await self._store.retrieve(plan.source, page)
         fresh = [record for record in records if plan.ids[point_id_of(record)] not in existing]
@@ -123,7 +123,7 @@ class CollectionImport:
     async def _vectors(
         self, records: Sequence[Record], changes: Mapping[PointId, TurnChange], *, embed: bool
     ) -> list[dict[str, Any]]:
-        """Unfinished turns have none. Without `embed` the next start of a server makes them."""
+        """Embed completed turns. Without `embed` the next server start makes the vectors."""
         if self._embedding is None or not embed:
             return [{} for _ in records]
         turns = [turn for record in records if (turn := embedded_turn(record)) is not None]

@@ -1,4 +1,4 @@
-"""Reads a collection of turns and plans its repair, session by session. Nothing is written."""
+"""Plans the repair of a collection of turns, session by session. Nothing is written."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from services.store.points import any_of, batches, equals, existing_points
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """`collection` holds the turns, of whatever version; `session_collection` the sessions' records."""
+    """`collection` holds the turns, of any version; `session_collection` the sessions' records."""
 
     store: VectorStore
     collection: str
     session_collection: str
     questions_only: bool = False
-    """Points without a question are passed over, as if they were not there."""
+    """Whether to ignore points without a question."""
 
     async def plan(self, options: BackfillOptions) -> BackfillPlan:
-        """Read every session, or one. Vectors are not looked at.
+        """Read every session, or one. Vectors are ignored.
 
-        Raises BadRequestError when there is no such time zone, StoreUnavailableError.
+        Raises BadRequestError if there is no such time zone, StoreUnavailableError.
         """
         zone = zone_named(options.assume_timezone)
         session_ids, unreadable = await self._session_ids(options.session_id)
@@ -62,7 +62,7 @@ class Planner:
                     planned.append(plan)
                     claimed |= {change.turn_id for change in plan.changes if change.rehomed}
                     taken |= claims & claimed
-        sessions = await self._tell_foreign_parents(planned)
+        sessions = await self._reclassify_parents(planned)
         new = await self._missing_sessions(sessions)
         return BackfillPlan(sessions, new, unreadable, options=options)
 
@@ -79,7 +79,7 @@ class Planner:
                 yield record
 
     async def _session_ids(self, session_id: str | None) -> tuple[list[str], tuple[PointId, ...]]:
-        """Every session that has turns, in order, and the points that name none."""
+        """Return the ids of sessions with turns, sorted, and the points that name no session."""
         names: set[str] = set()
         unreadable: list[PointId] = []
         only = Filter(must=[equals("session_id", session_id)]) if session_id is not None else None
@@ -92,7 +92,7 @@ class Planner:
         return sorted(names), tuple(unreadable)
 
     async def _stored_turns(self, session_ids: Sequence[str], zone: ZoneInfo) -> dict[str, list[StoredTurn]]:
-        """By session, in the given order."""
+        """Return the turns by session, in the order of `session_ids`."""
         point_filter = Filter(must=[any_of("session_id", session_ids)])
         by_session: dict[str, list[StoredTurn]] = {session_id: [] for session_id in session_ids}
         async for record in self._scroll(point_filter, FIELDS):
@@ -101,7 +101,7 @@ class Planner:
         return {name: turns for name, turns in by_session.items() if turns}
 
     async def _digest_texts(self, by_session: dict[str, list[StoredTurn]], zone: ZoneInfo) -> None:
-        """Only where two turns of a session have one time: texts are long, and most times differ."""
+        """Add text digests where two turns of a session have the same time: elsewhere they are not needed."""
         points = [point for turns in by_session.values() for point in possible_twins(turns, zone)]
         digests = await text_digests(self.store, self.collection, points)
         if digests:
@@ -110,14 +110,14 @@ class Planner:
                     replace(turn, text_digest=digests.get(turn.point_id, "")) for turn in turns
                 ]
 
-    async def _tell_foreign_parents(self, planned: Sequence[SessionPlan]) -> tuple[SessionPlan, ...]:
-        """A parent that is no turn of the session may be one of another; else it has expired."""
+    async def _reclassify_parents(self, planned: Sequence[SessionPlan]) -> tuple[SessionPlan, ...]:
+        """Check whether a parent that is not in the session is in another one; otherwise it has expired."""
         dangling = {finding.before for plan in planned for finding in plan.findings if _dangles(finding)}
         elsewhere = await self._names_elsewhere([name for name in dangling if name])
-        return tuple([_retold(plan, elsewhere) for plan in planned])
+        return tuple([_reclassified(plan, elsewhere) for plan in planned])
 
     async def _names_elsewhere(self, names: Sequence[str]) -> set[str]:
-        """Those that are the id, or the stored turn id, of any turn."""
+        """Return the names that are the id, or the stored turn id, of any turn."""
         ids = {canonical for name in names if (canonical := canonical_uuid(name))}
         points = await existing_points(self.store, self.collection, sorted(ids))
         elsewhere = {name for name in names if canonical_uuid(name) in points}
@@ -129,7 +129,7 @@ class Planner:
         return elsewhere
 
     async def _missing_sessions(self, planned: Sequence[SessionPlan]) -> tuple[Session, ...]:
-        """A record for each session that is not in the list yet and whose id is a UUID."""
+        """Build a record for each session that has none yet and whose id is a UUID."""
         first = {plan.session_id: plan for plan in reversed(planned) if is_listable(plan.session_id)}
         known = await self.known_sessions(list(first))
         missing = [plan for name, plan in sorted(first.items()) if name not in known]
@@ -161,7 +161,7 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 def _by_owner(turns: Sequence[StoredTurn], default: str) -> list[list[StoredTurn]]:
-    """A tree never reaches into somebody else's turns, so each owner's are planned by themselves."""
+    """Group turns by owner, to be planned separately: a tree never includes another owner's turns."""
     groups: dict[str, list[StoredTurn]] = {}
     for turn in turns:
         groups.setdefault(turn.owner or default, []).append(turn)
@@ -177,8 +177,8 @@ def _dangles(finding: Finding) -> bool:
     return finding.trouble is Trouble.DANGLING_PARENT
 
 
-def _retold(plan: SessionPlan, elsewhere: set[str]) -> SessionPlan:
-    """A turn of ours whose parent has expired is a root as it stands: it is no trouble, and not changed."""
+def _reclassified(plan: SessionPlan, elsewhere: set[str]) -> SessionPlan:
+    """Mark foreign parents; a turn of ours whose parent has expired is a root, no finding, and unchanged."""
     ours = {change.point_id for change in plan.changes if change.before.ours}
     lost = {each.point_id for each in plan.findings if _dangles(each) and each.before not in elsewhere}
     roots = ours & lost

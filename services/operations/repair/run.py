@@ -1,5 +1,5 @@
-"""Repair of the stored conversations: reads every session, plans in core.operations.backfill, writes what
-differs.
+"""Runs a repair of stored conversations: reads every session, plans in core.operations.backfill, and writes
+the differences.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
 
 BackUp = Callable[[str], Awaitable[str]]
-"""Writes the whole store into an archive, for this reason, and returns the archive's name."""
+"""Takes the reason, writes the whole store into an archive, and returns the archive's name."""
 
 
 class Backfill:
@@ -44,9 +44,9 @@ class Backfill:
         back_up: BackUp | None = None,
         documents: UnsearchedDocuments | None = None,
     ) -> None:
-        """`collection` holds the turns, and is the one that `turns` reads. Without `embedding` vectors
-        are not looked at; with `receipts` each run that writes leaves one; with `back_up` the store is backed
-        up before it is written to; without `documents` they are not looked at."""
+        """`collection` holds the turns, and is the one that `turns` reads. Without `embedding`, vectors are
+        ignored; with `receipts`, each run that writes leaves one; with `back_up`, the store is backed up
+        before it is written to; without `documents`, documents are ignored."""
         self._turns = turns
         self._store = store
         self._collection = collection
@@ -60,13 +60,13 @@ class Backfill:
     async def plan(self, options: BackfillOptions | None = None) -> BackfillPlan:
         """Read every session, or one, and write nothing.
 
-        Raises BadRequestError when there is no such time zone, StoreUnavailableError.
+        Raises BadRequestError if there is no such time zone, StoreUnavailableError.
         """
         options = options or BackfillOptions()
         plan = await Planner(self._store, self._collection, self._session_collection).plan(options)
         foreign = await self._vectors.are_foreign(self._embedding)
-        looked_at = self._embedding is not None and not foreign
-        lacking = await self._vectors.lacking(options.session_id) if looked_at else {}
+        checked = self._embedding is not None and not foreign
+        lacking = await self._vectors.lacking(options.session_id) if checked else {}
         leaving = set(plan.removed)
         staying = tuple(point for point in lacking if point not in leaving)
         of_all = options.session_id is None
@@ -82,14 +82,14 @@ class Backfill:
         embed: bool = True,
         reason: str = "command",
     ) -> BackfillReport:
-        """Write the plan. What is written is complete after every turn, so a run that is cut is run again.
+        """Write the plan. The store is consistent after every turn, so a cut-off run can be repeated.
 
-        Vectors that are there are only read, and written where a point moves to its turn id; with `embed`
-        those that are lacking are made. With `backup` the store is backed up before turns are written.
-        Raises UnavailableError, DiskFullError, BackupRunningError when that fails: then nothing was changed;
+        Existing vectors are written only where a point moves to its turn id; with `embed` missing ones are
+        made. With `backup` the store is backed up before turns are written. Raises UnavailableError,
+        DiskFullError or BackupRunningError if the backup fails, and then nothing was changed;
         StoreUnavailableError, EmbeddingUnavailableError.
         """
-        receipt, on_progress = self._begin_receipt(reason), progress or _nobody
+        receipt, on_progress = self._begin_receipt(reason), progress or _ignore
         report = replace(plan.report(), dry_run=False)
         if backup and not report.nothing_to_do:
             report = replace(report, backup=await self._backed_up(reason))
@@ -105,7 +105,7 @@ class Backfill:
         return report
 
     async def plan_import(self, source: str, options: BackfillOptions) -> ImportPlan:
-        """What of an old collection would be copied. Raises as CollectionImport.plan."""
+        """Plan what to copy from an old collection. Raises as CollectionImport.plan does."""
         return await self._importing().plan(source, options)
 
     async def apply_import(
@@ -117,12 +117,12 @@ class Backfill:
         embed: bool = True,
         reason: str = "command",
     ) -> ImportReport:
-        """Backed up as in `apply`. Raises ImportIncompleteError, StoreUnavailableError,
-        EmbeddingUnavailableError."""
+        """Copy as planned, after a backup as in `apply`. Raises ImportIncompleteError,
+        StoreUnavailableError, EmbeddingUnavailableError."""
         receipt = self._begin_receipt(reason)
         archive = await self._backed_up(reason) if backup and plan.writes else ""
         try:
-            report = await self._importing().apply(plan, self._writer(), progress or _nobody, embed=embed)
+            report = await self._importing().apply(plan, self._writer(), progress or _ignore, embed=embed)
         finally:
             self._turns.forget_trees()
         report = replace(report, backup=archive)
@@ -149,7 +149,7 @@ class Backfill:
             await writer.change(plan.changes, on_progress)
             await writer.remove(plan.removed, on_progress)
             created = await writer.create_sessions(plan.new_sessions)
-            documents = await self._documents.mend(plan.unsearched) if self._documents else 0
+            documents = await self._documents.repair(plan.unsearched) if self._documents else 0
         finally:
             self._turns.forget_trees()
         return replace(
@@ -167,15 +167,15 @@ class Backfill:
         return CollectionImport(self._store, self._collection, self._session_collection, self._embedding)
 
 
-def _nobody(done: int) -> None:
-    """Reports nothing."""
+def _ignore(done: int) -> None:
+    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunReceipt:
-    """Of one run, which began at `began_us`; one that changed nothing leaves none.
+    """The receipt of one run, which began at `began_us`; a run that changed nothing leaves none.
 
-    `receipts` None: none are kept.
+    With `receipts` None no receipts are kept.
     """
 
     receipts: ReceiptStore | None
@@ -183,7 +183,7 @@ class RunReceipt:
     began_us: int
 
     async def of_repair(self, report: BackfillReport, error: str = "") -> None:
-        """With an `error` the counts are what was planned; then the receipt may be lost, too."""
+        """Write a repair's receipt. With an `error` its counts are the planned ones, and it may be lost."""
         if report.nothing_to_do and not report.embedded and not error:
             return
         counts = {

@@ -1,4 +1,4 @@
-"""Writes what a repair planned, in batches."""
+"""Reads the turns that a repair plans for, and writes the planned changes in batches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def point_id_of(record: Record) -> PointId:
 
 
 def text_of(value: object) -> str | None:
-    """Numbers were used as ids once; what children call them is their text."""
+    """Return a string, or a number as text: numbers were once used as ids, and children name them as text."""
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
@@ -50,7 +50,7 @@ def number_of(value: object) -> int | None:
 
 
 async def text_digests(store: VectorStore, collection: str, points: Sequence[PointId]) -> dict[PointId, str]:
-    """Of question and answer; "" where there is no question."""
+    """Digest question and answer of each turn; "" without a question."""
     fields = ["user_query", "assistant_response"]
     records = retrieve_all(store, collection, points, fields)
     return {point_id_of(record): _digest(record) async for record in records}
@@ -65,15 +65,15 @@ def _digest(record: Record) -> str:
 
 
 BATCH = 200
-MOVED_AT_ONCE = 16  # whole points with their vectors
+MOVE_BATCH = 16  # whole points with vectors
 
 Progress = Callable[[int], object]
-"""Called with how many more turns have been written."""
+"""Called with the number of turns written since the last call."""
 
 
 @dataclass(slots=True)
 class Written:
-    """Turns that were `deleted` since the plan, or `skipped` because they are not what it saw."""
+    """Turns that were `deleted` since the plan, or `skipped` because they have changed since."""
 
     deleted: int = 0
     skipped: int = 0
@@ -87,9 +87,9 @@ class BackfillWriter:
         self.written = Written()
 
     async def change(self, changes: Iterable[TurnChange], on_progress: Progress) -> None:
-        """In the given order. Vectors are only read, and written, where a point moves to its turn id."""
+        """Write changes in the given order. Vectors are touched only where a point moves to its turn id."""
         for moved, group in groupby(changes, key=lambda change: change.rehomed):
-            for batch in batches(list(group), MOVED_AT_ONCE if moved else BATCH):
+            for batch in batches(list(group), MOVE_BATCH if moved else BATCH):
                 await (self._move(batch) if moved else self._set(batch))
                 on_progress(len(batch))
 
@@ -99,7 +99,7 @@ class BackfillWriter:
             on_progress(len(page))
 
     async def create_sessions(self, sessions: Sequence[Session]) -> int:
-        """Those that somebody made since the plan are left as they are."""
+        """Create sessions, except those created by others since the plan. Returns how many."""
         known = await existing_points(
             self._store, self._session_collection, [session.session_id for session in sessions]
         )
@@ -122,7 +122,7 @@ class BackfillWriter:
             failpoint("backfill.turn")
 
     async def _move(self, batch: Sequence[TurnChange]) -> None:
-        """Copy the points to their turn ids, then delete them; cut in between, a copy says what it is of."""
+        """Copy points to their turn ids, then delete them; if cut off between, a copy names its original."""
         records = await self._store.retrieve(self._collection, [c.point_id for c in batch], with_vectors=True)
         unchanged = list(self._unchanged(batch, records))
         if not unchanged:
@@ -137,7 +137,7 @@ class BackfillWriter:
     def _unchanged(
         self, batch: Sequence[TurnChange], records: Sequence[Record]
     ) -> Iterator[tuple[TurnChange, Record]]:
-        """The changes whose turn is still what the plan saw, and its point; the others are counted."""
+        """Yield changes whose turn is unchanged since the plan, with its point; the others are counted."""
         by_id = {point_id_of(record): record for record in records}
         for change in batch:
             record = by_id.get(change.point_id)
@@ -153,7 +153,7 @@ class BackfillWriter:
 
 
 def fields_of(change: TurnChange) -> dict[str, Any]:
-    """The payload fields to write."""
+    """Return the payload fields to write."""
     values = {repair.value: getattr(change, repair.value) for repair in change.repairs}
     if change.legacy_turn_id is not None:
         values["legacy_turn_id"] = change.legacy_turn_id

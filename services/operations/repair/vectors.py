@@ -1,4 +1,4 @@
-"""Vectors that turns lack, dense or sparse: found, and made. Those that are there are never written."""
+"""Finds and makes the dense and sparse vectors that turns lack. Existing vectors are never written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _READ = ["user_query", "assistant_response", "status", "command"]
 async def make_vectors(
     embedding: EmbeddingService, turns: Sequence[Turn], kinds: Sequence[frozenset[str]]
 ) -> list[TurnVectors]:
-    """As a turn that was just answered gets them: in the order of `turns`, of each those in `kinds`.
+    """Make the vectors named in `kinds` for each turn, in the order of `turns`, as for a turn just answered.
 
     Raises EmbeddingUnavailableError.
     """
@@ -50,7 +50,7 @@ async def make_vectors(
 
 
 async def _question(embedding: EmbeddingService, turn: Turn) -> list[float]:
-    """One at a time: the next asker waits for one embedding at most."""
+    """Embed one question per call, so that a live query waits for one embedding at most."""
     return (await embedding.embed_queries([embedded_part(turn.question)]))[0]
 
 
@@ -60,7 +60,7 @@ class MissingVectors:
     collection: str
 
     async def are_foreign(self, embedding: EmbeddingService | None) -> bool:
-        """Whether the collection cannot take this embedding's vectors: an earlier version's, or a model's."""
+        """Whether the collection's vectors are of an earlier version or another model than `embedding`."""
         spec = CollectionSpec(self.collection, DENSE)
         if embedding is not None:
             return not await fits(
@@ -70,8 +70,8 @@ class MissingVectors:
         return not (isinstance(vectors, dict) and set(DENSE) <= set(vectors))
 
     async def lacking(self, session_id: str | None = None) -> dict[PointId, frozenset[str]]:
-        """Completed questions, of an earlier version too, and the names of the vectors they have not. One
-        that lacks the answer's alone lacks nothing: it has that when it leaves the recent history."""
+        """Return completed questions, of earlier versions too, with the vectors they lack. One that lacks
+        only the answer's is left out: that vector is made when the turn leaves the recent history."""
         lacking: dict[PointId, set[str]] = defaultdict(set)
         for name in sorted(ALL):
             point_filter = Filter(must_not=[has_vector(name), _NO_QUESTION])
@@ -88,7 +88,7 @@ class MissingVectors:
     async def fill(
         self, embedding: EmbeddingService, on_progress: Progress, session_id: str | None = None
     ) -> int:
-        """Embed what is lacking; cut off, the next call goes on. Returns how many turns.
+        """Embed what is lacking; after an interruption the next call continues. Returns the number of turns.
 
         Raises EmbeddingUnavailableError, StoreUnavailableError.
         """
@@ -131,7 +131,7 @@ def embedded_turn(record: Record) -> Turn | None:
 
 
 def _is_completed(record: Record) -> bool:
-    """Earlier versions wrote no status, or words of their own: a repair makes those completed."""
+    """Whether a turn is completed; so is one with no status or an unknown one, as earlier versions wrote."""
     payload = record.payload or {}
     status = payload.get("status")
     known = {each.value for each in TurnStatus} - {TurnStatus.COMPLETED.value}

@@ -1,1 +1,1 @@
-"""Old turns deleted at their limit, with everything that remembers them."""
+"""Retention: turns that exceed their age limit are deleted, with everything derived from them."""

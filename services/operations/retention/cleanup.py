@@ -1,4 +1,4 @@
-"""Retention as the rest of the house asks for it: one run at a time, a clock that is doubted, a receipt."""
+"""Retention as other packages call it: one run at a time, a check of the clock, a receipt."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ log = structlog.get_logger()
 Reason = Literal["schedule", "request", "command"]
 
 RECEIPTS_READ = 100
-MOST_MOVED_US = DAY_US  # between two clean-ups; a clock that was put forward further is confirmed by a person
-NOT_FINISHED = "NotFinished"  # the error of a run that goes on, or was killed
-CUT_OFF_S = 2.0  # for the receipt of a run that the server's end cuts off
+MAX_MOVED_US = DAY_US  # between two clean-ups; a person must confirm a clock that was put forward further
+NOT_FINISHED = "NotFinished"  # the error of a run that is still going, or was killed
+CUT_OFF_S = 2.0  # for the receipt of a run that a shutdown cuts off
 
 
 class Retention:
-    """`space` is None where the engine sees to its files itself; without `receipts` none is written."""
+    """`space` is None where the engine manages its own files; without `receipts` none is written."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Retention:
         mark: Callable[[], ClockMark] = ClockMark.now,
         back_up: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
-        """`back_up` makes an archive before anything is deleted, and names it."""
+        """`back_up` writes an archive before anything is deleted, and returns its name."""
         self._turns = turns
         self._records = records
         self._traces = traces
@@ -63,7 +63,7 @@ class Retention:
         self._one_at_a_time = asyncio.Lock()
 
     async def preview(self, days: int) -> ExpiryReport:
-        """What a run would delete, and why it would be refused. Raises ValueError if days < 1."""
+        """Report what a run would delete, and why it would be refused. Raises ValueError if days < 1."""
         now_us = self._clock()
         run = self._run(now_us, days)
         matched = await run.find()
@@ -74,11 +74,11 @@ class Retention:
         return replace(report, bytes_before=size, bytes_after=size)
 
     async def expire(self, days: int, reason: Reason, *, confirmed: bool = False) -> ExpiryReport:
-        """Delete what is older, give the space back, and write a receipt: from the first deletion on, so that
-        a run that is killed leaves one, too, which the next run completes.
+        """Delete what is older, reclaim the space, and write a receipt. The receipt exists from the first
+        deletion on, so that a killed run leaves one, too, which the next run completes.
 
-        Raises ConflictError when the clock is not believed (it was put forward since the last run, or
-        core.operations.expiry.trusts_clock) and it is not `confirmed`: then nothing is deleted. Raises
+        Raises ConflictError, deleting nothing, if the clock is not trusted (it was put forward since the last
+        run, or core.operations.expiry.trusts_clock is false) and the run is not `confirmed`. Raises
         ValueError if days < 1, StoreUnavailableError.
         """
         began_us = self._clock()
@@ -104,17 +104,17 @@ class Retention:
         return replace(report, receipt_id=await note(report, details))
 
     async def forget_prompts(self, days: int) -> int:
-        """What was sent to models, older than `days`, but of held sessions. Returns of how many turns."""
+        """Delete prompts older than `days`, except those of held sessions. Returns the number of turns."""
         now_us = self._clock()
         limits = await self._records.limits(now_us, days) if self._records else None
         return await forget_old_prompts(self._turns, now_us, days, limits.held if limits else ())
 
     async def sweep_images(self, min_age_s: float) -> int:
-        """Those that a crash left before their turn was stored. Returns of how many turns."""
+        """Delete images that a crash left before their turn was stored. Returns the number of turns."""
         return await self._traces.sweep_images(self._turns, min_age_s) if self._traces else 0
 
     async def forget_memories(self, days: int | None) -> int:
-        """Those neither learned nor used for `days`; None keeps them. Returns how many."""
+        """Delete memories neither learned nor used for `days`; None keeps them all. Returns how many."""
         if days is None or self._traces is None:
             return 0
         return await self._traces.expire_memories(self._clock() - days * DAY_US)
@@ -123,7 +123,7 @@ class Retention:
         return ExpiryRun(self._turns, AgeLimits(now_us, days), self._records, self._traces)
 
     async def _doubt(self, now_us: int, days: int, matched: int) -> str:
-        """Why the clock is not believed; empty when it is."""
+        """Return why the clock is not trusted, or "" if it is."""
         if matched > GUARDED_TURNS and self._records is not None and not await self._records.any():
             return (
                 f"{matched} turns would go and no session has a record, so that no hold is known: is "
@@ -132,7 +132,7 @@ class Retention:
         last_run = await self._last_run(now_us)
         last_run_us = last_run.began_us if last_run else None
         before = ClockMark.read(last_run.details.get("clock", "")) if last_run else None
-        if (moved_us := self._mark().moved_us(before)) > MOST_MOVED_US:
+        if (moved_us := self._mark().moved_us(before)) > MAX_MOVED_US:
             return (
                 f"The clock of this machine was put forward by {moved_us / DAY_US:.1f} days since the last "
                 f"clean-up; it says {rfc3339(now_us)[:10]}, and {matched} turns would go. If the date is "
@@ -150,7 +150,7 @@ class Retention:
         )
 
     async def _last_run(self, now_us: int) -> Receipt | None:
-        """The last that came to its end; one with a later time comes from a wrong clock."""
+        """Return the last run that finished; one later than now comes from a wrong clock."""
         if self._receipts is None:
             return None
         receipts = await self._receipts.newest(RECEIPTS_READ, ReceiptKind.EXPIRY)
@@ -158,7 +158,7 @@ class Retention:
         return max(done, key=lambda each: each.began_us, default=None)
 
     async def _reclaim(self) -> tuple[int | None, dict[str, str]]:
-        """What the store takes afterwards. The turns are gone, whether or not their space comes back."""
+        """Reclaim space and return the store's new size. A failure is only noted: the turns are deleted."""
         if self._space is None:
             return None, {}
         try:
@@ -172,8 +172,8 @@ class Retention:
     async def _receipt_of_failure(
         self, run: ExpiryRun, note: Callable[..., Awaitable[str]]
     ) -> AsyncIterator[None]:
-        """A run that ends half-way leaves a receipt of what is done, if the store still takes one. A refusal
-        did nothing, and must not pass for the last clean-up."""
+        """Leave a receipt of what was done when a run fails half-way, if the store still accepts one. A
+        refused run did nothing, and must not count as the last clean-up."""
         try:
             yield
         except ConflictError:
@@ -187,7 +187,7 @@ class Retention:
             raise
 
     async def _count_killed(self) -> None:
-        """What runs that were killed had under way: it is gone, or about to be deleted by this one."""
+        """Complete the receipts of killed runs: their pending turns are deleted, or will be by this run."""
         if self._receipts is None:
             return
         for receipt, points in await self._receipts.unfinished():
@@ -206,7 +206,7 @@ class Retention:
         error: str = "",
         under_way: Sequence[AnyPointId] = (),
     ) -> str:
-        """Returns the receipt's id, empty when none are kept, or nothing was deleted and the disk is full."""
+        """Write the receipt and return its id: "" without receipts, or on a full disk if nothing matched."""
         if self._receipts is None:
             return ""
         receipt = Receipt(
@@ -232,7 +232,7 @@ class Retention:
 
 
 def _reserve(matched: int) -> AbstractContextManager[None]:
-    """What the store holds back for deletions, for a run that has some: one that has none must leave it."""
+    """Use the disk space reserved for deletions, but only in a run that has some."""
     return deleting() if matched else nullcontext()
 
 
@@ -248,15 +248,15 @@ def _counts(report: ExpiryReport) -> dict[str, int]:
     }
 
 
-# The record of what was sent to models has a retention of its own, shorter or longer than the turns'.
+# Prompt manifests have a retention of their own, shorter or longer than the turns'.
 
 
 async def forget_old_prompts(
     turns: TurnStore, now_us: int, days: int, held: Collection[str] = frozenset()
 ) -> int:
-    """Take the prompt manifest from every turn older than `days` (UTC). Returns from how many.
+    """Remove the prompt manifest from every turn older than `days` (UTC). Returns the number of turns.
 
-    The turns themselves stay, and `held` sessions keep all. Raises StoreUnavailableError.
+    The turns themselves stay, and `held` sessions keep everything. Raises StoreUnavailableError.
     """
     old = in_range("created_us", lt=now_us - days * DAY_US)
     without_prompt = is_empty("prompt")

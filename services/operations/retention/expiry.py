@@ -1,4 +1,4 @@
-"""One run of expiry: old turns are found, and deleted in chunks with all that remembers them."""
+"""One run of expiry: finds old turns, and deletes them in chunks with everything derived from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from services.operations.retention.traces import ErasedTraces, TurnTraces
 from services.store.dialect import AnyPointId, Condition, Filter, Record, VectorStore
 from services.store.points import any_of, batches, equals, has_id, in_range, matching, scroll_all
 
-# The sessions collection, as far as expiry is concerned: holds, limits of their own, emptied sessions.
+# The sessions collection as expiry sees it: holds, sessions' own limits, emptied sessions.
 
 
 AT_ONCE = 200  # sessions named in one request
@@ -28,7 +28,7 @@ _OWN_LIMIT = in_range("expire_days", gte=1, lte=MAX_DAYS)
 
 @dataclass(frozen=True, slots=True)
 class _Quiet:
-    """A session that began no turn for long; `session_id` is what its turns are stored with."""
+    """A session without a recent turn; `session_id` is the id that its turns are stored with."""
 
     point: AnyPointId
     session_id: str
@@ -41,18 +41,18 @@ class SessionRecords:
         self._collection = collection
 
     async def limits(self, now_us: int, days: int, among: Collection[str] | None = None) -> AgeLimits:
-        """What applies beside `days`; of the sessions `among`, or of all. Only sessions that have a hold or a
-        limit are read. Raises StoreUnavailableError."""
+        """Return `days` with the limits and holds of the sessions `among`, or of all. Only sessions that have
+        one are read. Raises StoreUnavailableError."""
         if among is None:
             return await self._limits(now_us, days, [])
-        # a session that an earlier version named otherwise has no record
+        # only a UUID has a record; earlier versions also used other names
         points = [session_id for session_id in among if canonical_uuid(session_id)]
         if not points:
             return AgeLimits(now_us, days)
         return await self._limits(now_us, days, [has_id(points)])
 
     async def any(self) -> bool:
-        """Whether there are records at all."""
+        """Whether any session has a record."""
         records, _ = await self._store.scroll(self._collection, limit=1, with_payload=False)
         return bool(records)
 
@@ -73,7 +73,7 @@ class SessionRecords:
         return AgeLimits(now_us, days, own, frozenset(held))
 
     async def remove_empty(self, turns: TurnStore, limits: AgeLimits) -> int:
-        """Erase those that have no turn left and began none since their cutoff: their title is a question."""
+        """Erase sessions without a turn, and with none begun since their cutoff: a title is a question."""
         newest_cutoff = max([limits.cutoff_us, *map(limits.cutoff_of, limits.stricter()[:1])])
         quiet = Filter(must=[_quiet_since(newest_cutoff)], must_not=[_ON_HOLD])
         waiting: list[_Quiet] = []
@@ -94,14 +94,14 @@ class SessionRecords:
         return removed
 
     async def _remove(self, sessions: Sequence[_Quiet], cutoff_us: int) -> None:
-        """Asked again by the store: a turn may have begun, or a session been held, meanwhile."""
+        """Delete, with conditions checked again by the store: a turn may have begun, or a hold been set."""
         these = has_id([session.point for session in sessions])
         point_filter = Filter(must=[these, _quiet_since(cutoff_us)], must_not=[_ON_HOLD])
         await self._store.delete(self._collection, matching(point_filter))
 
 
 async def _emptied(turns: TurnStore, sessions: Sequence[_Quiet]) -> list[_Quiet]:
-    """As a rule all of them are, which one query shows."""
+    """Return those without a turn; usually that is all of them, which one query shows."""
     names = [session.session_id for session in sessions]
     any_of_them = any_of("session_id", names)
     if await turns.count(Filter(must=[any_of_them])) == 0:
@@ -121,10 +121,10 @@ def _quiet_since(cutoff_us: int) -> Condition:
     return in_range("updated_us", lt=cutoff_us)
 
 
-# Which turns are old enough to go, each by the limit of its session. Nothing is changed here.
+# Which turns have expired, each by the limit of its session. Nothing is changed here.
 
 
-UNPARSABLE_NAMED = 20
+MAX_UNPARSABLE_IDS = 20
 
 RUNNING = equals("status", TurnStatus.RUNNING.value)
 DATED = in_range("created_us", gt=0)
@@ -139,14 +139,14 @@ class OldTurn:
 
 @dataclass(frozen=True, slots=True)
 class OldTurns:
-    """Turns with one cutoff. `dated` ones have created_us, by which the store compares them once more."""
+    """Turns with the same cutoff. `dated` ones have created_us, by which the store checks their age again."""
 
     dated: bool
     cutoff_us: int
     turns: list[OldTurn] = field(default_factory=list)
 
     def among(self, points: Condition) -> Filter:
-        """Those of the points that are old still, and not running."""
+        """Match those of the points that are still old, and not running."""
         if not self.dated:
             return Filter(must=[points], must_not=[RUNNING, DATED])
         old = in_range("created_us", gt=0, lt=self.cutoff_us)
@@ -155,7 +155,7 @@ class OldTurns:
 
 @dataclass(slots=True)
 class ExpiredTurns:
-    """`held` counts old turns of sessions on hold; of `unparsable` ones the first are named."""
+    """`held` counts old turns of sessions on hold; `unparsable_ids` are the first of the unparsable ones."""
 
     batches: dict[tuple[bool, int], OldTurns] = field(default_factory=dict)
     sessions: Counter[str] = field(default_factory=Counter)
@@ -170,7 +170,7 @@ class ExpiredTurns:
         match age_of(payload.get("created_us"), payload.get("timestamp"), cutoff_us):
             case Age.UNPARSABLE:
                 self.unparsable += 1
-                if len(self.unparsable_ids) < UNPARSABLE_NAMED:
+                if len(self.unparsable_ids) < MAX_UNPARSABLE_IDS:
                     self.unparsable_ids.append(str(record.id))
             case Age.EXPIRED if session_id in limits.held:
                 self.held += 1
@@ -181,7 +181,7 @@ class ExpiredTurns:
 
 
 async def find_expired(turns: TurnStore, limits: AgeLimits) -> ExpiredTurns:
-    """Every turn is judged by core.operations.expiry; the store only leaves out what is surely kept.
+    """Find expired turns: core.operations.expiry judges each; the store only excludes those surely kept.
 
     Raises StoreUnavailableError.
     """
@@ -195,7 +195,7 @@ async def find_expired(turns: TurnStore, limits: AgeLimits) -> ExpiredTurns:
 
 
 async def _dated(turns: TurnStore, limits: AgeLimits) -> AsyncIterator[Record]:
-    """Those older than the general limit, then those that only their session's own limit makes old."""
+    """Yield turns older than the general limit, then those expired only by their session's own limit."""
     async for record in _began(turns, in_range("created_us", gt=0, lt=limits.cutoff_us)):
         yield record
     stricter = limits.stricter()
@@ -215,13 +215,13 @@ CHUNK = 500
 
 
 class ExpiryRun:
-    """Exactly the turns with created_us < now − days go; running ones and those of held sessions stay.
+    """Deletes exactly the turns with created_us < now − days, except running turns and held sessions.
 
-    A turn of an earlier version, without created_us, goes by its timestamp; when that names no zone, it
-    goes once it is old in every zone. A turn whose time cannot be read is kept and counted. Children of
-    deleted turns read as roots; no turn that stays is written. With `records`, sessions on hold are spared,
-    those with a limit of their own go by that, and emptied ones leave the list; with `traces`, what else
-    remembers an expired turn goes with it.
+    A turn of an earlier version, without created_us, is judged by its timestamp; one without a zone expires
+    once it is old in every zone. A turn whose time cannot be read is kept and counted. Children of deleted
+    turns read as roots; no remaining turn is written. With `records`, sessions on hold are spared, sessions
+    with their own limit are judged by it, and emptied ones are removed; with `traces`, the traces of an
+    expired turn are erased with it.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class ExpiryRun:
         records: SessionRecords | None = None,
         traces: TurnTraces | None = None,
     ) -> None:
-        """`limits` as they are without `records`. Raises ValueError if its days < 1."""
+        """`limits` apply without `records`. Raises ValueError if its days < 1."""
         self._turns = turns
         self._records = records
         self._traces = traces
@@ -244,15 +244,15 @@ class ExpiryRun:
         self._erased = ErasedTraces()
 
     async def find(self) -> int:
-        """How many turns would go. Nothing is changed. Raises StoreUnavailableError, as `delete` does."""
+        """Count the turns to delete, changing nothing. Raises StoreUnavailableError, as `delete` does."""
         self._limits = await self._limits_now()
         self._total_before = await self._turns.count()
         self._expired = await find_expired(self._turns, self._limits)
         return self._expired.sessions.total()
 
     async def delete(self, begins: Callable[[Sequence[AnyPointId]], Awaitable[object]] | None = None) -> None:
-        """What was found. A run that is cut is done to its end by the next one. `begins` is awaited before
-        each chunk, with the points of it."""
+        """Delete what `find` found; the next run finishes one that was cut off. `begins` is awaited before
+        each chunk, with its points."""
         groups = self._expired.batches.values()
         if self._traces is not None:
             await self._traces.erase_log([str(old.point) for batch in groups for old in batch.turns])
@@ -269,7 +269,7 @@ class ExpiryRun:
             self._sessions_removed = await self._records.remove_empty(self._turns, self._limits)
 
     def so_far(self) -> ExpiryReport:
-        """The report, but for what is counted afterwards."""
+        """Return the report, without what is counted only after the run."""
         return ExpiryReport(
             cutoff=rfc3339(self._cutoff_us),
             days=self._limits.days,
@@ -292,10 +292,10 @@ class ExpiryRun:
         return await self._records.limits(self._limits.now_us, self._limits.days, among)
 
     async def _delete_chunk(self, batch: OldTurns, chunk: Sequence[OldTurn]) -> None:
-        """Holds and limits are read again; so is the turn's age, by the store: one that was begun again under
-        its id is not old."""
+        """Delete a chunk, after checking holds, limits and, in the store, the turns' age again: a turn begun
+        again under its id is not old."""
         limits = await self._limits_now(sorted({old.session_id for old in chunk}))
-        chunk = [old for old in chunk if _goes_still(old, batch, limits)]
+        chunk = [old for old in chunk if _is_still_expired(old, batch, limits)]
         if not chunk:
             return
         if self._traces is not None:
@@ -307,7 +307,7 @@ class ExpiryRun:
         self._deleted += before - await self._turns.count(Filter(must=[points]))
 
 
-def _goes_still(old: OldTurn, batch: OldTurns, limits: AgeLimits) -> bool:
+def _is_still_expired(old: OldTurn, batch: OldTurns, limits: AgeLimits) -> bool:
     return old.session_id not in limits.held and limits.cutoff_of(old.session_id) >= batch.cutoff_us
 
 

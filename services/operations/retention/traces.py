@@ -1,6 +1,5 @@
-"""What else than a turn's own point remembers the turn: summaries and rewritten questions made of it,
-memories derived from it, the title of its session, the question log, its images, and files that undid a
-repair."""
+"""Traces of a turn outside its own point: summaries, rewritten questions and memories derived from it, the
+title of its session, the question log, its images, and the undo files of repairs."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ ForgetRewordings = Callable[[str, Collection[str]], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class ErasedTraces:
-    """How many summaries, memories, lines of the question log and rewritten questions went; of how many turns
-    the images."""
+    """How many summaries, memories, question log lines and rewritten questions were erased; `images` counts
+    turns."""
 
     summaries: int = 0
     memories: int = 0
@@ -48,7 +47,7 @@ class ErasedTraces:
 class TurnTraces:
     """`forget_summaries` takes session, owner (None: any) and turns, `forget_rewordings` session and turns;
     `qa_log` is None when it is off, `data_dir` where there are neither images nor undo files. With
-    `memories_outlive` those of expired turns stay."""
+    `memories_outlive` the memories of expired turns stay."""
 
     def __init__(
         self,
@@ -73,20 +72,20 @@ class TurnTraces:
     async def erase(self, turns: Mapping[str, Collection[str]]) -> ErasedTraces:
         """Erase every trace of these turns, given by session. Raises StoreUnavailableError.
 
-        Done before the turns go: a crash in between leaves turns that can be erased again, and no trace
-        of turns that are gone.
+        To be called before the turns are deleted: a crash in between leaves turns that can be erased again,
+        and no traces of deleted turns.
         """
         stored = await self._erase_stored(turns, memories=True)
         lines = await self.erase_log({turn_id for ids in turns.values() for turn_id in ids}) if turns else 0
         return stored + ErasedTraces(log_lines=lines)
 
     async def expire_stored(self, turns: Mapping[str, Collection[str]]) -> ErasedTraces:
-        """Those in the store, of turns that are too old: memories may outlive them. The log is read whole,
-        however few turns it is asked for."""
+        """Erase the stored traces of expired turns; memories may outlive them. The question log is left to
+        `erase_log`: every call reads it whole, however few the turns."""
         return await self._erase_stored(turns, memories=not self._memories_outlive)
 
     async def expire_memories(self, before_us: int) -> int:
-        """Those neither learned nor used since. Returns how many."""
+        """Delete memories neither learned nor used since. Returns how many."""
         return 0 if self._memories is None else await self._memories.expire(before_us)
 
     async def _erase_stored(self, turns: Mapping[str, Collection[str]], *, memories: bool) -> ErasedTraces:
@@ -104,33 +103,33 @@ class TurnTraces:
         return ErasedTraces(summaries, forgotten, rewordings=rewordings, images=images)
 
     async def erase_images(self, turn_ids: Collection[str]) -> int:
-        """The images of these turns' questions. Returns of how many turns. Raises StoreUnavailableError."""
+        """Erase the images of these questions. Returns the number of turns. Raises StoreUnavailableError."""
         return await self._images.erase(turn_ids) if self._images is not None and turn_ids else 0
 
     async def sweep_images(self, turns: TurnStore, min_age_s: float) -> int:
-        """Those that a crash left before their turn was stored. Returns of how many turns."""
+        """Delete images that a crash left before their turn was stored. Returns the number of turns."""
 
         async def existing(turn_ids: Collection[str]) -> list[str]:
-            found = turns.scroll(Filter(must=[has_id(list(turn_ids))]), with_payload=False)
-            return [str(record.id) async for record in found]
+            records = turns.scroll(Filter(must=[has_id(list(turn_ids))]), with_payload=False)
+            return [str(record.id) async for record in records]
 
         return await self._images.sweep(existing, time.time() - min_age_s) if self._images else 0
 
     async def erase_rewordings(self, session_id: str, turn_ids: Collection[str]) -> int:
-        """The questions of other turns that were rewritten with the words of these. Returns how many."""
+        """Erase other turns' rewritten questions that contain words of these turns. Returns how many."""
         return 0 if self._forget_rewordings is None else await self._forget_rewordings(session_id, turn_ids)
 
     async def erase_log(self, turn_ids: Collection[str]) -> int:
-        """Their lines of the question log. Returns how many."""
+        """Erase these turns' lines of the question log. Returns how many."""
         return 0 if self._qa_log is None else await self._qa_log.erase(turn_ids)
 
     async def expire_log(self, before_us: int, held: Collection[str]) -> int:
-        """The log lines of all turns that began before, whether or not the turns are still there; those of
-        `held` sessions stay. Returns how many went."""
+        """Erase the log lines of all turns that began before, even of turns that are already deleted; those
+        of `held` sessions stay. Returns how many."""
         return 0 if self._qa_log is None else await self._qa_log.expire(before_us, held)
 
     async def erase_session(self, session_id: str, turn_ids: Collection[str]) -> ErasedTraces:
-        """The same for a whole session, with the log lines of turns that are gone already."""
+        """Erase the traces of a whole session, including the log lines of turns that are already deleted."""
         summaries = await self._forget_summaries(session_id, None, turn_ids)
         memories = 0
         if self._memories is not None and turn_ids:
@@ -143,14 +142,14 @@ class TurnTraces:
 
 log = structlog.get_logger()
 
-# The files with which earlier versions undid a repair: nothing reads them any more.
+# Undo files of repairs by earlier versions; nothing reads them any more.
 
 
 PATTERNS = "backfill-undo-*.jsonl", ".backfill-undo-rewriting"
 
 
 async def delete_undo_files(folder: Path) -> None:
-    """They lie in DATA_DIR and hold texts of turns, so the first erasure deletes them all. Raises OSError."""
+    """Delete all undo files in DATA_DIR: they contain texts of turns. Raises OSError."""
     deleted = await asyncio.to_thread(_delete, folder)
     if deleted:
         log.info("undo_files_deleted", files=deleted, why="earlier versions wrote them, and none is read")

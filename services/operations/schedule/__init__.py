@@ -1,1 +1,1 @@
-"""One run per slot of a schedule among all workers of a store."""
+"""Scheduled jobs: one run per slot among all workers of a store."""

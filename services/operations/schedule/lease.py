@@ -1,8 +1,8 @@
 """The lease of a scheduled job: one record in the store says which slot is done, and who runs one now.
 
-No clock is compared with another worker's. A run is cut when it takes longer than a lease, so a record that
-says "held" and stayed the same for a whole lease, by the watcher's own steady clock, is a dead worker's. So
-workers' wall clocks may differ; they only decide when each of them asks.
+Workers' clocks are never compared. A run that takes longer than a lease is cut off, so a record that says
+"held" and stays unchanged for a whole lease, by the watcher's own monotonic clock, is a dead worker's. Wall
+clocks may therefore differ; they only decide when each worker looks.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _NOTED = ("skipped_slot", "skipped")
 class LeaseRecord:
     """Slots and times are UTC microseconds, 0 for none.
 
-    Every change has a `token` of its own. `holder` is empty while nobody runs. `slot` is the one that was
-    last begun, for the `attempts`-th time; `last_slot` and all before it are done. `failed_us` is when `slot`
-    failed. `last_result` names nobody's session or turn.
+    Every change gets a new `token`. `holder` is empty while nobody runs. `slot` is the slot last begun, for
+    the `attempts`-th time; `last_slot` and all before it are done. `failed_us` is when `slot` failed.
+    `last_result` names no session or turn.
     """
 
     token: str
@@ -57,31 +57,31 @@ _READ = TypeAdapter(LeaseRecord)
 
 
 class Lease(Protocol):
-    """Methods raise StoreUnavailableError, or StoreRequestError while the collection is not there yet."""
+    """Methods raise StoreUnavailableError, or StoreRequestError while the collection does not exist yet."""
 
     async def read(self) -> LeaseRecord | None:
-        """None: it was never made, or cannot be understood."""
+        """Return the record; None if it was never created or cannot be parsed."""
         ...
 
     async def make(self, record: LeaseRecord) -> None:
-        """When there is none. Of two workers that do so at once the later wins, so `record` is to be held:
-        nobody claims it before a lease has passed, and all have the same by then."""
+        """Create the record if there is none. If two workers do so at once the later wins, so `record` must
+        have a holder: nobody claims it before a lease has passed, and by then all have read the same."""
         ...
 
     async def swap(self, expected: LeaseRecord, new: LeaseRecord) -> LeaseRecord | None:
-        """Replace `expected` by `new` if it is still stored, in one step; what was noted stays.
+        """Atomically replace `expected` by `new` if it is still stored; a noted skip stays.
 
-        Returns the record as it is afterwards: the change was made when that has the token of `new`.
+        Returns the record afterwards: the swap succeeded if it has the token of `new`.
         """
         ...
 
     async def note(self, slot: int, why: str) -> None:
-        """This slot was skipped. Leaves everything else as it is."""
+        """Note that this slot was skipped, changing nothing else."""
         ...
 
 
 class LeaseStore:
-    """In the operations collection, for all workers of one store."""
+    """Stored in the operations collection, for all workers of one store."""
 
     def __init__(self, store: VectorStore, collection: str) -> None:
         self._store = store
@@ -98,10 +98,10 @@ class LeaseStore:
             await self._store.upsert(self._collection, [point])
 
     async def swap(self, expected: LeaseRecord, new: LeaseRecord) -> LeaseRecord | None:
-        # The engine finds the point and changes it in one step, so of two that saw the same only one fits.
-        still = [_THIS, equals("token", expected.token)]
+        # the engine matches and changes the point in one step, so of two swaps of one state only one succeeds
+        unchanged = [_THIS, equals("token", expected.token)]
         fields: dict[str, Any] = {name: value for name, value in asdict(new).items() if name not in _NOTED}
-        await self._store.set_payload(self._collection, fields, points=Filter(must=still))
+        await self._store.set_payload(self._collection, fields, points=Filter(must=unchanged))
         return await self.read()
 
     async def note(self, slot: int, why: str) -> None:
@@ -109,36 +109,36 @@ class LeaseStore:
         await self._store.set_payload(self._collection, fields, points=Filter(must=[_THIS]))
 
 
-# Slots: the moments at which a schedule wants its job to be run, the same for every worker.
+# Slots: the times at which a schedule runs its job, the same for every worker.
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-# How far back the newest slot is looked for: the next window is only tried when the last was empty.
+# How far back to search for the newest slot: the next window is tried only if the previous one was empty.
 _WINDOWS = tuple(timedelta(hours=hours) for hours in (1, 27, 32 * 24, 367 * 24, 9 * 366 * 24))
 
 NextReading = Callable[[datetime], datetime | None]
-"""A reading of the clock on the wall, without a zone → the first one later than it that is wanted."""
+"""Local wall-clock time, without a zone → the first scheduled local time after it."""
 
 
 class Slots(Protocol):
-    """A slot is its moment in UTC microseconds. What is asked depends on nothing but the argument."""
+    """A slot is a time in UTC microseconds. Results depend on nothing but the argument."""
 
     def after(self, moment_us: int) -> int | None:
-        """The first slot later than this moment."""
+        """Return the first slot after this time."""
         ...
 
     def newest(self, moment_us: int) -> int | None:
-        """The last slot that is not later than this moment."""
+        """Return the last slot not after this time."""
         ...
 
 
 class LocalSlots:
-    """Readings of a zone's clocks, each once.
+    """Slots at local times of a zone, each local time once, even when its clocks change.
 
-    Where the clocks are set back a reading comes twice, and the first time counts; where they are put
-    forward it is leapt over, and the moment of the leap counts, once for all that were leapt over. A day
-    that a zone left out whole, to change sides of the date line, has no slot.
+    Where the clocks are set back a local time occurs twice, and the first occurrence counts; where they are
+    put forward it is skipped, and the moment of the change counts, once for all times skipped. A day that a
+    zone omitted, to change sides of the date line, has no slot.
     """
 
     def __init__(self, next_reading: NextReading, zone: tzinfo) -> None:
@@ -146,7 +146,7 @@ class LocalSlots:
         self._zone = zone
 
     def after(self, moment_us: int) -> int | None:
-        # Later readings never come earlier, so what the clock has shown by now needs no second look.
+        # local times occur in order, so those up to the current one need no second look
         local = moment_at(moment_us).astimezone(self._zone)
         reading = self._next_reading(local.replace(tzinfo=None, fold=0))
         while reading is not None:
@@ -158,7 +158,7 @@ class LocalSlots:
 
     def _has_day(self, reading: datetime) -> bool:
         midnight = reading.replace(hour=0, minute=0, second=0, microsecond=0)
-        return _shown(first_moment(midnight, self._zone), self._zone).date() == reading.date()
+        return _local_time(first_moment(midnight, self._zone), self._zone).date() == reading.date()
 
     def newest(self, moment_us: int) -> int | None:
         for window in _WINDOWS:
@@ -171,20 +171,20 @@ class LocalSlots:
 
 
 def first_moment(reading: datetime, zone: tzinfo) -> datetime:
-    """When the zone's clocks first show this reading or, if they leap over it, a later one. In UTC."""
+    """Return when the zone's clocks first show this local time or, if they skip it, a later one. In UTC."""
     moment = reading.replace(tzinfo=zone, fold=0).astimezone(UTC)
-    if _shown(moment, zone) == reading:
+    if _local_time(moment, zone) == reading:
         return moment
-    early = reading.replace(tzinfo=zone, fold=1).astimezone(UTC)  # by the offset after the leap
+    early = reading.replace(tzinfo=zone, fold=1).astimezone(UTC)  # by the offset after the change
     seconds = range(int((moment - early).total_seconds()) + 1)
     return early + timedelta(
         seconds=bisect_left(
-            seconds, True, key=lambda second: _shown(early + timedelta(seconds=second), zone) >= reading
+            seconds, True, key=lambda second: _local_time(early + timedelta(seconds=second), zone) >= reading
         )
     )
 
 
-def _shown(moment: datetime, zone: tzinfo) -> datetime:
+def _local_time(moment: datetime, zone: tzinfo) -> datetime:
     return moment.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
@@ -192,20 +192,20 @@ def us_of(moment: datetime) -> int:
     return (moment - EPOCH) // _MICROSECOND
 
 
-# Which slot a worker may run now: by the schedule, by the lease as it saw it last, and by its clock.
+# Which slot a worker may run now, by the schedule, the lease as last read, and its clock.
 
 
 HOUR_US = 3_600_000_000
-# A slot that is done and still lies further ahead was done by a clock that was wrong: it holds up nothing.
-MOST_AHEAD_US = 48 * HOUR_US
+# A slot marked done but further ahead than this was done by a wrong clock, and is ignored.
+MAX_AHEAD_US = 48 * HOUR_US
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """A run takes `lease_s` at most: a slot that was claimed longer ago is a dead worker's. `first_look_s`
-    after the start what was missed is made up, and every `look_s` the worker looks again: that the machine
-    slept is noticed within that. `retry_s` after a failure the slot is tried again. `alone`: no other process
-    can have the store open, so another holder is dead."""
+    """A run takes at most `lease_s`: a slot claimed longer ago is a dead worker's. Missed slots are caught up
+    `first_look_s` after the start, and the worker looks again every `look_s`, so it notices within that time
+    that the machine slept. A failed slot is retried after `retry_s`. `alone`: no other process can have the
+    store open, so any other holder is dead."""
 
     lease_s: float = 3_600.0
     first_look_s: float = 15.0
@@ -215,7 +215,7 @@ class Pace:
 
 
 class DueSlot:
-    """`record` is the lease as it was seen last."""
+    """`record` is the lease as last read."""
 
     def __init__(
         self,
@@ -225,32 +225,32 @@ class DueSlot:
         watch: ClockWatch | None = None,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`steady` is in seconds and never goes back."""
+        """`steady` returns seconds of a monotonic clock."""
         self._slots = slots
         self._pace = pace
         self._clock = clock
         self._watch = watch or ClockWatch(clock)
         self._steady = steady
         self._unchanged_since = steady()
-        self._put_off = 0
+        self._skipped = 0
         self.record: LeaseRecord | None = None
 
     def newest(self) -> int:
         return self._slots.newest(self._clock()) or 0
 
-    def saw(self, record: LeaseRecord) -> None:
+    def observe(self, record: LeaseRecord) -> None:
         if self.record is None and record.skipped_slot <= self.newest():
-            self._put_off = record.skipped_slot  # put off before a restart, put off after it
+            self._skipped = record.skipped_slot  # still skipped after a restart
         if self.record is None or record.token != self.record.token:
             self._unchanged_since = self._steady()
         self.record = record
 
     def slot(self) -> int | None:
-        """The slot that may be begun."""
+        """Return the slot that may begin now."""
         record, slot = self.record, self.newest()
         if record is None or not slot or not self._is_free(record) or self._is_resting(record, slot):
             return None
-        done = slot <= self._put_off or (slot <= record.last_slot and not self.is_absurd(record))
+        done = slot <= self._skipped or (slot <= record.last_slot and not self.is_from_wrong_clock(record))
         return None if done else slot
 
     def _is_free(self, record: LeaseRecord) -> bool:
@@ -258,24 +258,24 @@ class DueSlot:
         return not record.holder or self._pace.alone or untouched_s >= self._pace.lease_s
 
     def _is_resting(self, record: LeaseRecord, slot: int) -> bool:
-        """A failed slot waits; a clock that was set back since does not make it wait longer."""
+        """Whether a failed slot waits for its retry; a clock set back since does not prolong the wait."""
         return record.slot == slot and 0 <= self._clock() - record.failed_us < self._pace.retry_s * 1_000_000
 
-    def is_absurd(self, record: LeaseRecord) -> bool:
-        return record.last_slot > self._clock() + MOST_AHEAD_US
+    def is_from_wrong_clock(self, record: LeaseRecord) -> bool:
+        return record.last_slot > self._clock() + MAX_AHEAD_US
 
     # ---- the clock ------------------------------------------------------------------------------
 
     def moved_us(self) -> int:
-        """How far the clock was put forward since it was last trusted."""
+        """Return how far the clock was put forward since it was last trusted."""
         moved_us = self._watch.moved_us()
         if moved_us < -HOUR_US:
-            self._put_off = 0  # it was set right again: the slot comes at its proper time
+            self._skipped = 0  # the clock was corrected: the slot comes at its proper time
         return moved_us
 
-    def put_off(self, slot: int) -> None:
-        """Not this slot; but the clock is trusted when the next one comes."""
-        self._put_off = slot
+    def skip(self, slot: int) -> None:
+        """Skip this slot, but trust the clock for the next one."""
+        self._skipped = slot
         self._watch.trust()
 
     def trust_clock(self) -> None:

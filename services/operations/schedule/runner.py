@@ -1,8 +1,7 @@
-"""Runs a job once per slot: whichever worker gets the lease, and another one when that worker dies.
+"""Runs a job once per slot, in whichever worker gets the lease, or in another one if that worker dies.
 
-What is asked is never "has a moment come?" but "is the newest slot done?". So a missed slot is caught up,
-once, however it came to be missed: the server was down, the machine slept, the store was away, the last took
-long.
+The question is never "has the time come?" but "is the newest slot done?". So a missed slot is caught up once,
+whatever the reason: the server was down, the machine slept, the store was unavailable, the last run was long.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ log = structlog.get_logger()
 SlotJob = Callable[[int], Coroutine[Any, Any, ExpiryReport]]
 """Takes the slot, in UTC microseconds."""
 
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 _END_NOW_S = 2.0
-_RUN_SHARE = 0.9  # of the lease
+_RUN_SHARE = 0.9  # of the lease's duration
 
 
 class SlotRunner:
-    """`pace.retry_s` after a failure the slot is tried again, `MOST_ATTEMPTS` times in all."""
+    """A failed slot is retried after `pace.retry_s`, up to `MAX_ATTEMPTS` attempts in all."""
 
     def __init__(
         self,
@@ -60,33 +59,33 @@ class SlotRunner:
 
     @property
     def record(self) -> LeaseRecord | None:
-        """The lease as it was seen last."""
+        """The lease as last read."""
         return self._due.record
 
     async def look(self) -> bool:
-        """Whether a slot waits for this worker. Not while the store is away: it is asked again next time."""
+        """Whether a slot is due for this worker; False while the store is unavailable."""
         self._due.moved_us()
         try:
             await self.refresh()
-        except WenmaiError as error:  # also: the collections are still being made
+        except WenmaiError as error:  # also while the collections are being created
             log.debug("cleanup_lease_unknown", error=str(error))
             return False
         return not self._running and self._due.slot() is not None
 
     async def refresh(self) -> None:
-        """Read the record, made when it is missing. Raises StoreUnavailableError, StoreRequestError."""
+        """Read the record, creating it if missing. Raises StoreUnavailableError, StoreRequestError."""
         record = await self._lease.read()
-        if record is None:  # a new store has nothing to make up for
+        if record is None:  # a new store has no slot to catch up
             made = LeaseRecord(uuid.uuid4().hex, holder=self.name, last_slot=self._due.newest())
             await self._lease.make(made)
             record = await self._lease.read()
         if record is not None:
-            self._due.saw(record)
+            self._due.observe(record)
 
     async def run(self) -> ExpiryReport | None:
-        """Run the slot that is due. None: there was none, another worker has it, or it was put off.
+        """Run the due slot. None if there is none, another worker has it, or it was postponed.
 
-        What the job raises is noted and raised. Cancelled, the slot is given back.
+        The job's error is recorded and re-raised. On cancellation the slot is given back.
         """
         try:
             held = await self._claim()
@@ -104,17 +103,17 @@ class SlotRunner:
     # ---- whose turn it is -----------------------------------------------------------------------
 
     async def _claim(self) -> LeaseRecord | None:
-        """The lease as it is held now. Raises StoreUnavailableError, StoreRequestError."""
+        """Acquire the lease for the due slot. Raises StoreUnavailableError, StoreRequestError."""
         await self.refresh()
         current, slot = self.record, self._due.slot()
         if current is None or slot is None or self._running:
             return None
         attempts = current.attempts + 1 if current.slot == slot else 1
-        if self._due.is_absurd(current):
-            await self._forget(current, slot)
+        if self._due.is_from_wrong_clock(current):
+            await self._reset_slot(current, slot)
         elif (moved_us := self._due.moved_us()) > HOUR_US:
-            await self._put_off(slot, moved_us)
-        elif attempts > MOST_ATTEMPTS:
+            await self._skip(slot, moved_us)
+        elif attempts > MAX_ATTEMPTS:
             await self._give_up(current, slot)
         else:
             claim = replace(current, holder=self.name, slot=slot, attempts=attempts, failed_us=0)
@@ -122,17 +121,17 @@ class SlotRunner:
         return None
 
     async def _swap(self, expected: LeaseRecord, record: LeaseRecord) -> LeaseRecord | None:
-        """None: somebody was faster."""
+        """Replace the record; None if another worker was faster."""
         new = replace(record, token=uuid.uuid4().hex)
         after = await self._lease.swap(expected, new)
         if after is None:
             return None
-        self._due.saw(after)
+        self._due.observe(after)
         return after if after.token == new.token else None
 
-    async def _put_off(self, slot: int, moved_us: int) -> None:
-        """What a wrong clock deletes is gone; a right one, moved on purpose, costs one slot."""
-        self._due.put_off(slot)
+    async def _skip(self, slot: int, moved_us: int) -> None:
+        """Skip a slot after a clock jump: a wrong clock would delete for good, a right one loses one slot."""
+        self._due.skip(slot)
         moved, now = f"{moved_us / HOUR_US:.1f} hours", rfc3339(self._clock())
         log.warning("cleanup_put_off", slot=rfc3339(slot), now=now, clock_put_forward_by=moved)
         why = f"the clock was put forward by {moved}, to {now}; the next slot is run if it stays so"
@@ -140,26 +139,26 @@ class SlotRunner:
         await self.refresh()
 
     async def _give_up(self, current: LeaseRecord, slot: int) -> None:
-        """Its workers died of it, one after the other."""
+        """Mark the slot done after its workers have died one after the other."""
         log.error("cleanup_given_up", slot=rfc3339(slot), attempts=current.attempts)
         error = current.last_error or "WorkerDied"
         await self._swap(current, replace(current, holder="", last_slot=slot, last_error=error))
 
-    async def _forget(self, current: LeaseRecord, slot: int) -> None:
+    async def _reset_slot(self, current: LeaseRecord, slot: int) -> None:
         log.warning("cleanup_slot_ahead", last_slot=rfc3339(current.last_slot), now=rfc3339(self._clock()))
         await self._swap(current, replace(current, holder="", last_slot=slot))
 
     # ---- one run --------------------------------------------------------------------------------
 
     async def _run(self, held: LeaseRecord) -> ExpiryReport:
-        """The job; it is cut a little before the lease ends, for then another worker may begin it."""
+        """Run the job, cut off a little before the lease ends, when another worker may begin it."""
         self._due.trust_clock()
         slot = held.slot
         log.info("cleanup_started", slot=rfc3339(slot), attempt=held.attempts)
         try:
             async with asyncio.timeout(self.pace.lease_s * _RUN_SHARE):
                 report = await self._job(slot)
-        except asyncio.CancelledError:  # a shutdown: as if it had not been begun, and without patience
+        except asyncio.CancelledError:  # a shutdown: the attempt does not count, and we wait only briefly
             with suppress(WenmaiError, TimeoutError):
                 async with asyncio.timeout(_END_NOW_S):
                     await self._swap(held, replace(held, holder="", attempts=held.attempts - 1))
@@ -171,7 +170,7 @@ class SlotRunner:
         return report
 
     async def _end(self, held: LeaseRecord, record: LeaseRecord) -> None:
-        """Write how it ended. What cannot be stored for a while is run again: it finds less to do."""
+        """Store the outcome. If the store stays unavailable the slot runs again, with less left to do."""
         ended = replace(record, holder="", token=uuid.uuid4().hex)
         for pause_s in (self.pace.look_s, self.pace.look_s, 0.0):
             try:
@@ -183,34 +182,33 @@ class SlotRunner:
             if after is None or after.token != ended.token:
                 log.error("cleanup_lost", slot=rfc3339(held.slot), reason="another worker has the slot")
             if after is not None:
-                self._due.saw(after)
+                self._due.observe(after)
             return
 
     def _done(self, record: LeaseRecord, report: ExpiryReport) -> LeaseRecord:
-        # ids are for who asked, not for keeping: what is erased later must not be named here
+        # ids are not stored: something erased later must not be named here
         result = replace(report, sessions={}, unparsable_ids=[])
         done = replace(record, last_slot=record.slot, last_run_us=self._clock(), last_result=result)
         return replace(done, last_error="")
 
     def _failed(self, record: LeaseRecord, error: Exception) -> LeaseRecord:
-        now_us, over = self._clock(), record.attempts >= MOST_ATTEMPTS
-        failed = replace(record, last_run_us=now_us, failed_us=now_us, last_error=_named(error))
+        now_us, over = self._clock(), record.attempts >= MAX_ATTEMPTS
+        failed = replace(record, last_run_us=now_us, failed_us=now_us, last_error=_error_name(error))
         return replace(failed, last_slot=record.slot) if over else failed
 
 
-def _named(error: Exception) -> str:
-    """A refusal by its sentence, which says what to do; others are in the log."""
+def _error_name(error: Exception) -> str:
+    """Return a refusal's message, which says what to do, or else the type: details are in the log."""
     return str(error) if isinstance(error, ConflictError) else type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupState:
-    """Times are RFC 3339; None when it has not run yet, or never will again.
+    """Times are RFC 3339; None if the job has not run yet, or never will again.
 
-    `last_run` ended with `last_result` (which names no session or turn) or `last_error`, the error's kind or
-    why it was refused; it was a run by the schedule, of whatever worker. `last_slot` is the newest time of
-    the schedule that is done. `skipped` says why a later one was not run. `holder` is the worker that runs it
-    now.
+    `last_run` is the last scheduled run of any worker; it ended with `last_result` (which names no session or
+    turn) or `last_error`, the error's type or the reason of the refusal. `last_slot` is the newest scheduled
+    time that is done. `skipped` says why a later one was not run. `holder` is the worker running it now.
     """
 
     cron: str
@@ -227,7 +225,7 @@ class CleanupState:
 
 @dataclass(frozen=True, slots=True)
 class CleanupSchedule:
-    """What the job did last, and when it runs next. `cron` is only shown."""
+    """Reports what the job did last, and when it runs next. `cron` is only displayed."""
 
     runner: SlotRunner
     slots: Slots
@@ -235,7 +233,7 @@ class CleanupSchedule:
     zone: tzinfo
 
     def state(self) -> CleanupState:
-        """As this worker saw it last, within half a minute."""
+        """Return the state this worker last read, at most half a minute old."""
         record = self.runner.record
         now_us = utc_now_us()
         next_slot = self.slots.after(now_us)
@@ -257,7 +255,7 @@ class CleanupSchedule:
         )
 
     async def current(self) -> CleanupState:
-        """The same, asked of the store; what was seen last when the store is away."""
+        """Return the state read from the store now, or as last read if the store is unavailable."""
         try:
             await self.runner.refresh()
         except WenmaiError as error:

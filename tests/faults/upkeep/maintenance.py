@@ -17,7 +17,7 @@ from api.wiring.assembly import open_maintenance
 from core.conversation.turns import Turn, TurnStatus
 from core.operations.expiry import DAY_US
 from services.conversation.turns import TurnStore, TurnVectors
-from services.operations.repair.stored import MOVED_AT_ONCE
+from services.operations.repair.stored import MOVE_BATCH
 from services.operations.retention.expiry import CHUNK
 from tests.faults.outcome import Fault, Outcome
 from tests.services.conversation.stores import uid
@@ -95,7 +95,7 @@ def _repair(trials: int, folder: Path, seed: int) -> Outcome:
         data, number = folder / f"repair{trial}", choice.randint(5, 40)
         before = asyncio.run(_write_legacy(data, number))
         stored = asyncio.run(_points(data))
-        batches = -(-number // MOVED_AT_ONCE)
+        batches = -(-number // MOVE_BATCH)
         places = [f"backfill.{name}:{choice.randint(1, batches)}" for name in ("begun", "copied")]
         where = choice.choice([*places, f"backfill.turn:{choice.randint(1, number - 1)}"])
         killed = _command("backfill_parent_turns", data, *REPAIR, failpoint=where)

@@ -9,7 +9,7 @@ from qdrant_client import models
 from api.memories import MemoriesHandler
 from services.memory.records import MemoryRecords
 from services.memory.turns import MemoryLearning
-from services.memory.writing import MemoryWriter, count_nothing
+from services.memory.writing import MemoryWriter, ignore_refusal
 from services.store.clock import utc_now_us
 from services.store.dialect import VectorStore
 from tests.services.operations.retention.parts import MEMORIES
@@ -30,7 +30,7 @@ async def make_collection(store: VectorStore) -> None:
 
 def memories_of(
     store: VectorStore,
-    on_refused: Callable[[str], None] = count_nothing,
+    on_refused: Callable[[str], None] = ignore_refusal,
     clock: Callable[[], int] = utc_now_us,
 ) -> MemoriesHandler:
     records = MemoryRecords(store, MEMORIES, alone=True)

@@ -18,10 +18,10 @@ from core.memory.record import MemoryType
 from core.prompt.messages import Message
 from services.conversation.turns import TurnStore, TurnVectors
 from services.memory.extraction import (
-    AT_ONCE,
     CLAIM,
     CLAIM_S,
     CLAIMED_US,
+    MAX_TURNS,
     READ,
     Extraction,
     UnreadTurn,
@@ -197,7 +197,7 @@ async def test_each_turn_is_read_once_by_two_workers_and_over_restarts(bench: Be
     for worker in workers:
         await worker.idle()
     assert sorted(bench.model.read) == sorted(f"问题 {number}" for number in range(1, 41))
-    assert max(map(len, bench.model.numbers)) <= AT_ONCE
+    assert max(map(len, bench.model.numbers)) <= MAX_TURNS
 
 
 class Late:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.prompt.budget import estimate_tokens
-from services.models.embedding import PASSAGE_BATCH, PASSAGE_BATCH_TOKENS, _be_less_urgent, passage_batches
+from services.models.embedding import PASSAGE_BATCH, PASSAGE_BATCH_TOKENS, _lower_priority, passage_batches
 
 TEXTS = st.lists(st.sampled_from(["", "fee", "费用" * 40, "a fee " * 60, "费用" * 400]), max_size=80)
 
@@ -37,7 +37,7 @@ def test_a_server_that_is_nicer_already_stays_so() -> None:
     def niceness() -> int:
         thread = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, thread, 19)
-        _be_less_urgent()
+        _lower_priority()
         return os.getpriority(os.PRIO_PROCESS, thread)
 
     with ThreadPoolExecutor(1) as pool:

@@ -8,6 +8,6 @@ from pathlib import Path
 from services.sync.folders import SyncLock
 
 if __name__ == "__main__":
-    SyncLock(Path(sys.argv[1])).take()
+    SyncLock(Path(sys.argv[1])).acquire()
     print("held", flush=True)
     sys.stdin.read()

@@ -22,7 +22,7 @@ from services.operations.reembedding.level import (
     CopyIncompleteError,
     Limits,
 )
-from services.operations.reembedding.run import Manner, Reembed, ReembedReport, SyncProgress
+from services.operations.reembedding.run import CopyMode, Reembed, ReembedReport, SyncProgress
 from services.store.collections import collection_specs, ensure_collections
 from services.store.dialect import VectorStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, nth_id, open_store
@@ -94,8 +94,8 @@ async def read(store: VectorStore, collection: str) -> dict[str, models.Record]:
     return {str(record.id): record for record in records}
 
 
-async def reembed(store: VectorStore, embedding: EmbeddingService, **manner: Any) -> ReembedReport:
-    return await Reembed(store, OLD, embedding).run(store, NEW, lambda _: None, Manner(**manner))
+async def reembed(store: VectorStore, embedding: EmbeddingService, **mode: Any) -> ReembedReport:
+    return await Reembed(store, OLD, embedding).run(store, NEW, lambda _: None, CopyMode(**mode))
 
 
 PAYLOADS: dict[str, list[dict[str, Any]]] = {
@@ -307,7 +307,7 @@ async def test_what_is_written_while_it_copies_is_copied_too(
             rounds.append(progress.round)
 
     report = await Reembed(store, OLD, embedding).run(
-        store, NEW, on_progress, Manner(live=True, pause=write_late)
+        store, NEW, on_progress, CopyMode(live=True, pause=write_late)
     )
     assert report.rounds == len(rounds) > 1
     assert (await store.count(NEW.knowledge_collection)).count == PAGE * 2 + 3 + 50
@@ -335,7 +335,7 @@ async def test_a_live_copy_of_a_store_that_changes_in_every_round_is_whole(
         if progress.round not in rounds:
             rounds.append(progress.round)
 
-    live = Manner(live=True, pause=ask_on)
+    live = CopyMode(live=True, pause=ask_on)
     copy = Reembed(store, OLD, embedding)
     report = await copy.run(store, NEW, on_progress, live)
     assert report.rounds < 6
@@ -353,7 +353,7 @@ async def test_a_live_copy_that_keeps_nothing_is_not_called_whole(
     await write(store, CHUNKS.name, PAYLOADS[CHUNKS.name])
     target = KeepsNothing(":memory:")
     with pytest.raises(CopyIncompleteError, match="run this again"):
-        await Reembed(store, OLD, embedding).run(target, NEW, lambda _: None, Manner(live=True))  # type: ignore[arg-type]
+        await Reembed(store, OLD, embedding).run(target, NEW, lambda _: None, CopyMode(live=True))  # type: ignore[arg-type]
     await target.close()
 
 

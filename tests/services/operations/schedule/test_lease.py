@@ -256,7 +256,7 @@ def test_a_clock_that_is_set_back_after_a_failure_does_not_put_off_the_next_try(
     watch = ClockWatch(clocks.wall, clocks.boot_us)
     due = DueSlot(Every(86_400), Pace(), clocks.wall, watch, clocks.steady)
     slot = due.newest()
-    due.saw(LeaseRecord("failed", slot=slot, attempts=1, failed_us=clocks.wall_us))
+    due.observe(LeaseRecord("failed", slot=slot, attempts=1, failed_us=clocks.wall_us))
     assert due.slot() is None
     clocks.wall_us -= HOUR_US
     assert (due.newest(), due.slot()) == (slot, slot)
