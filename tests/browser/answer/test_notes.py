@@ -63,7 +63,7 @@ async def test_a_warning_and_the_rewritten_question_stay_over_a_reload(page: Pag
     shown = page.locator(".turn:nth-child(2) .notes li")
     assert await shown.all_inner_texts() == [
         f"Searched again for “{REWRITTEN}”.",
-        "The reranker could not be reached; the built-in one ranked this time.",
+        "The reranker could not be reached; the built-in one was used instead.",
     ]
 
 

@@ -129,7 +129,7 @@ async def test_the_reply_as_it_came_stands_below_the_request_where_it_is_kept(
     raw = 'data: {"id":"r1","choices":[]}\n\ndata: [DONE]\n\n'
     await opened(page, server_url, prompt(response={"id": "r1", "raw": raw}))
     block = page.locator(".prompt-request").nth(1)
-    assert "答复原文" in await block.inner_text()
+    assert "回复原文" in await block.inner_text()
     assert await block.locator("pre").text_content() == raw
     await block.locator("button").click()
     assert await page.evaluate("window.__copied") == raw
