@@ -1,4 +1,5 @@
-"""One case against one server: the streams, the memory and the health probe beside them, then the sums."""
+"""Run one case against one server: the streams, with a memory and a health probe alongside, then the
+totals."""
 
 from __future__ import annotations
 
@@ -33,11 +34,11 @@ class Target:
 
 @dataclass(slots=True)
 class Samples:
-    """What one case gave on one server; durations in seconds, one entry per answer, stamp or probe.
+    """The samples of one case on one server; durations in seconds, one entry per answer, stamp or probe.
 
     `end_s` is from an answer's last piece to its end, `stream_s` from its question to its end;
-    `answering_cpu_s` the processor time until the last answer ended, `cpu_s` until the server was quiet
-    again, which took `settle_s`; `idle_mb` is resident then.
+    `answering_cpu_s` is the CPU time until the last answer ended, `cpu_s` until the server was idle again,
+    `settle_s` later; `idle_mb` is the resident memory then.
     """
 
     over_s: list[float]
@@ -107,7 +108,7 @@ async def _stream(case: Case, target: Target, number: int) -> list[Answer]:
 
 
 async def _probe(url: str, lags: list[float]) -> None:
-    """How long the event loop lets a cheap request wait."""
+    """Measure how long the event loop makes a cheap request wait."""
     while True:
         lags.append(await time_get(url, "/health/live"))
         await asyncio.sleep(PROBE_S)
@@ -115,7 +116,7 @@ async def _probe(url: str, lags: list[float]) -> None:
 
 @asynccontextmanager
 async def _beside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None, None]:
-    """Run `work`, which never ends, until the block does; its failure is raised."""
+    """Run the endless `work` until the block ends; raises its failure."""
     task = asyncio.create_task(work)
     try:
         yield

@@ -1,10 +1,9 @@
-"""The embedded store with many chunks: how long a retrieval takes, and what it costs to keep and open them.
+"""The embedded store with many chunks: retrieval time, size, memory and start-up.
 
 `python -m benchmarks.store.scale --chunks 200000` fills a temporary store through the real client and its
-store
-process, then asks the real retriever. `--vectors FILE.npy` takes real vectors (rows of 384 floats) instead of
-made ones, and more of the same kind where there are too few. `--folder` keeps the filled store and uses it
-again.
+store process, then queries the real retriever. `--vectors FILE.npy` uses real vectors (rows of 384 floats)
+instead of synthetic ones, and perturbed copies if there are too few. `--folder` keeps the filled store for
+reuse.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Milliseconds; CPU per question."""
+    """Times in milliseconds; CPU time per question."""
 
     name: str
     p50: float
@@ -68,7 +67,8 @@ class Timing:
 
 @dataclass(slots=True)
 class Figures:
-    """Sizes in MB of 2^20 bytes, per chunk in bytes; `load` is the machine's over the last minute."""
+    """Sizes in MB of 2^20 bytes, per chunk in bytes; `load` is the machine's load average of the last
+    minute."""
 
     chunks: int
     fill_per_s: float = 0.0
@@ -102,7 +102,7 @@ class Bench:
         self.figures = Figures(corpus.size)
 
     async def fill(self) -> None:
-        """Only the store's share of the time counts."""
+        """Fill the store; only the time spent in the store counts."""
         async with open_edge_client(self._folder) as client:
             store = self._settings.store
             await ensure_collections(client, store, embedding_name="made", dimension=self._corpus.dimension)
@@ -116,7 +116,7 @@ class Bench:
             self.figures.fill_per_s = self._corpus.size / taken
 
     async def ask(self, questions: int, repeats: int) -> list[Timing]:
-        """Of `repeats` runs of a case the one with the lowest median: others use this machine, too."""
+        """Return, of `repeats` runs per case, the one with the lowest median, to exclude other load."""
         started = time.perf_counter()
         async with open_edge_client(self._folder) as client:
             self.figures.open_s = time.perf_counter() - started
@@ -156,7 +156,7 @@ class Bench:
             await asyncio.sleep(WRITE_EVERY_S)
 
     async def _weigh(self, client: EdgeClient) -> None:
-        """`own_mb` is not given back when the machine needs room: all but the pages of the store's files."""
+        """Measure sizes; `own_mb` excludes pages of the store's files, which the kernel can reclaim."""
         figures, memory = self.figures, psutil.Process(client.process_id).memory_info()
         disk = await client.size_bytes()
         own = memory.rss - memory.shared
@@ -195,7 +195,7 @@ async def _beside(enabled: bool, work: object) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _lags() -> AsyncIterator[list[float]]:
-    """How much later than asked for the loop comes back, in seconds, while the block runs."""
+    """Collect how late the event loop wakes up, in seconds, while the block runs."""
     lags: list[float] = []
 
     async def watch() -> None:

@@ -1,19 +1,20 @@
-"""What each part of the suite consists of, and how long it takes."""
+"""The parts of the suite: their commands and durations."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 Command = tuple[str, ...]
-# The tests of a file share a server and a browser. Two cores; a third worker works while others wait.
+# The tests of a file share a server and a browser. For two cores; a third worker works while others wait.
 ORDER = ("-p", "tests.support.suite.order")
 TOGETHER = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", *ORDER)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`checks` run first, one after another; `beside` runs while the tests do; `tests` are the arguments of
-    each pytest run. `minutes` is the wall clock of the whole part on two quiet cores: measure and mend it."""
+    """`checks` run first, one after another; `beside` runs during the tests; `tests` are the arguments of
+    each pytest run. `minutes` is the wall time of the whole part on two quiet cores; measure it and keep it
+    up to date."""
 
     minutes: int
     checks: tuple[Command, ...]
