@@ -92,7 +92,7 @@ async def read_in(files: int, parts: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=4, help="of each server and case (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=4, help="per server and case (default %(default)s)")
     rounds = parser.parse_args().rounds
     print(f"load average {os.getloadavg()[0]:.2f} before the run\n")
     print("| case | durability | over ms p50 / p95 | from the last piece to DONE ms p50 / p95 | tokens/s "

@@ -81,9 +81,9 @@ async def run_case(case: Case, target: Target, stub_url: str) -> Samples:
     tree, lags = ProcessTree(target.pid), list[float]()
     cpu_before = tree.cpu_s()
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(_beside(tree.watch_memory()))
+        await stack.enter_async_context(_alongside(tree.watch_memory()))
         if case.probe:
-            await stack.enter_async_context(_beside(_probe(target.url, lags)))
+            await stack.enter_async_context(_alongside(_probe(target.url, lags)))
         streams = [_stream(case, target, number) for number in range(case.streams)]
         answers = list(itertools.chain.from_iterable(await asyncio.gather(*streams)))
     ended, answering_cpu_s = time.monotonic(), tree.cpu_s() - cpu_before
@@ -115,7 +115,7 @@ async def _probe(url: str, lags: list[float]) -> None:
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None, None]:
+async def _alongside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None, None]:
     """Run the endless `work` until the block ends; raises its failure."""
     task = asyncio.create_task(work)
     try:

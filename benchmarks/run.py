@@ -147,10 +147,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(arguments: Sequence[str] | None) -> Options:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter answers: to see it work")
-    parser.add_argument("--no-cold-start", action="store_true", help="leave the cold starts out")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON too")
-    parser.add_argument("--doors", action="store_true", help="only /v1 beside our own endpoint")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer and shorter answers, to check that it works"
+    )
+    parser.add_argument("--no-cold-start", action="store_true", help="skip the cold starts")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
+    parser.add_argument("--doors", action="store_true", help="only compare /v1 with our own endpoint")
     names = [case.name for case in CASES]
     parser.add_argument("--case", action="append", choices=names, help="only this case; may be repeated")
     parsed = parser.parse_args(arguments)

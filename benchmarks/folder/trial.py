@@ -148,11 +148,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=1_000)
     parser.add_argument("--chats", type=int, default=20)
-    parser.add_argument("--changes", type=int, default=10, help="so many are changed and as many removed")
+    parser.add_argument(
+        "--changes", type=int, default=10, help="how many files are changed, and how many removed"
+    )
     asked = parser.parse_args()
     with TemporaryDirectory() as place:
         failures = asyncio.run(run(asked.files, asked.chats, asked.changes, Path(place)))
-    print("all of it holds" if not failures else f"does not hold: {', '.join(failures)}")
+    print("all checks passed" if not failures else f"failed: {', '.join(failures)}")
     return int(bool(failures))
 
 

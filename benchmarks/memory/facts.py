@@ -99,9 +99,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, default=100)
     parser.add_argument("--seed", type=int, default=7, help="chooses the values of the facts")
-    parser.add_argument("--show", action="store_true", help="name what was missed and wrongly recalled")
+    parser.add_argument("--show", action="store_true", help="list missed and wrongly recalled memories")
     parser.add_argument(
-        "--kinds", choices=KINDS, default="first", help="of facts; nothing was fitted on those held out"
+        "--kinds", choices=KINDS, default="first", help="of facts; nothing was fitted on the held-out ones"
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -135,7 +135,7 @@ async def measure(settings: Settings, sessions: int, *, shows: bool) -> dict[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=1_000)
-    parser.add_argument("--show", action="store_true", help="name what is wrong, and count the refusals")
+    parser.add_argument("--show", action="store_true", help="list wrong memories and count the refusals")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         settings = load_settings(store={"data_dir": Path(folder)})

@@ -94,9 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--memories", type=int, default=10_000)
     parser.add_argument("--all", type=int, default=200_000)
-    parser.add_argument(
-        "--one-kind", action="store_true", help="all memories have the word that is asked for"
-    )
+    parser.add_argument("--one-kind", action="store_true", help="all memories contain the question's keyword")
     options = parser.parse_args()
     kinds = 1 if options.one_kind else len(ATTRIBUTES)
     with tempfile.TemporaryDirectory() as folder:

@@ -138,7 +138,7 @@ class Bench:
         retriever = Retriever(client, self._collection, self._settings.retrieval)
         store, taken = psutil.Process(client.process_id), list[float]()
         asked = self._corpus.questions(questions, case.forms)
-        async with _beside(case.writes, self._write(client)), _lags() as lags:
+        async with _alongside(case.writes, self._write(client)), _lags() as lags:
             store_cpu, own_cpu = _cpu_s(store), time.process_time()
             for query in asked:
                 started = time.perf_counter()
@@ -178,7 +178,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 @asynccontextmanager
-async def _beside(enabled: bool, work: object) -> AsyncIterator[None]:
+async def _alongside(enabled: bool, work: object) -> AsyncIterator[None]:
     assert asyncio.iscoroutine(work)
     if not enabled:
         work.close()
@@ -204,7 +204,7 @@ async def _lags() -> AsyncIterator[list[float]]:
             await asyncio.sleep(LAG_EVERY_S)
             lags.append(max(0.0, time.perf_counter() - due))
 
-    async with _beside(True, watch()):
+    async with _alongside(True, watch()):
         yield lags
 
 
@@ -225,10 +225,10 @@ async def run(options: argparse.Namespace) -> tuple[Figures, list[Timing]]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store.scale", description=__doc__)
     parser.add_argument("--chunks", type=int, default=200_000)
-    parser.add_argument("--questions", type=int, default=100, help="for each case")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each case; the quickest counts")
+    parser.add_argument("--questions", type=int, default=100, help="per case")
+    parser.add_argument("--repeats", type=int, default=3, help="runs per case; the fastest counts")
     parser.add_argument("--vectors", type=Path, help="a .npy file of real vectors")
-    parser.add_argument("--folder", type=Path, help="keep the filled store here, or use the one that is")
+    parser.add_argument("--folder", type=Path, help="keep the filled store here, or reuse an existing one")
     parser.add_argument("--no-compaction", action="store_true")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     options = parser.parse_args()

@@ -100,7 +100,7 @@ async def test_a_line_says_that_a_summary_was_made_and_opens_it(
                 await page.get_by_role("button", name="关闭").click()
                 assert await page.locator(".notes .text-button").count() == 1
             await page.click("#language")
-            assert "earlier turns were summed up" in await page.inner_text(".turn:nth-child(4) .notes")
+            assert "earlier turns were summarized" in await page.inner_text(".turn:nth-child(4) .notes")
 
 
 def _has_summary(url: str) -> bool:

@@ -156,7 +156,7 @@ async def test_what_was_removed_since_is_said_in_words(page: Page, server_url: s
     assert "已被删除" in await page.inner_text(".prompt-part[data-state=removed]")
     assert await page.locator(".prompt-request").count() == 0
     await page.evaluate("document.querySelector('#language').click()")
-    assert "1 part was removed since" in await page.inner_text(".prompt-state")
+    assert "1 part has been deleted since" in await page.inner_text(".prompt-state")
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

@@ -39,16 +39,18 @@ def _is_green(part: Part, rest: Command) -> bool:
         if subprocess.run(_tool(check), cwd=ROOT, check=False).returncode:
             return False
     with tempfile.TemporaryFile() as output:
-        beside = None
-        if part.beside:
-            beside = subprocess.Popen(_tool(part.beside), cwd=ROOT, stdout=output, preexec_fn=_be_patient)
+        background = None
+        if part.background:
+            background = subprocess.Popen(
+                _tool(part.background), cwd=ROOT, stdout=output, preexec_fn=_be_patient
+            )
         green = True
         for arguments in part.tests:
             green = passes((*arguments, *rest), ROOT) and green
-        if beside and part.beside:
-            code = beside.wait()
+        if background and part.background:
+            code = background.wait()
             output.seek(0)
-            print(f"{part.beside[0]}: {output.read().decode()}", flush=True)
+            print(f"{part.background[0]}: {output.read().decode()}", flush=True)
             green = green and code == 0
     return green
 

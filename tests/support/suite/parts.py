@@ -12,13 +12,13 @@ TOGETHER = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", *ORDER)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`checks` run first, one after another; `beside` runs during the tests; `tests` are the arguments of
+    """`checks` run first, one after another; `background` runs during the tests; `tests` are the arguments of
     each pytest run. `minutes` is the wall time of the whole part on two quiet cores; measure it and keep it
     up to date."""
 
     minutes: int
     checks: tuple[Command, ...]
-    beside: Command | None
+    background: Command | None
     tests: tuple[Command, ...]
 
 
@@ -26,13 +26,13 @@ PARTS = {
     "quick": Part(
         minutes=8,
         checks=(("ruff", "format", "--check", "."), ("ruff", "check", "."), ("lint-imports",)),
-        beside=("mypy",),
+        background=("mypy",),
         tests=((*TOGETHER, "-m", "not full and not alone"),),
     ),
     "full": Part(
         minutes=14,
         checks=(),
-        beside=None,
+        background=None,
         tests=((*TOGETHER, "-m", "full and not alone"), (*ORDER, "-m", "alone")),
     ),
 }
