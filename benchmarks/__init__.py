@@ -1,1 +1,1 @@
-"""What `make bench` runs: the server under load, beside a raw pass-through."""
+"""Benchmarks of `make bench`: the server under load, compared with a raw pass-through."""

@@ -1,4 +1,4 @@
-"""What is asked, how often and how fast, and of which servers."""
+"""The benchmark cases: questions, load and answer shapes, and the protocols of the servers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FULL_SPEED = Shape(rate=0, tokens=1_000)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`streams` at once, each asking `answers` questions one after the other.
+    """`streams` concurrent streams, each asking `answers` questions one after the other.
 
-    The streams start spread over `spread_s`, about an answer's length, so that the load is level. Each
-    question is a session of its own, or with `follow_ups` each stream is one, of which the first question is
-    not timed; with `stored_turns` it goes on with one that already has so many.
+    The streams start spread over `spread_s`, about the duration of an answer, to even out the load. Each
+    question is a separate session; with `follow_ups` each stream is one session, whose first question is not
+    timed. With `stored_turns` the stream continues a session that already has that many turns.
     """
 
     name: str
@@ -82,13 +82,13 @@ def _ours(question: str, session_id: str) -> bytes:
 
 
 def _openai(question: str, session_id: str) -> bytes:
-    """It knows no sessions."""
+    """OpenAI's protocol has no sessions."""
     messages = [{"role": "user", "content": question}]
     return json.dumps({"model": "stub", "stream": True, "messages": messages}).encode()
 
 
 def _door(question: str, session_id: str) -> bytes:
-    """Our own /v1. It finds a session by the messages that a client keeps; this one keeps none."""
+    """Our own /v1, which finds a session by the client's message history; this client keeps none."""
     messages = [{"role": "user", "content": question}]
     return json.dumps({"model": "wenmai", "stream": True, "messages": messages}).encode()
 

@@ -1,6 +1,6 @@
-"""The load client: one asyncio protocol per answer, a few microseconds a piece, no objects per token.
+"""The load client: one asyncio protocol per answer, a few microseconds per piece, no objects per token.
 
-On a small machine a heavier client would take the processor from the server it measures.
+On a small machine, a heavier client would take CPU time from the server it measures.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ EVENT_END = b"\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one kind of server is asked, and what its stream looks like.
+    """How to query one kind of server, and what its stream looks like.
 
-    `body` is made of a question and the session it goes on with ("" for none). `content` finds a piece of the
-    answer as its first group, `session` the session's id; `done` and `error` are found in the bytes.
+    `body` builds the request from a question and the session to continue ("" for none). The first group of
+    `content` is a piece of the answer, that of `session` the session's id; `done` and `error` are byte
+    markers.
     """
 
     path: str
@@ -37,9 +38,9 @@ class Dialect:
 
 @dataclass(slots=True)
 class Answer:
-    """One answer as the client saw it; moments in seconds of the monotonic clock, `relay_s` durations.
+    """One answer as seen by the client; times in seconds of the monotonic clock, `relay_s` durations.
 
-    `problem` is empty when the stream came whole: status 200, its end, and no error in it.
+    `problem` is empty if the stream is complete: status 200, an end marker, and no error in it.
     """
 
     tag: str
@@ -59,7 +60,7 @@ class Answer:
 
 
 class Reader(asyncio.Protocol):
-    """Reads one response and closes; `finished` is set when there is no more to come."""
+    """Reads one response; `finished` is set when it has ended."""
 
     def __init__(self, answer: Answer, dialect: Dialect | None = None) -> None:
         self.finished = asyncio.get_running_loop().create_future()
@@ -112,7 +113,7 @@ class Reader(asyncio.Protocol):
 
 
 async def ask(url: str, dialect: Dialect, question: str, tag: str, session_id: str = "") -> Answer:
-    """Ask on a new connection and read to the end. Raises nothing: a failure is the answer's `problem`."""
+    """Ask on a new connection and read to the end. Never raises: a failure becomes the answer's `problem`."""
     answer = Answer(tag)
     body = dialect.body(f"{question} [q-{tag}]", session_id)
     head = (
@@ -124,7 +125,7 @@ async def ask(url: str, dialect: Dialect, question: str, tag: str, session_id: s
 
 
 async def time_get(url: str, path: str) -> float:
-    """Seconds that a GET on a new connection takes. Raises RuntimeError when it fails."""
+    """Return how many seconds a GET on a new connection takes. Raises RuntimeError if it fails."""
     answer = Answer("")
     head = f"GET {path} HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\nConnection: close\r\n\r\n"
     await _exchange(url, head.encode(), answer, None)
@@ -145,5 +146,5 @@ async def _exchange(url: str, request: bytes, answer: Answer, dialect: Dialect |
             await reader.finished
             answer.ended_s = time.monotonic()
             transport.close()
-    except OSError as error:  # TimeoutError is one
+    except OSError as error:  # includes TimeoutError
         answer.problem = repr(error)

@@ -1,4 +1,5 @@
-"""From starting the process to the first question it would take: empty, and with turns stored."""
+"""Time from starting the process until it would accept a question: with an empty store, and with stored
+turns."""
 
 from __future__ import annotations
 
@@ -25,17 +26,17 @@ DIMENSION = 384  # the bundled embedding's; the store refuses any other
 
 
 def raw_start_s(stub_url: str) -> float:
-    """Seconds; the median of three."""
+    """Start-up of the raw relay in seconds, median of three."""
     return median(_relay_start_s(stub_url) for _ in range(TRIALS))
 
 
 def empty_start_s() -> float:
-    """Seconds with an empty store and no sample to load; the median of three."""
+    """Start-up in seconds with an empty store and no sample to load, median of three."""
     return median(_empty_start_s() for _ in range(TRIALS))
 
 
 async def stored_start_s(turns: int) -> float:
-    """Seconds with this many completed turns stored; the median of three starts on one store."""
+    """Start-up in seconds with `turns` completed turns stored, median of three starts on one store."""
     with TemporaryDirectory() as folder:
         await _store_turns(Path(folder), turns)
         return median(_start_s(Path(folder)) for _ in range(TRIALS))
@@ -63,7 +64,7 @@ async def _store_turns(data_dir: Path, turns: int) -> None:
 
 
 async def store_sessions(data_dir: Path, sessions: Mapping[str, int]) -> None:
-    """Sessions with so many turns, by their ids."""
+    """Store sessions; `sessions` maps each id to its number of turns."""
     settings = load_settings(store={"data_dir": data_dir})
     async with open_maintenance(settings) as maintenance:
         for session_id, turns in sessions.items():
@@ -74,7 +75,7 @@ async def store_sessions(data_dir: Path, sessions: Mapping[str, int]) -> None:
 async def _fill(
     store: TurnStore, turns: int, in_a_session: int = TURNS_A_SESSION, session_id: str = ""
 ) -> None:
-    """Sessions of so many turns, each with all three vectors, as if embedded: nothing is left to do."""
+    """Store sessions of `in_a_session` turns with all three vectors, so that nothing is left to embed."""
     chance = random.Random(7)
     now, named, parent = utc_now_us(), session_id, None
     for number in range(turns):

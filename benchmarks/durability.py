@@ -1,9 +1,9 @@
-"""What it costs that an acknowledgement is on the disk: `python -m benchmarks.durability`.
+"""The cost of acknowledging writes only once they are on disk: `python -m benchmarks.durability`.
 
-Two servers, one with DURABILITY=power and one with DURABILITY=process, each with a store of its own on the
-disk of the temporary folder, are asked in turns, so that what else the machine does meets both. They have no
-documents: finding passages costs both the same. Then the same for reading in, by the share of the embedder's
-own speed (benchmarks.store.ingestion).
+Two servers, one with DURABILITY=power and one with DURABILITY=process, each with its own store on the disk of
+the temporary folder, are queried alternately, so that other load on the machine affects both. They have no
+documents, since retrieval costs both the same. Then ingestion is measured, as a share of the embedder's own
+speed (benchmarks.store.ingestion).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PER_TEXT_S = 0.1
 
 @contextmanager
 def running_servers(folder: Path) -> Iterator[tuple[str, list[Target]]]:
-    """The stub's address and a server of each way."""
+    """Yield the stub's address and one server per durability setting."""
     with ExitStack() as stack:
         stub = stack.enter_context(running_stub())
         targets = []
@@ -50,7 +50,7 @@ async def measure(rounds: int) -> None:
     cases = [case for case in CASES if case.name in ("c1", "c50")]
     with TemporaryDirectory() as folder, running_servers(Path(folder)) as (stub_url, targets):
         for target in targets:
-            await run_case(cases[0], target, stub_url)  # the first answers pay for what is loaded then
+            await run_case(cases[0], target, stub_url)  # warm-up: the first answers include lazy loading
         for case in cases:
             pooled: dict[str, Samples] = {}
             seconds, flushes = dict.fromkeys(WAYS, 0.0), dict.fromkeys(WAYS, 0.0)
@@ -92,7 +92,7 @@ async def read_in(files: int, parts: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=4, help="of each server and case (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=4, help="per server and case (default %(default)s)")
     rounds = parser.parse_args().rounds
     print(f"load average {os.getloadavg()[0]:.2f} before the run\n")
     print("| case | durability | over ms p50 / p95 | from the last piece to DONE ms p50 / p95 | tokens/s "

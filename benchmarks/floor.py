@@ -1,8 +1,8 @@
-"""The floor: the least a RAG conversation server in Python can cost, `python -m benchmarks.floor URL`.
+"""The floor: the minimal cost of a RAG conversation server in Python, `python -m benchmarks.floor URL`.
 
-The question is embedded by the bundled model on one thread, waiting ones together; one dot product over
-random vectors chooses passages; the history is in memory; the model's stream is parsed and framed again.
-No search by words, no reranking, nothing stored. Speaks as much of our own protocol as the client needs.
+The bundled model embeds the questions on one thread, in batches of those waiting; one dot product over random
+vectors selects the passages; the history is in memory; the model's stream is parsed and reframed. There is no
+keyword search, no reranking and no storage. It speaks as much of our own protocol as the client needs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PASSAGE = "Every turn is kept with its parent, and a branch is read from its roo
 
 
 class OneThread(BundledEmbedding):
-    """Embedded in batches, as the simplest server does."""
+    """Embeds in batches, as the simplest server would."""
 
     one_by_one = False
 
@@ -70,7 +70,7 @@ class Floor:
 
 
 async def _pieces(response: httpx.Response) -> AsyncGenerator[str, None]:
-    """What arrived together comes out together."""
+    """Yield the pieces of text; pieces that arrive together are yielded together."""
     rest = b""
     async for received in response.aiter_raw():
         *lines, rest = (rest + received).split(b"\n")

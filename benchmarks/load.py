@@ -1,4 +1,5 @@
-"""One case against one server: the streams, the memory and the health probe beside them, then the sums."""
+"""Run one case against one server: the streams, with a memory and a health probe alongside, then the
+totals."""
 
 from __future__ import annotations
 
@@ -33,11 +34,11 @@ class Target:
 
 @dataclass(slots=True)
 class Samples:
-    """What one case gave on one server; durations in seconds, one entry per answer, stamp or probe.
+    """The samples of one case on one server; durations in seconds, one entry per answer, stamp or probe.
 
     `end_s` is from an answer's last piece to its end, `stream_s` from its question to its end;
-    `answering_cpu_s` the processor time until the last answer ended, `cpu_s` until the server was quiet
-    again, which took `settle_s`; `idle_mb` is resident then.
+    `answering_cpu_s` is the CPU time until the last answer ended, `cpu_s` until the server was idle again,
+    `settle_s` later; `idle_mb` is the resident memory then.
     """
 
     over_s: list[float]
@@ -80,9 +81,9 @@ async def run_case(case: Case, target: Target, stub_url: str) -> Samples:
     tree, lags = ProcessTree(target.pid), list[float]()
     cpu_before = tree.cpu_s()
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(_beside(tree.watch_memory()))
+        await stack.enter_async_context(_alongside(tree.watch_memory()))
         if case.probe:
-            await stack.enter_async_context(_beside(_probe(target.url, lags)))
+            await stack.enter_async_context(_alongside(_probe(target.url, lags)))
         streams = [_stream(case, target, number) for number in range(case.streams)]
         answers = list(itertools.chain.from_iterable(await asyncio.gather(*streams)))
     ended, answering_cpu_s = time.monotonic(), tree.cpu_s() - cpu_before
@@ -107,15 +108,15 @@ async def _stream(case: Case, target: Target, number: int) -> list[Answer]:
 
 
 async def _probe(url: str, lags: list[float]) -> None:
-    """How long the event loop lets a cheap request wait."""
+    """Measure how long the event loop makes a cheap request wait."""
     while True:
         lags.append(await time_get(url, "/health/live"))
         await asyncio.sleep(PROBE_S)
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None, None]:
-    """Run `work`, which never ends, until the block does; its failure is raised."""
+async def _alongside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None, None]:
+    """Run the endless `work` until the block ends; raises its failure."""
     task = asyncio.create_task(work)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The stub, the floor and the raw relay as processes of their own; and what a server and its children use."""
+"""Runs the stub, the floor and the raw relay as separate processes; measures a server and its children."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import psutil
 from tests.support.environment import ROOT, clean_environment
 
 SAMPLE_S = 0.5
-MEMORY_SAMPLE_S = 1.0  # it takes the kernel milliseconds
-QUIET_CPU_S = 0.02  # in one sample: less than 4 % of a core is not work
+MEMORY_SAMPLE_S = 1.0  # a sample takes the kernel milliseconds
+QUIET_CPU_S = 0.02  # per sample: less than 4 % of a core counts as idle
 SETTLE_LIMIT_S = 180
 
 
@@ -67,7 +67,7 @@ def running_relay(stub_url: str) -> Iterator[Started]:
 
 
 class ProcessTree:
-    """Processor time and resident memory of a server with all its child processes."""
+    """CPU time and resident memory of a server with all its child processes."""
 
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
@@ -75,25 +75,26 @@ class ProcessTree:
         self.peak_mb = 0.0
 
     def cpu_s(self) -> float:
-        """User and system time so far, of children that have ended too."""
+        """User and system time so far, including that of children that have ended."""
         self._known = [self._root, *self._root.children(recursive=True)]
         return sum(_cpu_s(process) for process in self._known)
 
     async def watch_memory(self) -> None:
-        """Keep `peak_mb` until cancelled. What several processes share counts for each in part (PSS)."""
-        self._known = [self._root, *self._root.children(recursive=True)]  # once: it walks all of /proc
+        """Update `peak_mb` until cancelled. Shared memory is divided among the processes that share it
+        (PSS)."""
+        self._known = [self._root, *self._root.children(recursive=True)]  # only once: this walks all of /proc
         while True:
             self.peak_mb = max(self.peak_mb, _resident_mb(self._known))
             await asyncio.sleep(MEMORY_SAMPLE_S)
 
     def resident_mb(self) -> float:
-        """Of the processes that there are now (PSS)."""
+        """Resident memory of the current processes (PSS)."""
         return _resident_mb([self._root, *self._root.children(recursive=True)])
 
     async def settled_cpu_s(self) -> float:
-        """`cpu_s` once the work that answers leave behind is done, such as embedding them for recall.
+        """Return `cpu_s` once the background work after answers, such as embedding them for recall, is done.
 
-        Waits three minutes at most.
+        Waits at most three minutes.
         """
         now = self.cpu_s()
         for _ in range(int(SETTLE_LIMIT_S / SAMPLE_S)):

@@ -1,7 +1,7 @@
-"""The yardstick: a server that only relays, `python -m benchmarks.raw_relay http://127.0.0.1:9100`.
+"""The baseline: a server that only relays, `python -m benchmarks.raw_relay http://127.0.0.1:9100`.
 
-The same web libraries as the real server (uvicorn, Starlette, one pooled httpx client) and nothing else:
-the request's bytes go to the model, the answer's bytes come back, neither is looked into.
+It uses the same web libraries as the real server (uvicorn, Starlette, one pooled httpx client) and nothing
+else: the bytes of request and answer are passed through without being parsed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table and the JSON of a run."""
+"""A run's results as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEAD = (
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Nearest rank, 0 < share ≤ 1; nan when there are no values."""
+    """Nearest-rank percentile, 0 < share ≤ 1; nan if there are no values."""
     if not values:
         return math.nan
     return sorted(values)[math.ceil(share * len(values)) - 1]
@@ -26,7 +26,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One case on one server, as it is printed; times in milliseconds, nan where nothing was measured."""
+    """The figures of one case on one server; times in milliseconds, nan if not measured."""
 
     over_p50: float
     over_p95: float
@@ -79,7 +79,7 @@ def figures(samples: Samples) -> Figures:
 
 
 def _rate(samples: Samples) -> float:
-    """Of one stream, from question to end."""
+    """Tokens per second of one stream, from question to end."""
     seconds = sum(samples.stream_s)
     return round(samples.tokens / seconds, 2) if seconds else math.nan
 
@@ -98,7 +98,7 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class ColdStarts:
-    """Seconds to ready. `stored` is the start with `turns` turns in the store."""
+    """Seconds until ready. `stored` is the start with `turns` turns in the store."""
 
     raw: float
     empty: float
@@ -108,7 +108,7 @@ class ColdStarts:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`start_mb`: our server's resident memory, ready and idle, before the first question."""
+    """`start_mb`: our server's resident memory when ready and idle, before the first question."""
 
     cases: tuple[CaseResult, ...]
     cold_starts: ColdStarts | None

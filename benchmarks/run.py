@@ -1,4 +1,4 @@
-"""`make bench`: every case on the raw relay, the floor and our server, in turns, in one run, on loopback."""
+"""`make bench`: runs every case on the raw relay, the floor and our server alternately, on loopback."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The four processes: the stub, and the three servers that ask it."""
+    """The four processes: the stub, and the three servers that call it."""
 
     stub_url: str
     raw: Target
@@ -50,7 +50,7 @@ class Bench:
 
 @contextmanager
 def running_bench(folder: Path) -> Iterator[Bench]:
-    """`folder` is the server's store."""
+    """Start the processes; `folder` is the server's data folder."""
     with ExitStack() as stack:
         stub = stack.enter_context(running_stub())
         relay = stack.enter_context(running_relay(stub.url))
@@ -74,7 +74,7 @@ async def measure(case: Case, bench: Bench, rounds: int) -> CaseResult:
 
 
 async def in_turns(case: Case, targets: Sequence[Target], stub_url: str, rounds: int) -> dict[str, Figures]:
-    """So that what else the machine does meets all."""
+    """Measure the targets alternately, so that other load on the machine affects all of them."""
     pooled: dict[str, Samples] = {}
     for number in range(rounds):
         for target in targets:
@@ -88,7 +88,7 @@ async def in_turns(case: Case, targets: Sequence[Target], stub_url: str, rounds:
 
 
 async def doors(rounds: int) -> int:
-    """/v1/chat/completions beside our own endpoint, of the same server."""
+    """Compare /v1/chat/completions with our own endpoint on the same server."""
     with TemporaryDirectory() as folder, running_bench(Path(folder)) as bench:
         door = Target("/v1", bench.ours.url, bench.ours.pid, DOOR)
         await in_turns(DOOR_CASES[0], (bench.ours, door), bench.stub_url, 1)
@@ -107,7 +107,7 @@ async def doors(rounds: int) -> int:
 
 
 async def warm(cases: Sequence[Case], bench: Bench) -> None:
-    """The first answers pay for imports and connections; they are not counted."""
+    """Warm up: the first answers include imports and connections and are not counted."""
     for target in (bench.raw, bench.floor, bench.ours):
         await run_case(cases[0], target, bench.stub_url)
 
@@ -132,7 +132,7 @@ async def _cold_starts(stub_url: str) -> ColdStarts:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 1 when an answer failed or came in the wrong length."""
+    """Run the benchmark; returns 1 if an answer failed or had the wrong length."""
     options = parse(arguments)
     before = os.getloadavg()[0]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -147,10 +147,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(arguments: Sequence[str] | None) -> Options:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter answers: to see it work")
-    parser.add_argument("--no-cold-start", action="store_true", help="leave the cold starts out")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON too")
-    parser.add_argument("--doors", action="store_true", help="only /v1 beside our own endpoint")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer and shorter answers, to check that it works"
+    )
+    parser.add_argument("--no-cold-start", action="store_true", help="skip the cold starts")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
+    parser.add_argument("--doors", action="store_true", help="only compare /v1 with our own endpoint")
     names = [case.name for case in CASES]
     parser.add_argument("--case", action="append", choices=names, help="only this case; may be repeated")
     parsed = parser.parse_args(arguments)

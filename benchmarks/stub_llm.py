@@ -1,9 +1,9 @@
-"""An OpenAI-compatible model on loopback that only streams: `python -m benchmarks.stub_llm`.
+"""An OpenAI-compatible streaming model stub on loopback: `python -m benchmarks.stub_llm`.
 
-One asyncio protocol, so that it takes little of the machine from the server under test. Every tenth token
-carries the moment it was sent, `@<microseconds>@`. `POST /shape` changes pace and length, `GET /arrivals`
-reports when each request came in, by the `[q-…]` in its question. All times are the monotonic clock, which
-the processes of one machine share.
+It is a single asyncio protocol, to leave the machine to the server under test. Every tenth token carries the
+time it was sent, `@<microseconds>@`. `POST /shape` changes pace and length, `GET /arrivals` reports when each
+request arrived, by the `[q-…]` in its question. All times are of the monotonic clock, which all processes of
+a machine share.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import httptools
 import uvloop
 
 STAMP_EVERY = 10
-TOKENS_A_WRITE = 10  # at full speed; a pause between writes lets the other streams have their turn
+TOKENS_A_WRITE = 10  # at full speed; yielding between writes gives the other streams their turn
 TAG = re.compile(rb"\[q-([\w.-]+)\]")
 WORDS = ("The", "server", "keeps", "each", "answer", "short", "so", "that", "a", "reader", "finds", "it", ".")
 EVENT = (
@@ -35,15 +35,16 @@ STREAM_HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`rate` is tokens per second, 0 for as fast as the reader reads; `ttft_ms` the time to the first."""
+    """`rate` is in tokens per second, 0 for as fast as the client reads; `ttft_ms` is the time to the first
+    token."""
 
     ttft_ms: float = 0
     rate: float = 50
     tokens: int = 100
 
 
-class Book:
-    """The shape of the answers, and when each request arrived (seconds) by its tag; the last one counts."""
+class State:
+    """The shape of the answers, and the last arrival time in seconds by request tag."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -51,10 +52,10 @@ class Book:
 
 
 class Stream:
-    """One answer, written by timers against due times, so that a late token does not delay the rest."""
+    """One answer, written by timers at absolute times, so that a late token does not delay the rest."""
 
     def __init__(self, connection: Connection, shape: Shape) -> None:
-        self.stalled = False  # a write that was due found the reader's buffer full
+        self.stalled = False  # whether a due write found the buffer full
         self._connection = connection
         self._shape = shape
         self._sent = 0
@@ -83,15 +84,15 @@ class Stream:
 
 
 class Connection(asyncio.Protocol):
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, state: State) -> None:
+        self._state = state
         self._parser = httptools.HttpRequestParser(self)
         self._url = self._body = b""
         self.stream: Stream | None = None
         self.paused = self.closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class is no subclass
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class is not a subclass
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed, self.stream = True, None
@@ -117,16 +118,16 @@ class Connection(asyncio.Protocol):
         self._body += body
 
     def on_message_complete(self) -> None:
-        now, book = time.monotonic(), self._book
+        now, state = time.monotonic(), self._state
         if self._url.endswith(b"/chat/completions"):
             if tags := TAG.findall(self._body):
-                book.arrivals[tags[-1].decode()] = now
-            self.stream = Stream(self, book.shape)
+                state.arrivals[tags[-1].decode()] = now
+            self.stream = Stream(self, state.shape)
         elif self._url == b"/arrivals":
-            self._answer(book.arrivals)
+            self._answer(state.arrivals)
         elif self._url == b"/shape":
-            book.shape, book.arrivals = Shape(**json.loads(self._body)), {}
-            self._answer(asdict(book.shape))
+            state.shape, state.arrivals = Shape(**json.loads(self._body)), {}
+            self._answer(asdict(state.shape))
         else:
             self.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 
@@ -150,8 +151,8 @@ def _chunk(piece: bytes) -> bytes:
 
 
 async def serve(shape: Shape) -> None:
-    book = Book(shape)
-    server = await asyncio.get_running_loop().create_server(lambda: Connection(book), "127.0.0.1", 0)
+    state = State(shape)
+    server = await asyncio.get_running_loop().create_server(lambda: Connection(state), "127.0.0.1", 0)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
 

@@ -14,7 +14,7 @@ from tests.support.suite.order import MARKS
 from tests.support.suite.parts import PARTS
 
 ROOT = Path(__file__).parent.parent
-JUDGE = "import sys; from pathlib import Path; from tests.support.suite.judged import passes"
+JUDGE = "import sys; from pathlib import Path; from tests.support.suite.reruns import passes"
 FAILS_AT_FIRST = """
 def test_{name}():
     mark = pathlib.Path(__file__).with_name("{name}")

@@ -1,1 +1,1 @@
-"""A folder of a thousand files as an office has them, and the trial that reads it in."""
+"""A folder of a thousand files as found in an office, and the trial that ingests it."""

@@ -1,4 +1,4 @@
-"""Broken and hostile files as they lie about in real folders. Each must be refused with a reason."""
+"""Broken and hostile files as found in real folders. Each must be refused with a reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OUTSIDE = (
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """`ending` is what the name promises."""
+    """A bad file; `ending` is its file extension, which may not match its content."""
 
     name: str
     ending: str
@@ -89,7 +89,7 @@ def _document_of(xml: str) -> Callable[[Story, random.Random], bytes]:
 
 
 def _endless_stream(story: Story, chance: random.Random) -> bytes:
-    """A PDF page whose few bytes inflate to a gigabyte."""
+    """A PDF page whose few bytes decompress to a gigabyte."""
     packer = zlib.compressobj(9)
     squeezed = b"".join(packer.compress(bytes(1_000_000)) for _ in range(1_000)) + packer.flush()
     return _pdf_of(squeezed, b"/Filter /FlateDecode ")

@@ -1,4 +1,4 @@
-"""Chats that stream while something else goes on, and how evenly their tokens came."""
+"""Chats that stream while something else runs, and how evenly their tokens arrive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _tags = itertools.count(1)
 
 @dataclass(slots=True)
 class Chats:
-    """`lags_s` are a cheap request's times meanwhile: how long the event loop lets one wait."""
+    """`lags_s` are the durations of a cheap request meanwhile, which show how long the event loop is
+    blocked."""
 
     answers: list[Answer] = field(default_factory=list)
     lags_s: list[float] = field(default_factory=list)
@@ -31,7 +32,7 @@ class Chats:
         return [each.problem for each in self.answers if each.problem] + cut
 
     def figures(self) -> dict[str, float]:
-        """Milliseconds; how late tokens came is measured from their sending by the model."""
+        """Figures in milliseconds; the lateness of tokens is measured from when the model sent them."""
         firsts = [a.first_content_s - a.sent_s for a in self.answers if a.first_content_s is not None]
         relays = [relay for answer in self.answers for relay in answer.relay_s]
         return {
@@ -49,7 +50,7 @@ class Chats:
 
 @asynccontextmanager
 async def chatting(url: str, stub_url: str, streams: int) -> AsyncGenerator[Chats, None]:
-    """`streams` chats at once until the block ends; what is being answered then is read to its end."""
+    """Run `streams` concurrent chats until the block ends; running answers are read to their end."""
     shape = {"ttft_ms": 300, "rate": 40, "tokens": TOKENS}
     async with httpx.AsyncClient() as client:
         (await client.post(f"{stub_url}/shape", json=shape)).raise_for_status()

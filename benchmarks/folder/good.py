@@ -1,4 +1,4 @@
-"""Good files of every kind, written by the libraries that offices' programs are judged by."""
+"""Valid files of every kind, most written by the libraries commonly used for office formats."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def html(story: Story) -> bytes:
 
 
 def latin_pdf(story: Story) -> bytes:
-    """Of English stories only: the file names no font with Chinese characters."""
+    """For English stories only: the file has no font with Chinese characters."""
     lines = [line for paragraph in story.paragraphs for line in _wrapped(paragraph)]
     return pdf([[story.title], lines])
 

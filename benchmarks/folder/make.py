@@ -1,4 +1,5 @@
-"""Write the folder: `python -m benchmarks.folder.make FOLDER --files 1000`. The same seed, the same files."""
+"""Write the folder: `python -m benchmarks.folder.make FOLDER --files 1000`. The same seed gives the same
+files."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ _PREFERRED: tuple[tuple[int, str, good.Make], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class MadeFile:
-    """`path` is below the folder. `trouble` says what is wrong with a bad one."""
+    """A generated file; `path` is relative to the folder, `trouble` says what is wrong with a bad one."""
 
     path: str
     story: Story
@@ -43,7 +44,7 @@ class MadeFile:
 
 
 def make_folder(folder: Path, files: int, seed: int = 1, bad: int | None = None) -> list[MadeFile]:
-    """Fill an empty folder. So many are `bad`; None: one in twenty."""
+    """Fill an empty folder with `files` files, `bad` of them bad (default: one in twenty)."""
     made = []
     for file, content in _files(files, seed, max(1, round(files * BAD_SHARE)) if bad is None else bad):
         path = folder / file.path
@@ -68,7 +69,7 @@ def _files(files: int, seed: int, bad: int) -> Iterator[tuple[MadeFile, bytes]]:
 
 
 def rewritten(file: MadeFile, seed: int) -> tuple[MadeFile, bytes]:
-    """Another story in a file of the same name and kind."""
+    """Return another story in a file of the same name and kind."""
     number = 50_000 + seed
     chance = random.Random(f"again {number}")
     subject = story(number, chance)

@@ -1,4 +1,4 @@
-"""Running text for made files: plain sentences of an office, Chinese or English, and a phrase of its own."""
+"""Text for generated files: plain office sentences, Chinese or English, and a unique phrase."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _THINGS_EN = (
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What one file says. `phrase` is in no other file; `question` asks for it."""
+    """The content of one file. `phrase` is in no other file; `question` asks for it."""
 
     chinese: bool
     title: str
@@ -60,7 +60,7 @@ class Story:
 
 
 def story(number: int, chance: random.Random) -> Story:
-    """The same number and chance give the same story."""
+    """Return the story of that number; the same number and random state give the same story."""
     chinese = chance.random() < 0.5
     body = [_paragraph(chinese, chance) for _ in range(chance.randint(1, 4))]
     phrase, question = _phrase(chinese, number, chance)

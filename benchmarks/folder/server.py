@@ -1,4 +1,4 @@
-"""The server under trial, asked over HTTP as an operator and a reader would."""
+"""HTTP calls to the server under trial, as an operator and a user would make them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AT_ONCE = 2
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Files whose question brought them first, among the first five, or not at all."""
+    """How many files were ranked first by their question, and which were ranked below fifth or not at all."""
 
     first: int
     missed: tuple[str, ...]
@@ -28,12 +28,12 @@ class Ranks:
 
 
 def configuration(folder: Path) -> str:
-    """The text of a wenmai.toml that follows the folder, and only when it is asked to."""
+    """The text of a wenmai.toml that follows the folder, syncing only on request."""
     return f'sync_cron = ""\nload_sample = false\n[sources.{SOURCE}]\nfolder = {json.dumps(str(folder))}\n'
 
 
 async def sync(client: httpx.AsyncClient) -> dict[str, Any]:
-    """Run one sync to its end. Returns its report."""
+    """Run one sync to its end and return its report."""
     (await client.post("/admin/sync", json={})).raise_for_status()
     while True:
         state = (await client.get("/admin/sync")).raise_for_status().json()
@@ -44,8 +44,8 @@ async def sync(client: httpx.AsyncClient) -> dict[str, Any]:
 
 
 async def find(client: httpx.AsyncClient, files: Sequence[MadeFile], *, asked: bool = False) -> Ranks:
-    """By the sentence that each file alone has; `asked`: by a question for it, which a thousand other
-    sentences are nearly the answer to."""
+    """Search for each file by its unique sentence; with `asked`, by a question for it, to which a thousand
+    other sentences are nearly the answer."""
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def ask(file: MadeFile) -> int | None:
@@ -65,7 +65,7 @@ async def find(client: httpx.AsyncClient, files: Sequence[MadeFile], *, asked: b
 
 
 async def documents(client: httpx.AsyncClient) -> list[dict[str, Any]]:
-    """Every document of the source."""
+    """All documents of the source."""
     listed: list[dict[str, Any]] = []
     cursor = None
     while True:

@@ -1,1 +1,1 @@
-"""What is remembered and what is told of it, in figures: facts asked for in other words, a month of junk."""
+"""Measures memory: facts asked for in other words, episodes, a month of junk proposals, and speed."""

@@ -1,5 +1,5 @@
-"""Twenty things that people say of themselves, each with how it is asked for in other words, and questions
-that have nothing to do with any of them."""
+"""Things that people say about themselves, each with questions for it in other words, and unrelated
+questions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from random import Random
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """`said` takes the value; `asked` are questions for it, none in the words of the statement."""
+    """`statement` is a template for a value; `questions` ask for it in other words than the statement."""
 
     name: str
-    said_zh: str
-    said_en: str
+    statement_zh: str
+    statement_en: str
     values_zh: tuple[str, ...]
     values_en: tuple[str, ...]
-    asked_zh: tuple[str, ...]
-    asked_en: tuple[str, ...]
+    questions_zh: tuple[str, ...]
+    questions_en: tuple[str, ...]
 
 
 ATTRIBUTES: tuple[Attribute, ...] = (
@@ -79,7 +79,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     "How do I like to read things?")),
 )  # fmt: skip
 
-# Measured unseen first; then looked at, when it was fitted what questions not about the person need.
+# Held out at first; then used to fit the threshold for questions that are not about the person.
 MORE: tuple[Attribute, ...] = (
     Attribute("blood", "用户的血型是{}", "The user's blood type is {}", ("A型", "O型"), ("A", "O"),
     ("我是什么血型？", "如果要输血，我是哪一型"), ("What blood type do I have?", "Which blood group am I?")),
@@ -136,7 +136,7 @@ MORE: tuple[Attribute, ...] = (
     "How do I recognise my bag at the airport?")),
 )  # fmt: skip
 
-# What nobody looked at before it was measured.
+# Held out: nobody looked at these before they were measured.
 HELD_OUT: tuple[Attribute, ...] = (
     Attribute("height", "用户身高{}厘米", "The user is {} cm tall", ("172", "185"), ("172", "185"),
     ("我有多高？", "我个子是多少"), ("How tall am I?", "What is my height?")),
@@ -209,7 +209,7 @@ UNRELATED_HELD_OUT = (
     "What is a blockchain?", "When does the warehouse close?", "Draft a meeting agenda",
     "Which form do I need for a refund?",
 )  # fmt: skip
-# By name: what a person has, and what has nothing to do with any of it.
+# By name: the attributes of a person, and unrelated questions.
 KINDS = {
     "first": (ATTRIBUTES, (*UNRELATED_ZH, *UNRELATED_EN)),
     "more": (MORE, UNRELATED_MORE),
@@ -219,7 +219,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """`facts` by the attribute's name, in one language."""
+    """`facts` maps attribute names to statements, all in one language."""
 
     owner: str
     chinese: bool
@@ -227,13 +227,13 @@ class Person:
 
 
 def people(number: int, random: Random, attributes: Sequence[Attribute] = ATTRIBUTES) -> Sequence[Person]:
-    """Every other one speaks Chinese."""
+    """Return `number` people; every other one speaks Chinese."""
     return [
         Person(
             f"person-{at}",
             at % 2 == 0,
             {
-                each.name: (each.said_zh if at % 2 == 0 else each.said_en).format(
+                each.name: (each.statement_zh if at % 2 == 0 else each.statement_en).format(
                     random.choice(each.values_zh if at % 2 == 0 else each.values_en)
                 )
                 for each in attributes

@@ -1,9 +1,9 @@
-"""How well turns of other sessions are found: `python -m benchmarks.memory.episodes FOLDER…`.
+"""How well recall finds turns of other sessions: `python -m benchmarks.memory.episodes FOLDER…`.
 
-A folder is a set of long conversations, as `wenmai evaluate` reads it, whose lines name their `session`. Each
-scope is stored three ways: as one session, in which its questions are asked (recall of earlier turns); as the
-sessions that it had, of an owner of its own, who asks from another session (episodes); and so with the
-sessions of all scopes as one owner's. `--cache` keeps vectors between runs.
+A folder is a set of long conversations in the format of `wenmai evaluate`, whose lines name their `session`.
+Each scope is stored in three ways: as one session in which its questions are asked (recall of earlier turns);
+as its original sessions with one owner per scope, who asks from another session (episodes); and likewise with
+a single owner for all scopes. `--cache` keeps vectors between runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ONE = "one owner"
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """What was embedded already, by its text: the same is stored in three ways and asked in each."""
+    """Vectors by text, because the same texts are stored and queried in three ways."""
 
     turns: dict[str, TurnVectors] = field(default_factory=dict)
     queries: dict[str, Query] = field(default_factory=dict)
@@ -56,10 +56,10 @@ class Bench:
         self._sessions: dict[tuple[str, str], str] = {}
 
     async def store(self, lines: Sequence[tuple[Line, str, str]]) -> None:
-        """Each with its owner and its session's name, as a turn on the one before it, with its vectors.
+        """Store (line, owner, session name), each as a turn that follows the previous one of its session.
 
-        In large batches: the product embeds four turns at a time behind the answers, and looks for those that
-        lack a vector before each four, which takes an hour of a set.
+        Embeds in large batches: the product embeds four turns at a time in the background, searching for
+        turns without a vector before each batch, which would take an hour per set.
         """
         by_session: dict[tuple[str, str], list[Turn]] = defaultdict(list)
         for number, (line, owner, session) in enumerate(lines):
@@ -81,7 +81,7 @@ class Bench:
             await self._conversations.turns.put_many(vectors)
 
     async def _embed(self, turns: Sequence[Turn]) -> None:
-        """What the product gives a turn that it indexes."""
+        """Embed the turns as the product does for indexing."""
         missing = list({turn.text: turn for turn in turns if turn.text not in self._embedded.turns}.values())
         for batch in batches(missing, EMBEDDED_AT_ONCE):
             asked = await self._embedding.embed_queries([embedded_part(turn.question) for turn in batch])
@@ -98,7 +98,7 @@ class Bench:
         return known[question.question_id]
 
     async def within(self, question: Question) -> Answer:
-        """By recall of earlier turns, in the scope's one session."""
+        """Answer by recall of earlier turns in the scope's single session."""
         query = await self._query(question)
         branch = await self._conversations.find_branch(self._sessions[(ONE, question.scope)], ONE)
         return self._answer(question, await self._conversations.recall.rank(query, branch, (), ONE))
@@ -113,8 +113,8 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Of a set: so many conversations, chosen with the seed, and of each so many of its first lines, with the
-    questions that these answer; None: all."""
+    """A sample of a set: `scopes` random conversations, the first `lines` of each (None: all), and the
+    questions that these answer."""
 
     scopes: int | None = None
     lines: int | None = None
@@ -135,7 +135,7 @@ class Sample:
 
 
 async def measure(folder: Path, cache: Path | None, sample: Sample) -> dict[str, list[Answer]]:
-    """By the way that the turns are stored."""
+    """Return the answers by the way the turns are stored."""
     lines, asked = sample.of(load_set(folder))
     session_of = _sessions_of(folder)
     ways: dict[str, Callable[[Line], tuple[str, str]]] = {
@@ -159,7 +159,7 @@ async def measure(folder: Path, cache: Path | None, sample: Sample) -> dict[str,
 
 
 def _sessions_of(folder: Path) -> dict[str, str]:
-    """By the line's id."""
+    """Map line ids to session names."""
     rows = map(json.loads, (folder / "corpus.jsonl").read_text("utf-8").splitlines())
     return {str(row["id"]): f"{row['scope']}/{row['session']}" for row in rows}
 
@@ -168,8 +168,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--cache", type=Path, help="a folder for vectors")
-    parser.add_argument("--scopes", type=int, help="at most so many conversations, chosen with the seed")
-    parser.add_argument("--lines", type=int, help="of each at most its first so many")
+    parser.add_argument("--scopes", type=int, help="maximum number of conversations, chosen at random")
+    parser.add_argument("--lines", type=int, help="maximum number of lines per conversation")
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     sample = Sample(options.scopes, options.lines, options.seed)

@@ -1,8 +1,8 @@
-"""Facts asked for in other words: `python -m benchmarks.memory.facts [--people 100] [--seed 7]`.
+"""Recall of facts asked for in other words: `python -m benchmarks.memory.facts [--people 100] [--seed 7]`.
 
-Each person has twenty memories. Each is asked for in two wordings of the person's own language and two of the
-other: is the right one among those told? And how often is anything told that a question has nothing to do
-with?
+Each person has a memory per attribute. Each is asked for with two questions in the person's language and two
+in the other: is the right memory among those recalled? And how often is any memory recalled for an unrelated
+question?
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from services.store.collections import ensure_collections
 class Bench:
     def __init__(self, recall: MemoryRecall, queries: QueryBuilder) -> None:
         self._recall, self._queries = recall, queries
-        self._built: dict[str, Query] = {}  # everybody is asked the same
+        self._built: dict[str, Query] = {}  # everybody is asked the same questions
 
-    async def told(self, question: str, owner: str) -> list[str]:
-        """The memories that the prompt would have, best first."""
+    async def recalled(self, question: str, owner: str) -> list[str]:
+        """Return the memories that would be put into the prompt, best first."""
         query = self._built.get(question) or await self._queries.build(question, [])
         self._built[question] = query
         candidates = await self._recall.candidates(query, RecallScope(owner, "another session", is_new=True))
@@ -63,8 +63,8 @@ async def measure(settings: Settings, number: int, seed: int, kinds: str, *, sho
         return {
             "right_same_language": counts["right_own"] / counts["asked_own"],
             "right_other_language": counts["right_other"] / counts["asked_other"],
-            "wrongly_told": counts["wrong"] / counts["unrelated"],
-            "told_per_question": counts["told"] / (counts["asked_own"] + counts["asked_other"]),
+            "wrongly_recalled": counts["wrong"] / counts["unrelated"],
+            "recalled_per_question": counts["recalled"] / (counts["asked_own"] + counts["asked_other"]),
         }
 
 
@@ -72,14 +72,14 @@ async def _ask(
     bench: Bench, person: Person, attributes: Sequence[Attribute], counts: Counter[str], *, shows: bool
 ) -> None:
     for attribute in attributes:
-        for chinese, questions in ((True, attribute.asked_zh), (False, attribute.asked_en)):
+        for chinese, questions in ((True, attribute.questions_zh), (False, attribute.questions_en)):
             kind = "own" if chinese == person.chinese else "other"
             for question in questions:
-                told = await bench.told(question, person.owner)
-                right = person.facts[attribute.name] in told
+                recalled = await bench.recalled(question, person.owner)
+                right = person.facts[attribute.name] in recalled
                 counts[f"asked_{kind}"] += 1
                 counts[f"right_{kind}"] += right
-                counts["told"] += len(told)
+                counts["recalled"] += len(recalled)
                 if shows and not right:
                     print(f"missed  {question} · {person.facts[attribute.name]}")
 
@@ -88,20 +88,20 @@ async def _ask_unrelated(
     bench: Bench, person: Person, questions: Sequence[str], counts: Counter[str], *, shows: bool
 ) -> None:
     for question in questions:
-        told = await bench.told(question, person.owner)
+        recalled = await bench.recalled(question, person.owner)
         counts["unrelated"] += 1
-        counts["wrong"] += bool(told)
-        if shows and told:
-            print(f"wrongly  {question} · {told}")
+        counts["wrong"] += bool(recalled)
+        if shows and recalled:
+            print(f"wrongly {question} · {recalled}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, default=100)
     parser.add_argument("--seed", type=int, default=7, help="chooses the values of the facts")
-    parser.add_argument("--show", action="store_true", help="name what was missed and wrongly told")
+    parser.add_argument("--show", action="store_true", help="list missed and wrongly recalled memories")
     parser.add_argument(
-        "--kinds", choices=KINDS, default="first", help="of facts; nothing was fitted on those held out"
+        "--kinds", choices=KINDS, default="first", help="of facts; nothing was fitted on the held-out ones"
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

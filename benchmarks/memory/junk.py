@@ -1,10 +1,9 @@
 """A month of bad proposals: `python -m benchmarks.memory.junk [--sessions 1000]`.
 
-One person says thirty facts in many words over the sessions, and changes twelve of them on the way. A
-scripted model proposes what was said, and beside it, in each session, what five bad models would: things
-nobody said, things said of others, memories that were told and are fed back, secrets, copies in other words,
-passing requests.
-What is stored at the end is compared with what is true then.
+One person states thirty facts in various words over the sessions and changes twelve of them along the way. In
+each session a scripted model proposes the fact stated, and in addition what bad models would: invented facts,
+facts about others, memories fed back from the prompt, secrets, paraphrased copies and passing requests. The
+memories stored at the end are compared with the facts that are true then.
 """
 
 from __future__ import annotations
@@ -43,19 +42,19 @@ SECRETS = (
 
 @dataclass
 class Month:
-    """`true` is what holds at the moment, by attribute; `said` all that was ever said of oneself."""
+    """`true` maps attributes to the facts that hold now; `stated` has everything the person ever stated."""
 
     random: Random
     true: dict[str, str] = field(default_factory=dict)
-    said: set[str] = field(default_factory=set)
+    stated: set[str] = field(default_factory=set)
     changed: int = 0
 
     def forms(self) -> list[tuple[str, str, tuple[str, ...]]]:
-        facts = [(each.name, each.said_zh, each.values_zh) for each in ATTRIBUTES]
+        facts = [(each.name, each.statement_zh, each.values_zh) for each in ATTRIBUTES]
         return [*facts, *[(f"like {what}", f"用户喜欢{what}", ("",)) for what in LIKES]]
 
-    def say(self, at: int, of: int) -> str:
-        """A fact, new or said again, or one that has changed; each of the thirty at least once."""
+    def state_fact(self, at: int, of: int) -> str:
+        """Return a new, repeated or changed fact; each of the thirty comes at least once."""
         forms = self.forms()
         name, form, values = forms[at % len(forms)] if at < len(forms) else self.random.choice(forms)
         others = [value for value in values if form.format(value) != self.true.get(name)]
@@ -65,17 +64,16 @@ class Month:
         elif due and others and "{}" in form:
             self.true[name] = form.format(self.random.choice(others))
             self.changed += 1
-        self.said.add(self.true[name])
+        self.stated.add(self.true[name])
         return self.true[name]
 
-    def bad(self, content: str) -> Iterator[tuple[str, str]]:
-        """(what is proposed, what the person said in the turn that it names), five kinds and a passing "
-        "one."""
+    def bad_proposals(self, content: str) -> Iterator[tuple[str, str]]:
+        """Yield bad proposals as (claim, text of the turn that it cites), one of each kind."""
         _, form, values = self.random.choice(self.forms()[: len(ATTRIBUTES)])
         invented = form.format(self.random.choice(values))
         yield invented, self.random.choice(UNRELATED_ZH)
         yield invented, invented.replace("用户", "我同事")
-        yield self.random.choice(sorted(self.said)), self.random.choice(UNRELATED_ZH)
+        yield self.random.choice(sorted(self.stated)), self.random.choice(UNRELATED_ZH)
         secret = self.random.choice(SECRETS).format(self.random.randrange(99))
         yield secret.replace("我", "用户", 1), secret
         yield f"{content}。", content.replace("用户", "我", 1)
@@ -83,11 +81,11 @@ class Month:
 
 
 def session(month: Month, at: int, of: int) -> tuple[str, list[UnreadTurn]]:
-    """The model's reply, and the turns that it has read."""
-    content = month.say(at, of)
+    """Return the model's reply and the turns that it has read."""
+    content = month.state_fact(at, of)
     texts = [month.random.choice(SAYINGS).format(content.replace("用户", "我", 1))]
     proposed = [(content, 1)]
-    for claim, text in month.bad(content):
+    for claim, text in month.bad_proposals(content):
         texts.append(text)
         proposed.append((claim, len(texts)))
     month.random.shuffle(proposed)
@@ -130,14 +128,14 @@ async def measure(settings: Settings, sessions: int, *, shows: bool) -> dict[str
         "facts_known": len(true & set(plain)) / len(true),
         "most_copies": max(Counter(plain).values(), default=0),
         "secrets": sum(map(holds_secret, stored)),
-        "never_said": sum(content not in month.said for content in plain),
+        "never_said": sum(content not in month.stated for content in plain),
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=1_000)
-    parser.add_argument("--show", action="store_true", help="name what is wrong, and count the refusals")
+    parser.add_argument("--show", action="store_true", help="list wrong memories and count the refusals")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         settings = load_settings(store={"data_dir": Path(folder)})

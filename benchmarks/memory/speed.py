@@ -1,8 +1,8 @@
-"""How long recall takes beyond the question's embedding: `python -m benchmarks.memory.speed`.
+"""How long recall takes, excluding embedding the question: `python -m benchmarks.memory.speed`.
 
-One owner has so many memories, others have as many as make `--all` together, of twenty kinds: the word that
-is asked for stands in a twentieth of them; with `--one-kind` in each, the worst case of the search by words.
-Vectors are random: what is measured is the store and the judging.
+One owner has `--memories` memories, others have the rest of `--all`, of twenty kinds: the keyword of a
+question is in a twentieth of them; with `--one-kind` in all, the worst case of keyword search. Vectors are
+random: only the store and the selection are measured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RANDOM = np.random.default_rng(5)
 
 
 async def measure(settings: Settings, memories: int, everybody: int, kinds: int) -> dict[str, float]:
-    """First in the process that has written them all, then as after the next start."""
+    """Measure once in the process that wrote the memories, and once after reopening the store."""
     figures: dict[str, float] = {}
     for when in ("filled", "opened"):
         async with open_store(settings.store) as store:
@@ -57,11 +57,11 @@ async def fill(records: MemoryRecords, memories: int, everybody: int, kinds: int
 
 
 async def asked(recall: MemoryRecall, memories: int, kinds: int) -> tuple[list[float], list[float]]:
-    """What each question took, in milliseconds: of who has them, and of who has none."""
+    """Return each question's milliseconds, for the owner with memories and for one without."""
     one: list[float] = []
     nobody: list[float] = []
     gc.collect()
-    gc.freeze()  # as the server does when it has started
+    gc.freeze()  # as the server does after start-up
     for number, vector in enumerate(_vectors(QUESTIONS)):
         at = number * 37 % memories
         question = f"What is my {_kind(at, kinds)} {at}?"
@@ -94,9 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--memories", type=int, default=10_000)
     parser.add_argument("--all", type=int, default=200_000)
-    parser.add_argument(
-        "--one-kind", action="store_true", help="all memories have the word that is asked for"
-    )
+    parser.add_argument("--one-kind", action="store_true", help="all memories contain the question's keyword")
     options = parser.parse_args()
     kinds = 1 if options.one_kind else len(ATTRIBUTES)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,1 +1,1 @@
-"""Speed of the store, the embedding and ingestion by themselves."""
+"""Speed of the store, the embedding and ingestion on their own."""

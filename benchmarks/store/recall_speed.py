@@ -1,9 +1,8 @@
-"""History recall in a long session, stage by stage, over the embedded store; vectors are random.
+"""History recall in a long session, by stage, on the embedded store; vectors are random.
 
-`python -m benchmarks.store.recall_speed` stores 10,000 turns once as one line and once as a tree of
-branches, and
-prints p50 and p99 of what happens before every question beyond its embedding: finding the branch, reading
-the recent history, recalling the relevant. Between two questions a turn is stored, as in life.
+`python -m benchmarks.store.recall_speed` stores 10,000 turns in sessions of different shapes and prints p50
+and p99 of the stages before every question, except embedding it: finding the branch, reading the recent
+history, recalling the relevant history. A turn is stored between questions, as in real use.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`fork_every` turns, the next one grows from a turn that lies so far back; 0 is one line."""
+    """Every `fork_every` turns, the next one follows the turn `back` places before; 0 means no forks."""
 
     name: str
     fork_every: int
@@ -53,7 +52,7 @@ SHAPES = (
 
 
 class Writer:
-    """Makes turns of random words and vectors."""
+    """Generates turns with random words and vectors."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -64,7 +63,7 @@ class Writer:
         return [float(value) for value in vector / np.linalg.norm(vector)]
 
     def text(self, words: int) -> str:
-        """Few words are frequent, as in any language."""
+        """Return random words; few of them are frequent, as in any language."""
         chosen = (min(int(self._random.paretovariate(0.8)), WORDS) for _ in range(words))
         return " ".join(f"word{number}" for number in chosen)
 
@@ -88,7 +87,7 @@ class Writer:
 
 
 async def fill(manager: ConversationManager, writer: Writer, shape: Shape, turns: int) -> tuple[str, str]:
-    """The session and its last turn."""
+    """Store a session; returns its id and that of its last turn."""
     session_id = str(uuid.uuid4())
     ids: list[str] = []
     batch: list[tuple[Turn, TurnVectors]] = []

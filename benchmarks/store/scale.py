@@ -1,10 +1,9 @@
-"""The embedded store with many chunks: how long a retrieval takes, and what it costs to keep and open them.
+"""The embedded store with many chunks: retrieval time, size, memory and start-up.
 
 `python -m benchmarks.store.scale --chunks 200000` fills a temporary store through the real client and its
-store
-process, then asks the real retriever. `--vectors FILE.npy` takes real vectors (rows of 384 floats) instead of
-made ones, and more of the same kind where there are too few. `--folder` keeps the filled store and uses it
-again.
+store process, then queries the real retriever. `--vectors FILE.npy` uses real vectors (rows of 384 floats)
+instead of synthetic ones, and perturbed copies if there are too few. `--folder` keeps the filled store for
+reuse.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Milliseconds; CPU per question."""
+    """Times in milliseconds; CPU time per question."""
 
     name: str
     p50: float
@@ -68,7 +67,8 @@ class Timing:
 
 @dataclass(slots=True)
 class Figures:
-    """Sizes in MB of 2^20 bytes, per chunk in bytes; `load` is the machine's over the last minute."""
+    """Sizes in MB of 2^20 bytes, per chunk in bytes; `load` is the machine's load average of the last
+    minute."""
 
     chunks: int
     fill_per_s: float = 0.0
@@ -102,7 +102,7 @@ class Bench:
         self.figures = Figures(corpus.size)
 
     async def fill(self) -> None:
-        """Only the store's share of the time counts."""
+        """Fill the store; only the time spent in the store counts."""
         async with open_edge_client(self._folder) as client:
             store = self._settings.store
             await ensure_collections(client, store, embedding_name="made", dimension=self._corpus.dimension)
@@ -116,7 +116,7 @@ class Bench:
             self.figures.fill_per_s = self._corpus.size / taken
 
     async def ask(self, questions: int, repeats: int) -> list[Timing]:
-        """Of `repeats` runs of a case the one with the lowest median: others use this machine, too."""
+        """Return, of `repeats` runs per case, the one with the lowest median, to exclude other load."""
         started = time.perf_counter()
         async with open_edge_client(self._folder) as client:
             self.figures.open_s = time.perf_counter() - started
@@ -138,7 +138,7 @@ class Bench:
         retriever = Retriever(client, self._collection, self._settings.retrieval)
         store, taken = psutil.Process(client.process_id), list[float]()
         asked = self._corpus.questions(questions, case.forms)
-        async with _beside(case.writes, self._write(client)), _lags() as lags:
+        async with _alongside(case.writes, self._write(client)), _lags() as lags:
             store_cpu, own_cpu = _cpu_s(store), time.process_time()
             for query in asked:
                 started = time.perf_counter()
@@ -156,7 +156,7 @@ class Bench:
             await asyncio.sleep(WRITE_EVERY_S)
 
     async def _weigh(self, client: EdgeClient) -> None:
-        """`own_mb` is not given back when the machine needs room: all but the pages of the store's files."""
+        """Measure sizes; `own_mb` excludes pages of the store's files, which the kernel can reclaim."""
         figures, memory = self.figures, psutil.Process(client.process_id).memory_info()
         disk = await client.size_bytes()
         own = memory.rss - memory.shared
@@ -178,7 +178,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 @asynccontextmanager
-async def _beside(enabled: bool, work: object) -> AsyncIterator[None]:
+async def _alongside(enabled: bool, work: object) -> AsyncIterator[None]:
     assert asyncio.iscoroutine(work)
     if not enabled:
         work.close()
@@ -195,7 +195,7 @@ async def _beside(enabled: bool, work: object) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _lags() -> AsyncIterator[list[float]]:
-    """How much later than asked for the loop comes back, in seconds, while the block runs."""
+    """Collect how late the event loop wakes up, in seconds, while the block runs."""
     lags: list[float] = []
 
     async def watch() -> None:
@@ -204,7 +204,7 @@ async def _lags() -> AsyncIterator[list[float]]:
             await asyncio.sleep(LAG_EVERY_S)
             lags.append(max(0.0, time.perf_counter() - due))
 
-    async with _beside(True, watch()):
+    async with _alongside(True, watch()):
         yield lags
 
 
@@ -225,10 +225,10 @@ async def run(options: argparse.Namespace) -> tuple[Figures, list[Timing]]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store.scale", description=__doc__)
     parser.add_argument("--chunks", type=int, default=200_000)
-    parser.add_argument("--questions", type=int, default=100, help="for each case")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each case; the quickest counts")
+    parser.add_argument("--questions", type=int, default=100, help="per case")
+    parser.add_argument("--repeats", type=int, default=3, help="runs per case; the fastest counts")
     parser.add_argument("--vectors", type=Path, help="a .npy file of real vectors")
-    parser.add_argument("--folder", type=Path, help="keep the filled store here, or use the one that is")
+    parser.add_argument("--folder", type=Path, help="keep the filled store here, or reuse an existing one")
     parser.add_argument("--no-compaction", action="store_true")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     options = parser.parse_args()

@@ -1,7 +1,7 @@
-"""Synthetic chunks that behave like real ones: topics, Zipf's words in Chinese and English, near vectors; and
-their exact search, with how much of it the store finds.
+"""Synthetic chunks that behave like real ones (topics, Zipf-distributed Chinese and English words, clustered
+vectors), exact search over them, and the store's recall against it.
 
-Everything comes from one seed, so that two runs store the same.
+Everything comes from one seed, so that two runs store the same data.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ HALVES = 20_000
 DOCUMENT_CHUNKS = 40
 _BEGAN_US = 1_750_000_000_000_000
 _CONSONANTS, _VOWELS = "bcdfghklmnprstvw", "aeiou"
-_TOPICAL = 0.4  # of the words; the rest is everybody's
-_SHARED = 0.85  # of a vector's length is the same in all, as in E5: any two texts have a cosine of .7
+_TOPICAL = 0.4  # of the words; the rest is common to all topics
+_SHARED = 0.85  # of a vector's length is common to all, as in E5: any two texts have a cosine of about .7
 
-_LIKE = 0.02  # added to every number of a real vector: a cosine of about .93 with it
-_ASKED = 0.03
+_PERTURBATION = 0.02  # added to every number of a real vector: a cosine of about .93 with it
+_QUERY_NOISE = 0.03
 
 Vector = NDArray[np.float32]
 
@@ -60,7 +60,7 @@ def document_id(number: int) -> str:
 
 
 class Corpus:
-    """`chunks` points in order, and `questions` near to some of them."""
+    """Generates `chunks` points in order, and questions close to some of them."""
 
     def __init__(self, chunks: int, real: Vector | None = None, seed: int = 7) -> None:
         self.size = chunks
@@ -69,41 +69,41 @@ class Corpus:
         self._random = random.Random(seed)
         self._numbers = np.random.default_rng(seed)
         self._common = self._unit(1)[0]
-        # a spectrum that falls: a few hundred dimensions hold what a dozen could tell, as in a real model
+        # a decaying spectrum: most of the variance is in few of the dimensions, as in a real model
         self._spectrum = (np.arange(1, DIMENSION + 1) ** -0.4).astype(np.float32)
-        self._turned = np.linalg.qr(self._numbers.standard_normal((DIMENSION, DIMENSION)))[0]
+        self._rotation = np.linalg.qr(self._numbers.standard_normal((DIMENSION, DIMENSION)))[0]
         self._centres = self._spread(TOPICS)
-        self._lesser = self._spread(TOPICS * 10)
+        self._subtopics = self._spread(TOPICS * 10)
 
     def _unit(self, count: int) -> Vector:
         return _of_length_1(self._numbers.standard_normal((count, DIMENSION)))
 
     def _spread(self, count: int) -> Vector:
-        return _of_length_1((self._unit(count) * self._spectrum) @ self._turned)
+        return _of_length_1((self._unit(count) * self._spectrum) @ self._rotation)
 
     @cached_property
     def matrix(self) -> Vector:
         """The vectors of all chunks."""
         batches = [np.arange(at, min(at + 1_000, self.size)) for at in range(0, self.size, 1_000)]
-        return np.concatenate([self._near(batch) for batch in batches])
+        return np.concatenate([self._vectors(batch) for batch in batches])
 
-    def _near(self, numbers: NDArray[np.int64]) -> Vector:
-        """Real vectors where there are some; beyond their number their like."""
+    def _vectors(self, numbers: NDArray[np.int64]) -> Vector:
+        """Real vectors if given, and perturbed copies beyond their number."""
         if self._real is None:
-            return self._made(numbers)
+            return self._synthetic(numbers)
         seeds = self._real[numbers % len(self._real)]
-        own = np.where(numbers[:, None] < len(self._real), 0.0, _LIKE)
+        own = np.where(numbers[:, None] < len(self._real), 0.0, _PERTURBATION)
         return _of_length_1(seeds + own * self._numbers.standard_normal(seeds.shape))
 
-    def _made(self, numbers: NDArray[np.int64]) -> Vector:
-        """What all share, their topic, its part, and their own."""
-        own = self._centres[numbers % TOPICS] + self._lesser[numbers % (TOPICS * 10)]
+    def _synthetic(self, numbers: NDArray[np.int64]) -> Vector:
+        """Sums of a common vector, a topic vector, a subtopic vector and individual noise."""
+        own = self._centres[numbers % TOPICS] + self._subtopics[numbers % (TOPICS * 10)]
         own = own + 1.2 * self._spread(len(numbers))
         return _of_length_1(_SHARED * self._common + (1 - _SHARED**2) ** 0.5 * _of_length_1(own))
 
     @cached_property
     def halves(self) -> list[Half]:
-        """Number n is of topic n % TOPICS; topics of even numbers are Chinese."""
+        """Half number n belongs to topic n % TOPICS; topics with even numbers are Chinese."""
         return [self._half(number) for number in range(HALVES)]
 
     def _half(self, number: int) -> Half:
@@ -126,7 +126,7 @@ class Corpus:
     def point(self, number: int, dense: list[float]) -> models.PointStruct:
         first, second = self._halves_of(number)
         payload = self._payload(number, first.text + second.text)
-        sparse = _together(first.sparse, second.sparse)
+        sparse = _merged(first.sparse, second.sparse)
         return models.PointStruct(
             id=payload["chunk_id"],
             vector={
@@ -169,7 +169,7 @@ class Corpus:
         return OWNER if document % 5 else OTHERS[document // 5 % len(OTHERS)]
 
     def questions(self, count: int, forms: int) -> list[Query]:
-        """Each asks for some chunk, in a few of its words; the second form adds the words of another."""
+        """Questions for random chunks in a few of their words; the second form is longer."""
         asked = []
         for _ in range(count):
             number = self._random.randrange(self.size)
@@ -184,7 +184,7 @@ class Corpus:
         units = list(text) if chinese else text.split()
         at = self._random.randrange(0, max(1, len(units) - length), step)
         asked = ("" if chinese else " ").join(units[at : at + length])
-        near = self.matrix[number] + _ASKED * self._numbers.standard_normal(DIMENSION)
+        near = self.matrix[number] + _QUERY_NOISE * self._numbers.standard_normal(DIMENSION)
         return QueryForm(asked, _of_length_1(near[None])[0].tolist(), encode_query(asked))
 
 
@@ -199,13 +199,13 @@ def _english(rank: int, salt: int) -> str:
 
 
 def _chinese(rank: int, salt: int) -> str:
-    """Two characters of the 3,000 that come first."""
+    """A word of two characters, each of the first 3,000 of the CJK block."""
     mixed = (rank * 2_654_435_761 + salt * 40_503) % 9_000_000
     return chr(0x4E00 + mixed // 3_000) + chr(0x4E00 + mixed % 3_000)
 
 
-def _together(first: SparseTerms, second: SparseTerms) -> SparseTerms:
-    """What they share counts fully in both: near enough to the vector of the whole text."""
+def _merged(first: SparseTerms, second: SparseTerms) -> SparseTerms:
+    """Merge by maximum, which is close enough to the vector of the whole text."""
     summed = dict(zip(first.indices, first.values, strict=True))
     for index, value in zip(second.indices, second.values, strict=True):
         summed[index] = max(summed.get(index, 0.0), value)
@@ -214,7 +214,7 @@ def _together(first: SparseTerms, second: SparseTerms) -> SparseTerms:
 
 
 class ExactStore:
-    """Answers as the store does, but lists by meaning come from the vectors as they were made (float32)."""
+    """Answers like the store, but computes dense results exactly from the original float32 vectors."""
 
     def __init__(self, client: EdgeClient, corpus: Corpus) -> None:
         self._client = client
@@ -256,7 +256,7 @@ def _owners_asked(condition: object) -> list[str]:
 
 
 async def recall(ours: Retriever, reference: Retriever, asked: list[Query], owners: list[str]) -> float:
-    """The share of the reference's candidates that ours has too, 0…1, averaged over the questions."""
+    """The share of the reference's candidates that ours also returns, 0…1, averaged over the questions."""
     shares = []
     for query in asked:
         expected = {each.chunk.chunk_id for each in await reference.search(query, owners)}

@@ -1,1 +1,1 @@
-"""The page and its files, served from this origin."""
+"""The web page and its files, served from this origin."""

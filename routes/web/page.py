@@ -1,5 +1,5 @@
-"""The page at `/`, the API reference at `/docs`, and their files, all from this origin; and the widget for
-other sites."""
+"""The page at `/`, the API reference at `/docs` and their files, all served from this origin, and the widget
+for other sites."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 WEB = Path(__file__).parent
-# The page's libraries, installed by npm; without them it shows plain text, and formulas as written.
+# The page's libraries, installed by npm; without them it shows plain text and the source of formulas.
 VENDOR = {
     "marked.esm.js": WEB / "node_modules/marked/lib/marked.esm.js",
     "purify.es.mjs": WEB / "node_modules/dompurify/dist/purify.es.mjs",
     "temml.mjs": WEB / "node_modules/temml/dist/temml.mjs",
     "temml.css": WEB / "node_modules/temml/dist/Temml-Local.css",
     "Temml.woff2": WEB
-    / "node_modules/temml/dist/Temml.woff2",  # script capitals, required by the style sheet
+    / "node_modules/temml/dist/Temml.woff2",  # script capitals, referenced by the style sheet
 }
 MEDIA_TYPES = {
     ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".mjs": "text/javascript",
@@ -33,7 +33,7 @@ _NOTHING_FROM = (
     "frame-src", "worker-src", "media-src", "manifest-src", "object-src", "base-uri", "form-action",
     "frame-ancestors",
 )  # fmt: skip
-# The last two: the browser enforces that whatever becomes HTML went through DOMPurify.
+# The last two make the browser enforce that all HTML has passed through DOMPurify.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         *(f"{name} 'self'" for name in ("default-src", "script-src", "style-src", "connect-src", "font-src")),
@@ -62,7 +62,7 @@ router = APIRouter(include_in_schema=False)
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The page's files as sent to browsers, by path."""
+    """The files served to browsers, by path."""
 
     version: str
     contents: Mapping[str, bytes]
@@ -70,9 +70,9 @@ class Files:
 
 @cache
 def files() -> Files:
-    """Return the files as of the first request, so that a server being upgraded never mixes two versions. A
-    page preloads all its modules at once, not one import after another. Addresses are relative, as a proxy
-    may add a prefix."""
+    """Return the files as of the first request, so that an upgrade in progress mixes no two versions. Each
+    page preloads all its modules, instead of fetching them one import after another. Addresses are relative,
+    for servers below a proxy's path prefix."""
     own = (file for file in WEB.rglob("*.*") if "node_modules" not in file.parts)
     paths = {file.relative_to(WEB).as_posix(): file for file in own if file.suffix in MEDIA_TYPES}
     paths |= {f"vendor/{name}": file for name, file in VENDOR.items() if file.is_file()}
@@ -87,7 +87,7 @@ def files() -> Files:
 
 
 def version_of(contents: Mapping[str, bytes]) -> str:
-    """Return a version that changes with any byte."""
+    """A hash of the contents, which changes with every byte."""
     return blake2b(repr(contents).encode(), digest_size=8).hexdigest()
 
 
@@ -98,21 +98,21 @@ async def page(request: Request) -> Response:
 
 @router.get("/widget.js")
 async def widget(request: Request) -> Response:
-    """For pages of other sites, unlike everything else here; CORS_ORIGINS decides which sites may use it."""
+    """The only file for pages of other sites; CORS_ORIGINS decides whether it may send requests there."""
     headers = {"Cache-Control": "no-cache", "Cross-Origin-Resource-Policy": "cross-origin"}
     return await _serve(request, "widget.js", headers)
 
 
 @router.get("/docs")
 async def reference(request: Request) -> Response:
-    """A shell without content: the page reads /openapi.json, which requires a key if keys are configured."""
+    """A shell without content: the page loads /openapi.json, which requires a key if keys are configured."""
     return await _serve(request, "reference/page.html")
 
 
 @router.get("/web/{path:path}")
 async def page_file(request: Request, path: str) -> Response:
-    """`path` begins with a version. Browsers cache this version's files permanently. A page of another
-    version, which was loading during an upgrade, gets the current files and asks again next time."""
+    """`path` begins with a version. Browsers cache files of the current version forever. A page of another
+    version, which was loading during an upgrade, gets the current files, which must be revalidated."""
     version, _, name = path.partition("/")
     return await _serve(request, name, IMMUTABLE if version == files().version else HEADERS)
 
@@ -133,5 +133,5 @@ async def _serve(request: Request, name: str, headers: Mapping[str, str] = HEADE
 
 @cache
 def _compressed(content: bytes) -> bytes:
-    """Compress once for all readers: at 12 kB/s the page loaded in 40 seconds instead of 70."""
+    """Compressed once for all readers: at 12 kB/s the page loaded in 40 seconds instead of 70."""
     return gzip.compress(content, mtime=0)

@@ -1,8 +1,8 @@
 /**
- * A small chat for a page of another site, which CORS_ORIGINS names:
+ * A small chat widget for pages of other sites, which must be listed in CORS_ORIGINS:
  *   <script src="https://wenmai.example.org/widget.js" data-key="site-…" data-title="…" data-language="en" data-side="left"></script>
- * It lives in a shadow root: neither the page's styles nor its scripts' selectors reach in, and nothing of it leaks out.
- * Answers are shown as plain text. The conversation lasts as long as the tab; the visitor's number, as long as the browser keeps it.
+ * It lives in a shadow root, which isolates it from the page's styles and selectors, and the page from its styles.
+ * Answers are shown as plain text. The conversation lasts as long as the tab, the visitor id as long as local storage.
  */
 (() => {
   const WORDS = {
@@ -40,7 +40,7 @@
     :focus-visible { outline: 2px solid #2f8fb3; outline-offset: 2px; }`;
   const VISITOR = "wenmai.visitor";
   const MESSAGES = "wenmai.messages";
-  const MOST_MESSAGES = 40; // sent with a question; the server knows the rest
+  const MAX_MESSAGES = 40; // sent with a question; the server has the rest
 
   const script = document.currentScript;
   const { key = "", side = "right", language = document.documentElement.lang || navigator.language } = script.dataset;
@@ -54,7 +54,7 @@
     return made;
   }
 
-  /** What the browser keeps, where it may keep anything. */
+  /** Reads a stored value; `otherwise()` if there is none or storage is forbidden. */
   function kept(storage, name, otherwise) {
     try {
       return JSON.parse(window[storage].getItem(name)) ?? otherwise();
@@ -66,7 +66,7 @@
     try {
       window[storage].setItem(name, JSON.stringify(value));
     } catch {
-      // remembered until the page is left
+      // it lasts until the page is left
     }
   }
 
@@ -74,7 +74,7 @@
   const visitor = kept("localStorage", VISITOR, randomId);
   keep("localStorage", VISITOR, visitor);
   let messages = kept("sessionStorage", MESSAGES, () => []);
-  let answering = null; // the AbortController of the answer that is written
+  let answering = null; // the AbortController of the running answer
 
   const log = el("div", { class: "log", role: "log", tabindex: "0", "aria-label": words.log });
   const field = el("input", { "aria-label": words.question, placeholder: words.placeholder, maxlength: "4000", autocomplete: "off" });
@@ -91,7 +91,7 @@
     panel.hidden = !isOpen;
     open.hidden = isOpen;
     open.setAttribute("aria-expanded", String(isOpen));
-    if (isOpen) log.scrollTop = log.scrollHeight; // while it was hidden it had no height to scroll
+    if (isOpen) log.scrollTop = log.scrollHeight; // while hidden it had no height to scroll
     (isOpen ? field : open).focus();
   }
 
@@ -118,7 +118,7 @@
     }
   }
 
-  /** The objects of a stream of OpenAI's chunks. */
+  /** Parses the chunks of a stream in OpenAI's format. */
   async function* chunksOf(body) {
     const reader = body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
@@ -132,7 +132,7 @@
   async function request(signal) {
     const headers = { "Content-Type": "application/json", "X-Visitor-Id": visitor };
     if (key) headers.Authorization = `Bearer ${key}`;
-    const sent = messages.slice(-MOST_MESSAGES).map(({ role, content }) => ({ role, content }));
+    const sent = messages.slice(-MAX_MESSAGES).map(({ role, content }) => ({ role, content }));
     const body = JSON.stringify({ model: "wenmai", stream: true, messages: sent });
     const response = await fetch(address, { method: "POST", headers, body, signal, credentials: "omit", referrerPolicy: "no-referrer" });
     if (response.ok) return response.body;
@@ -159,7 +159,7 @@
       if (!answer.content) shown.remove();
       if (error.name !== "AbortError") line("error", error instanceof TypeError ? (answer.content ? words.cut : words.failed) : error.message);
     }
-    // an unanswered question would be sent as one with the next
+    // an unanswered question would be merged with the next one
     if (answer.content) asked.push(answer);
     else asked.pop();
     if (asked === messages) keep("sessionStorage", MESSAGES, messages);
@@ -187,7 +187,7 @@
 
   const host = el("div", { id: "wenmai-widget", lang: words === WORDS.zh ? "zh-CN" : "en" });
   const root = host.attachShadow({ mode: "open" });
-  const sheet = new CSSStyleSheet(); // a page's own policy may forbid inline styles
+  const sheet = new CSSStyleSheet(); // the host page's CSP may forbid inline styles
   sheet.replaceSync(STYLE);
   root.adoptedStyleSheets = [sheet];
   panel.hidden = true;

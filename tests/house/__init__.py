@@ -1,1 +1,2 @@
-"""The house measured and drawn: imports, figures, pictures; a tool of the tests, not of the product."""
+"""Measures and draws the code layout (imports, figures, pictures); a tool of the tests, not of the
+product."""

@@ -1,4 +1,4 @@
-"""The imports between the project's modules, read from the source; nothing is run."""
+"""The imports between the project's modules, parsed from the source without running it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGES = ("routes", "api", "services", "core", "config", "scripts")
 
 @cache
 def modules() -> dict[str, Path]:
-    """Dotted name → file, of every module of the product. A package's `__init__` has the package's name."""
+    """Dotted name → file for every module of the product. A package's `__init__` has the package's name."""
     files = (file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py")))
     return {_dotted(file): file for file in files if "node_modules" not in file.parts}
 
@@ -47,7 +47,7 @@ def imported_names(file: Path) -> tuple[str, ...]:
 
 
 def imports() -> Iterator[tuple[str, str]]:
-    """(importing module, imported module of the project); the same pair may come more than once."""
+    """(importing module, imported module of the project); pairs may repeat."""
     known = modules()
     for name, file in known.items():
         for target in imported_names(file):
@@ -57,18 +57,18 @@ def imports() -> Iterator[tuple[str, str]]:
 
 
 def room_of(module: str) -> str:
-    """`services.store.points` → `services.store`: a direct child of services; elsewhere the package."""
+    """`services.store.points` → `services.store`: below services the direct child, elsewhere the package."""
     parts = module.split(".")
     return ".".join(parts[:2]) if parts[0] == "services" else parts[0]
 
 
 def rooms() -> set[str]:
-    """Direct children of services: folders and modules."""
+    """The direct children of services, folders and modules."""
     return {room_of(module) for module in modules() if module.startswith("services.")}
 
 
 def arrows() -> Counter[tuple[str, str]]:
-    """(room, room it imports) → how many imports, between rooms of services and the other packages."""
+    """(room, imported room) → number of imports, for the rooms of services and the other packages."""
     pairs = ((room_of(source), room_of(target)) for source, target in imports())
     return Counter((source, target) for source, target in pairs if source != target)
 
@@ -79,9 +79,9 @@ def service_arrows() -> dict[tuple[str, str], int]:
 
 
 def floors() -> dict[str, int]:
-    """Room → its floor: 1 imports no other room, each other stands one above the highest it imports.
+    """Room → its floor: 1 if it imports no other room, else one above the highest floor that it imports.
 
-    Raises CycleError when rooms import each other in a ring.
+    Raises CycleError if rooms import each other in a cycle.
     """
     below: dict[str, set[str]] = {room: set() for room in rooms()}
     for source, target in service_arrows():
@@ -93,7 +93,7 @@ def floors() -> dict[str, int]:
 
 
 def arrows_back() -> int:
-    """Arrows between rooms that would have to go for the rest to have floors, one ring at a time."""
+    """How many arrows must be removed, one cycle at a time, until every room has a floor."""
     below: dict[str, set[str]] = {room: set() for room in rooms()}
     for source, target in service_arrows():
         below[source].add(target)
@@ -102,7 +102,7 @@ def arrows_back() -> int:
         try:
             TopologicalSorter(below).prepare()
         except CycleError as error:
-            ring = error.args[1]  # each one is imported by the next
+            ring = error.args[1]  # each room is imported by the next
             below[ring[1]].discard(ring[0])
             removed += 1
         else:

@@ -1,4 +1,4 @@
-"""The figures of the house, each beside its goal: `make house`. Exit code 1 when one misses its goal."""
+"""The figures of the code layout, each with its goal: `make house`. Exits with 1 if one misses its goal."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from tests.house import imports as graph
 ROOT = graph.ROOT
 PYTHON_FOLDERS = (*graph.PACKAGES, "benchmarks", "tests")
 PAGE_MODULES = ROOT / "routes" / "web" / "js"
-STORE_MODELS_MAY = ("services.adapters", "services.store")
+STORE_MODELS_ALLOWED = ("services.adapters", "services.store")
 BANNED = frozenset({"told", "said", "found", "wanted", "given", "gone", "there", "heard"})
-# A redirect or a file of the page is no JSON object; the metrics are Prometheus' text; agents speak JSON-RPC.
-NO_OBJECT = frozenset({"/", "/docs", "/mcp", "/openapi.json", "/metrics", "/widget.js"})
-NO_OBJECT_BELOW = ("/web/", "/docs/", "/shared/")
+# Not JSON objects: redirects and files of the page, the metrics (Prometheus text), and MCP (JSON-RPC).
+NOT_JSON = frozenset({"/", "/docs", "/mcp", "/openapi.json", "/metrics", "/widget.js"})
+NOT_JSON_PREFIXES = ("/web/", "/docs/", "/shared/")
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`value` beside the greatest that is good; `shown` has more to say where one number is not all."""
+    """`value` is met if at most `goal`; `shown` adds details."""
 
     name: str
     value: float
@@ -56,7 +56,7 @@ def services() -> list[Figure]:
 
 
 def files_a_room() -> list[Figure]:
-    """Python modules by folder, `__init__` not counted; the page's modules by folder."""
+    """Python modules per folder, without `__init__`; the page's modules per folder."""
     counts = {folder: count for name in PYTHON_FOLDERS for folder, count in _files_below(ROOT / name, "*.py")}
     page = dict(_files_below(PAGE_MODULES, "*.js"))
     largest, largest_page = max(counts, key=counts.__getitem__), max(page, key=page.__getitem__)
@@ -68,7 +68,7 @@ def files_a_room() -> list[Figure]:
 
 
 def _files_below(folder: Path, pattern: str) -> Iterator[tuple[Path, int]]:
-    """Each folder with at least one file."""
+    """Every folder with at least one file, and its number of files."""
     files = [file for file in folder.rglob(pattern) if "node_modules" not in file.parts]
     named = [file.parent for file in files if file.name != "__init__.py"]
     for each in sorted(set(named)):
@@ -95,11 +95,11 @@ def wiring() -> list[Figure]:
 
 
 def store_models() -> list[Figure]:
-    """Modules that know the engine's own models, outside the rooms that are there for it."""
+    """Modules that use the store engine's own models, outside the rooms meant for it."""
     named = [
         name
         for name, file in graph.modules().items()
-        if not name.startswith(STORE_MODELS_MAY)
+        if not name.startswith(STORE_MODELS_ALLOWED)
         and any(each.split(".")[0] == "qdrant_client" for each in graph.imported_names(file))
     ]
     return [Figure("modules outside store and adapters that name store models", len(named), 15)]
@@ -112,7 +112,7 @@ def banned_names() -> list[Figure]:
 
 
 def _definitions(tree: ast.Module) -> Iterator[str]:
-    """Functions, classes, parameters and annotated names."""
+    """The names of functions, classes, parameters and annotated variables."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
@@ -123,7 +123,7 @@ def _definitions(tree: ast.Module) -> Iterator[str]:
 
 
 def untyped_routes() -> list[Figure]:
-    """A stream counts as typed when its 200 is declared as events or as a file; so does an empty 204."""
+    """A stream counts as typed if its 200 is declared as events or as a file; so does an empty 204."""
     from config.settings import Settings
     from routes.app import create_app
 
@@ -136,7 +136,7 @@ def untyped_routes() -> list[Figure]:
 
 
 def _routes(app: FastAPI) -> Iterator[APIRoute]:
-    """Also those of routers that are included as they are."""
+    """All routes, including those of nested routers."""
     pending: list[Any] = list(app.routes)
     for route in pending:
         if isinstance(route, APIRoute):
@@ -146,7 +146,7 @@ def _routes(app: FastAPI) -> Iterator[APIRoute]:
 
 def _is_described(route: APIRoute) -> bool:
     declared = route.responses.get(200, {}).get("content", {})
-    is_file = route.path in NO_OBJECT or route.path.startswith(NO_OBJECT_BELOW)
+    is_file = route.path in NOT_JSON or route.path.startswith(NOT_JSON_PREFIXES)
     return bool(declared) or is_file or route.status_code == 204
 
 
@@ -156,20 +156,20 @@ def settings_count() -> list[Figure]:
     return [Figure("settings", sum(1 for _ in settings_fields()), 85)]
 
 
-def cheap() -> list[Figure]:
-    """What the source shows in a few seconds."""
+def quick_figures() -> list[Figure]:
+    """The figures that take only a few seconds to compute."""
     parts = (services, files_a_room, source, wiring, untyped_routes, store_models, banned_names)
     return [figure for part in parts for figure in part()] + settings_count()
 
 
 def files_of_a_question() -> Figure:
-    """Project files whose functions run in the server's process while a second question is answered."""
+    """The number of project files whose functions run in the server process to answer a second question."""
     files = asyncio.run(traced_question())
     return Figure("project files one question passes through", len(files), 65)
 
 
 async def traced_question() -> set[str]:
-    """The first question warms the caches; the store's own process is not counted."""
+    """Trace a second question, after a first one to warm the caches; excludes the store's own process."""
     from tests.support.servers.app import make_settings, open_app
 
     with tempfile.TemporaryDirectory() as folder, Tracing() as tracing:
@@ -186,7 +186,7 @@ async def traced_question() -> set[str]:
 
 
 class Tracing:
-    """Notes the project's files whose functions are called, in this thread and in those begun later."""
+    """Records the project's files whose functions are called, in this thread and in those started later."""
 
     def __init__(self) -> None:
         self._code: set[str] = set()
@@ -201,7 +201,7 @@ class Tracing:
         threading.setprofile(None)
 
     def forget(self) -> None:
-        """What ran so far, such as the start and a first question."""
+        """Forget what ran so far, such as the start and a first question."""
         self._code.clear()
 
     def _note(self, frame: FrameType, event: str, _: object) -> None:
@@ -210,7 +210,7 @@ class Tracing:
 
     @property
     def files(self) -> set[str]:
-        """Relative to the project's root."""
+        """The recorded files, relative to the project's root."""
         inside = re.compile(rf"{re.escape(str(ROOT))}/((?:{'|'.join(graph.PACKAGES)})/.*\.py)$")
         return {match.group(1) for path in self._code if (match := inside.match(path))}
 
@@ -232,7 +232,7 @@ def _remark(figure: Figure) -> str:
 
 
 def main() -> int:
-    figures = [*cheap(), files_of_a_question()]
+    figures = [*quick_figures(), files_of_a_question()]
     print(table(figures))
     return 0 if all(figure.is_met for figure in figures) else 1
 

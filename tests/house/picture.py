@@ -1,7 +1,7 @@
-"""The pictures of docs/architecture.md, drawn from the imports: `make map` writes them anew.
+"""The pictures of docs/architecture.md, drawn from the imports; `make map` regenerates them.
 
-`rooms.svg` shows who imports whom; `question.svg` the way of a question, as a list of calls that exist. Both
-are plain SVG with a light and a dark look of their own; a room's purpose is its `<title>`.
+`rooms.svg` shows which room imports which; `question.svg` the path of a question, as a list of existing
+calls. Both are plain SVG with a light and a dark theme; a room's purpose is its `<title>`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TIP = (
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Middle of the box; `x` and `y` in the picture's units."""
+    """`x` and `y` are the centre of the box, in the picture's units."""
 
     x: float
     y: float
@@ -73,7 +73,7 @@ def page(title: str, width: int, height: int, parts: Iterator[str]) -> str:
 # ---- the rooms ----------------------------------------------------------------------------------
 
 LAYER_X, ROOMS_X, WIDTH = 120, 260, 1080
-# Placed by hand so that no unbroken arrow passes behind a room; a new room is spread over its floor.
+# Placed by hand so that no solid arrow passes behind a room; other rooms are spread evenly over their floor.
 PLACES = {
     "conversation_manager": 440, "adapters": 840, "operations": 540, "conversation": 400, "sync": 720,
     "retrieval": 940, "llm_service": 360, "knowledge": 650, "models": 360, "store": 580,
@@ -81,7 +81,7 @@ PLACES = {
 
 
 def placed() -> dict[str, Box]:
-    """Rooms of services by their floors, the highest on top; the other packages in a column beside them."""
+    """The rooms of services by floor, the highest on top."""
     floors = graph.floors()
     top = max(floors.values())
     boxes: dict[str, Box] = {}
@@ -107,7 +107,7 @@ def layers() -> dict[str, Box]:
 
 
 def is_implied(pair: tuple[str, str]) -> bool:
-    """There is a longer way from the one to the other as well."""
+    """Whether there is also a longer path from the first room to the second."""
     arrows = set(graph.service_arrows())
     pending = [target for source, target in arrows if source == pair[0] and target != pair[1]]
     for room in pending:
@@ -116,7 +116,7 @@ def is_implied(pair: tuple[str, str]) -> bool:
 
 
 def arrow(source: Box, target: Box, kind: str = "") -> str:
-    """From the lower edge of one to the upper edge of the other."""
+    """An arrow from the lower edge of `source` to the upper edge of `target`."""
     start, end = source.y + HIGH / 2, target.y - HIGH / 2
     lean = max(-70.0, min(70.0, (target.x - source.x) * 0.16))
     x1, x2 = source.x + lean, target.x - lean
@@ -147,7 +147,7 @@ def _rooms_parts(rooms: dict[str, Box], columns: dict[str, Box], height: int) ->
     yield f'<text class="soft left" x="24" y="{height - 20}">{note}</text>'
 
 
-# ---- a question's way ---------------------------------------------------------------------------
+# ---- the path of a question ---------------------------------------------------------------------
 
 STEPS = (
     ("1 Validate", "routes/knowledge_routes.py", "", "the body is checked, the key names the owner"),
@@ -189,7 +189,7 @@ STEPS = (
 
 
 def missing_steps() -> list[str]:
-    """Steps whose file or definition is not in the code."""
+    """The steps whose file or definition does not exist."""
     return [f"{path}: {name}" for _, path, name, _ in STEPS if not _is_defined(graph.ROOT / path, name)]
 
 
@@ -210,7 +210,7 @@ def question_svg() -> str:
 
 
 def _question_parts() -> Iterator[str]:
-    """Two rows of five steps; the way goes left to right, then back under it."""
+    """Two rows of five steps: left to right, then back below."""
     boxes = [_step_box(at) for at in range(len(STEPS))]
     for one, other in pairwise(boxes):
         if one.y == other.y:
@@ -232,7 +232,7 @@ def _step_box(at: int) -> Box:
 
 
 def _wrapped(path: str) -> tuple[str, str]:
-    """The room, and the file in it."""
+    """The folder and the file name."""
     room, _, file = path.rpartition("/")
     return f"{room}/", file
 

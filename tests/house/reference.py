@@ -1,6 +1,7 @@
-"""The guide's reference page, made from the code: `make map`, or `python -m tests.house.reference`.
+"""Generates the guide's reference page from the code: `make map`, or `python -m tests.house.reference`.
 
-Names, types, defaults and HTTP statuses are the code's; the meanings are in reference.toml beside this file.
+Names, types, defaults and HTTP statuses come from the code, the meanings from reference.toml next to this
+file.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ NO_REPLY = "–"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading of the page, the sentence below it, and the heads of its table's columns."""
+    """A heading of the page, the sentence below it, and the column heads of its table."""
 
     heading: str
     lead: str
@@ -74,11 +75,11 @@ SECTIONS = {
 
 
 def texts() -> dict[str, dict[str, Any]]:
-    """Of fields, stages, warnings and codes, by name; and where each code comes about."""
+    """The meanings of fields, stages, warnings and codes by name, and the test that produces each code."""
     return tomllib.loads(TEXTS.read_text(encoding="utf-8"))
 
 
-# ---- what the code has --------------------------------------------------------------------------
+# ---- the code -----------------------------------------------------------------------------------
 
 
 @cache
@@ -86,8 +87,8 @@ def _nodes() -> tuple[ast.AST, ...]:
     return tuple(node for file in graph.modules().values() for node in ast.walk(graph.tree(file)))
 
 
-def reasons() -> set[str]:
-    """Why a file cannot be read: the codes that UnreadableDocumentError is raised with."""
+def unreadable_codes() -> set[str]:
+    """The codes with which UnreadableDocumentError is raised."""
     calls = [node for node in _nodes() if isinstance(node, ast.Call)]
     own = [call for call in calls if ast.unparse(call.func) == UnreadableDocumentError.__name__]
     values = [keyword.value for call in own for keyword in call.keywords if keyword.arg == "code"]
@@ -95,8 +96,8 @@ def reasons() -> set[str]:
     return {str(value.value) for value in values if isinstance(value, ast.Constant)}
 
 
-def stated() -> dict[str, tuple[str, str]]:
-    """Code → the class of errors that states it, and that class's base."""
+def declared_codes() -> dict[str, tuple[str, str]]:
+    """Code → the error class that declares it, and its base class."""
     classes = [node for node in _nodes() if isinstance(node, ast.ClassDef) and node.name.endswith("Error")]
     return {
         str(line.value.value): (node.name, ast.unparse(node.bases[0]))
@@ -107,8 +108,8 @@ def stated() -> dict[str, tuple[str, str]]:
     }
 
 
-def written_out() -> set[str]:
-    """Codes of errors that are written as an object, without a class."""
+def literal_codes() -> set[str]:
+    """Error codes in dict literals, which have no error class."""
     objects = [node for node in _nodes() if isinstance(node, ast.Dict)]
     pairs = [pair for each in objects for pair in zip(each.keys, each.values, strict=True)]
     values = [value for key, value in pairs if isinstance(key, ast.Constant) and key.value == "code"]
@@ -116,13 +117,13 @@ def written_out() -> set[str]:
 
 
 def statuses() -> dict[str, str]:
-    """Every error code and the status of the replies that have it."""
+    """Every error code and the HTTP status of its replies."""
     kinds = {kind.__name__: kind for kind in _kinds(WenmaiError)}
-    by_code = dict.fromkeys(written_out(), 503)
-    for code, (name, base) in stated().items():
+    by_code = dict.fromkeys(literal_codes(), 503)
+    for code, (name, base) in declared_codes().items():
         kind = kinds.get(name) or kinds[base]
         by_code[code] = status_of(kind.__new__(kind))
-    by_code |= dict.fromkeys(reasons() | {UnreadableDocumentError("").code, *EdgeCode}, 422)
+    by_code |= dict.fromkeys(unreadable_codes() | {UnreadableDocumentError("").code, *EdgeCode}, 422)
     by_code[EdgeCode.METHOD_NOT_ALLOWED] = 405
     shown = {str(code): NO_REPLY if status == 500 else str(status) for code, status in by_code.items()}
     return shown | {WenmaiError.code: "500"}
@@ -178,7 +179,7 @@ def _warnings(language: str) -> Iterator[tuple[str, ...]]:
 
 
 def _codes(language: str) -> Iterator[tuple[str, ...]]:
-    """In the order of reference.toml: what a request can mend first."""
+    """In the order of reference.toml: codes that a different request can avoid come first."""
     status = statuses()
     for code, words in texts()["codes"].items():
         yield f"`{code}`", status[code], *words[language]

@@ -1,4 +1,4 @@
-"""The guide's page of fields, stages and codes is what the code has, and every code can come about."""
+"""The guide's page of fields, stages and codes matches the code, and every code can occur."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from core.conversation.turns import TurnStage, WarnCode
 from routes.wire.chat import ChatBody
 from tests.house import imports as graph
-from tests.house.reference import GUIDE, LANGUAGES, page, stated, statuses, texts
+from tests.house.reference import GUIDE, LANGUAGES, declared_codes, page, statuses, texts
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -27,10 +27,10 @@ def test_everything_has_its_meaning_and_nothing_else_has() -> None:
 
 
 def test_every_code_comes_about_in_a_test() -> None:
-    """Discriminates: a code that nothing can bring, and a test that was renamed or has lost its code."""
+    """Discriminates: a code that cannot occur, and a test that was renamed or no longer produces its code."""
     places = texts()["tests"]
     assert set(places) == set(statuses())
-    classes = {code: name for code, (name, _) in stated().items()}
+    classes = {code: name for code, (name, _) in declared_codes().items()}
     missing = []
     for code, place in places.items():
         path, _, name = place.partition("::")

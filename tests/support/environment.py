@@ -1,4 +1,4 @@
-"""The environment of a process that a test starts."""
+"""The environment of processes that tests start."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-QUIET = {"MEMORY_MIN_MESSAGES": "0"}  # no call of a model but the turns' own
+QUIET = {"MEMORY_MIN_MESSAGES": "0"}  # no model calls except the turns' own
 
 
 def clean_environment(values: Mapping[str, str]) -> dict[str, str]:
-    """What a process needs, and nothing that would configure it from outside the test."""
+    """Return what a process needs, without anything that would configure it from outside the test."""
     remaining = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     return {**remaining, "PYTHONPATH": str(ROOT), "WENMAI_CONFIG": "", **QUIET, **values}

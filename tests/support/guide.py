@@ -1,4 +1,4 @@
-"""A small product guide, indexed with the bundled embedder, that the retrieval tests ask questions of."""
+"""A small product guide for the retrieval tests, indexed with the bundled embedder."""
 
 from __future__ import annotations
 

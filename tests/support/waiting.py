@@ -1,4 +1,4 @@
-"""Waiting for what happens elsewhere: the one loop of the tests that looks again and again."""
+"""Waiting for events elsewhere: the only polling loop of the tests."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 import time
 from collections.abc import Callable
 
-LIMIT_S = 30.0  # generous: a busy machine is no failure
+LIMIT_S = 30.0  # generous: a busy machine is not a failure
 _LOOK_S = 0.01
 
 
 async def until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
-    """Returns once `condition()` is true; AssertionError after `limit_s` seconds."""
+    """Return once `condition()` is true. Raises AssertionError after `limit_s` seconds."""
     end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, f"it did not happen within {limit_s:.0f} s"
@@ -19,7 +19,7 @@ async def until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> No
 
 
 def wait_until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
-    """The same in a thread of its own, or where there is no loop."""
+    """The same for threads and code without an event loop."""
     end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, f"it did not happen within {limit_s:.0f} s"

@@ -1,15 +1,15 @@
-/** Puts the page's parts together. */
+/** Wires the page's parts together. */
 
 import { copyWithMarks } from "./answer/selection.js";
 import { forgetKey, onKeyNeeded, readKey } from "./api/http.js";
 import { listModels, publicSettings } from "./api/turns.js";
-import { hear } from "./base/bus.js";
+import { subscribe } from "./base/bus.js";
 import { askForKey } from "./base/dialogs.js";
 import { fillIcons, setText } from "./base/dom.js";
 import { toggleLanguage, translateAll } from "./base/i18n.js";
 import { closeMenu } from "./base/menu.js";
 import { passageAt } from "./base/passage-link.js";
-import { Desk } from "./composer/desk.js";
+import { Composer } from "./composer/view.js";
 import { Chat } from "./conversation/chat.js";
 import { Follower } from "./conversation/follow.js";
 import { DocumentsPanel } from "./documents/panel.js";
@@ -25,7 +25,7 @@ import { CitePreview } from "./sources/preview.js";
 
 const find = (selector) => document.querySelector(selector);
 const UUID = "[0-9a-f-]{36}";
-/** `#/s/<session>`, or `#/s/<session>/<turn>` for the branch through that turn; one that the page itself wrote ends there. */
+/** `#/s/<session>`, or `#/s/<session>/<turn>` for the branch through that turn (ending there if the page itself wrote it). */
 const placeInUrl = () => new RegExp(`^#/s/(${UUID})(?:/(${UUID}))?$`, "i").exec(location.hash) ?? [];
 const sessionInUrl = () => placeInUrl()[1] ?? null;
 const hashOf = (sessionId, leaf) =>
@@ -51,7 +51,7 @@ const head = new SessionHead(sessions, { main: find("main"), topbar: find("#topb
 const search = new SessionSearch(find("#session-search"), (text) => sessions.search(text));
 const documents = new DocumentsPanel(find("#documents"), { onCount: showDocumentCount, onReading: showReading, announce, takeImages: (files) => composer.images.add(files) });
 const memory = new MemoryPanel(find("#memories"));
-const composer = new Desk(find("#composer"), { ask: (question, images) => chat.ask(question, { images }), stop: () => chat.stop(), openSession });
+const composer = new Composer(find("#composer"), { ask: (question, images) => chat.ask(question, { images }), stop: () => chat.stop(), openSession });
 const chat = new Chat(find("#thread"), follower, {
   branchLine: find("#branches"),
   composer: find("#composer"),
@@ -70,7 +70,7 @@ const chat = new Chat(find("#thread"), follower, {
   announce,
 });
 
-/** The page's frame follows the conversation's state. */
+/** Updates the page's frame to the conversation's state. */
 function reflect() {
   document.body.classList.toggle("empty", chat.empty);
   composer.running = chat.running !== null;
@@ -86,7 +86,7 @@ function go(sessionId) {
 
 function show() {
   sidebar.close();
-  closeMenu(); // it may be about the conversation that was open
+  closeMenu(); // it may belong to the previous conversation
   const [, sessionId = null, leaf] = placeInUrl();
   if (leaf && !history.state?.ends) chat.openAt(sessionId, leaf);
   else chat.open(sessionId, leaf);
@@ -96,8 +96,9 @@ function show() {
 }
 
 /**
- * The address names the branch that is shown; its state, which a reload keeps and a copied link lacks, that it ends there.
- * One that names another session was changed just now: its event is on its way, and leads there.
+ * Writes the shown branch into the address. The history state, which survives a reload but is not part of a copied
+ * link, records that the branch ends at that turn. If the address names another session, it has just changed and its
+ * hashchange event will follow.
  */
 function placed(sessionId, leaf, isStep = false) {
   if (sessionInUrl() !== sessionId || hashOf(sessionId, leaf) === location.hash) return;
@@ -109,7 +110,7 @@ function urlChanged() {
   if (sessionId !== chat.sessionId || leaf !== chat.leaf) show();
 }
 
-/** A new conversation got its id: the address names it, without a new step in the history. */
+/** A new conversation got its id: put it into the address without adding a history entry. */
 function started(sessionId) {
   if (!sessionInUrl()) history.replaceState(null, "", `#/s/${sessionId}`);
   composer.begun(sessionId);
@@ -117,26 +118,26 @@ function started(sessionId) {
   sessions.refresh();
 }
 
-/** One that was made for a persona, before its first question. */
+/** Opens a conversation that was created for a persona, before its first question. */
 function openSession(sessionId) {
   history.replaceState(null, "", `#/s/${sessionId}`);
   return chat.open(sessionId);
 }
 
-/** The questions to begin with are about the guide, and no use without it: unseen, for what disappears makes the
- * rest jump. Until `isSettled` a new server may bring it. */
+/** The example questions are about the bundled guide and useless without it; they become invisible rather than removed,
+ * so that the layout does not jump. Until `isSettled`, a new server may still load the guide. */
 function showDocumentCount(n, hasSample, isSettled) {
   find(".examples").classList.toggle("unseen", !hasSample && (n !== "0" || isSettled));
   for (const badge of document.querySelectorAll(".document-count")) badge.textContent = n === "0" ? "" : n;
 }
 
-/** On a phone the list of conversations would cover what the panel leaves behind. */
+/** Closes the sidebar first: on a phone it would cover the page when the panel closes. */
 function openDocuments() {
   sidebar.close();
   documents.open();
 }
 
-/** `which`: one that is to be put right, as an answer used it. */
+/** `which`: a memory to correct, as an answer used it. */
 function openMemory(which) {
   sidebar.close();
   memory.open(which);
@@ -147,7 +148,7 @@ function openPassage({ documentId, chunkId }) {
   documents.openPassage(documentId, chunkId);
 }
 
-/** What is being read in cannot be asked about yet. */
+/** Shows which documents are still being ingested and cannot be asked about yet. */
 function showReading({ n, total, done, isEmpty }) {
   const note = find("#sample-progress");
   if (!n && isEmpty) return setText(note, "noDocuments");
@@ -165,25 +166,25 @@ for (const button of document.querySelectorAll(".example")) {
   button.addEventListener("click", () => chat.running || composer.submit(button.textContent));
 }
 find("#language").addEventListener("click", toggleLanguage);
-hear("open-passage", (passage) => openPassage(passage));
+subscribe("open-passage", (passage) => openPassage(passage));
 find("#open-import").addEventListener("click", () => showImport(() => sessions.refresh()));
 find("#open-memory").addEventListener("click", () => openMemory());
-hear("open-memory", openMemory);
-hear("edit-last", () => chat.acts.editLast());
-hear("language", () => {
+subscribe("open-memory", openMemory);
+subscribe("edit-last", () => chat.handlers.editLast());
+subscribe("language", () => {
   sessions.draw();
   head.draw();
 });
-hear("key-changed", () => {
+subscribe("key-changed", () => {
   readAll();
   showOtherKey();
   if (chat.sessionId && !chat.running && !chat.shown.views.length) chat.open(chat.sessionId, chat.leaf);
 });
-hear("server-back", () => {
+subscribe("server-back", () => {
   chat.catchUp();
   readAll();
 });
-hear("owner-changed", () => {
+subscribe("owner-changed", () => {
   history.replaceState(null, "", "#/");
   location.reload();
 });
@@ -201,9 +202,9 @@ const passageInUrl = passageAt(location.hash);
 show();
 readAll();
 showOtherKey();
-if (passageInUrl) openPassage(passageInUrl); // its link was opened in a window of its own
+if (passageInUrl) openPassage(passageInUrl); // the link was opened in a new window
 
-/** All that does not depend on which conversation is open. A list of documents that is there keeps its place. */
+/** Loads everything that does not depend on the open conversation. A loaded list of documents keeps its position. */
 function readAll() {
   sessions.refresh();
   if (!documents.list.isLoaded) documents.dialog.open ? documents.open() : documents.begin();
@@ -221,12 +222,12 @@ function settle(settings) {
   documents.limits = settings ?? {};
 }
 
-/* The page's frame: its theme, its keys, and the list of them. */
+/* The page's frame: theme, keyboard shortcuts and their help. */
 
-/** `acts`: {newChat, search, question}, what the keys lead to. */
-function setUpFrame(acts) {
+/** `handlers`: {newChat, search, question}, the handlers of the shortcuts. */
+function setUpFrame(handlers) {
   const keys = document.querySelector("#keys");
   setUpThemeMenu(document.querySelector("#theme"));
   keys.addEventListener("click", showKeys);
-  setUpShortcuts({ ...acts, help: showKeys });
+  setUpShortcuts({ ...handlers, help: showKeys });
 }

@@ -1,10 +1,10 @@
-// Runs before the first paint (a classic script, so the choice of theme and language does not flash).
+// A classic script that runs before the first paint, so that the wrong theme or language does not flash.
 (() => {
   const read = (key) => {
     try {
       return localStorage.getItem(key);
     } catch {
-      return null; // storage may be forbidden: the browser's own preference then decides
+      return null; // if storage is forbidden, the browser's own preference decides
     }
   };
   const root = document.documentElement;
@@ -13,6 +13,6 @@
   const language = read("wenmai.lang") ?? (navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en");
   root.lang = language === "zh" ? "zh-CN" : "en";
   if (language === "zh") return;
-  root.dataset.words = "waiting"; // the page is written in Chinese: its words wait for their translation
+  root.dataset.words = "waiting"; // the static page is in Chinese: hide its texts until they are translated
   addEventListener("DOMContentLoaded", () => delete root.dataset.words);
 })();

@@ -1,6 +1,6 @@
-/** The API's reference, made from /openapi.json with text nodes alone: no library, nothing from elsewhere. */
+/** The API reference, rendered from /openapi.json with text nodes only: no library, no third-party requests. */
 
-import { address, isSendable, keepKey, readKey } from "../js/api/http.js";
+import { address, isSendable, saveKey, readKey } from "../js/api/http.js";
 
 const ZH = {
   summary: "由 /openapi.json 生成，客户端生成器也可以用它。",
@@ -17,7 +17,7 @@ const ZH = {
   required: "必填",
 };
 const EN = {
-  summary: "Made from /openapi.json, which client generators take, too.",
+  summary: "Generated from /openapi.json, which client generators can use, too.",
   key: "Access key:",
   send: "Open",
   refused: "An access key is needed.",
@@ -44,7 +44,7 @@ function element(name, attributes, ...children) {
 
 const nameOf = (reference) => reference.split("/").at(-1);
 
-/** What a schema is, in few words; a reference becomes a link to its schema. */
+/** A short description of a schema's type; a reference becomes a link to its schema. */
 function typeOf(schema = {}) {
   if (schema.$ref) return [element("a", { href: `#${nameOf(schema.$ref)}` }, nameOf(schema.$ref))];
   const several = schema.anyOf ?? schema.oneOf;
@@ -58,7 +58,7 @@ function typeOf(schema = {}) {
   return [[schema.type ?? "any", schema.format && `(${schema.format})`].filter(Boolean).join(" ")];
 }
 
-/** Rows of [name, type, text], each part text or nodes. */
+/** A table of rows [name, type, text]; each cell is text or nodes. */
 function table(title, rows) {
   if (!rows.length) return [];
   const made = rows.map((cells) => element("tr", {}, ...cells.map((cell) => element("td", {}, ...[cell].flat()))));
@@ -146,7 +146,7 @@ function show(spec) {
   );
 }
 
-/** What a link leads to is opened, too. */
+/** Expands and scrolls to the target of the link. */
 function openTarget() {
   const target = byId(decodeURIComponent(location.hash.slice(1)));
   if (target?.localName === "details") target.open = true;
@@ -177,7 +177,7 @@ byId("key-send").textContent = WORDS.send;
 byId("key").addEventListener("submit", (event) => {
   event.preventDefault();
   const key = byId("key-input").value.trim();
-  if (isSendable(key)) keepKey(key);
+  if (isSendable(key)) saveKey(key);
   start();
 });
 addEventListener("hashchange", openTarget);

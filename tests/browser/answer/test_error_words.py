@@ -13,7 +13,7 @@ from tests.browser.composer.composing import BOX, opened
 from tests.browser.safety.test_page_sources import WORDS, words_of
 from tests.browser.support.driving import ASK, answered, ask
 from tests.browser.support.live import QUESTION, Live
-from tests.house.reference import reasons, statuses
+from tests.house.reference import statuses, unreadable_codes
 from tests.support.models.stub_llm import Refusal
 
 # Of what only an operator asks for, at the API or with a command: the page never gets them.
@@ -42,7 +42,7 @@ CARDS = """async ([codes, message]) => {
 
 
 def codes() -> set[str]:
-    return set(statuses()) - reasons() - OPERATORS
+    return set(statuses()) - unreadable_codes() - OPERATORS
 
 
 def has_chinese(text: str) -> bool:
@@ -62,8 +62,8 @@ def test_every_code_of_the_server_has_a_cause_and_what_to_try(language: str) -> 
 def test_every_reason_why_a_file_is_refused_has_words_in_the_documents_panel() -> None:
     """Discriminates: a reader that refuses with a code of its own, which the panel does not know."""
     words = (WEB / "js/uploads/reasons.js").read_text("utf-8")
-    assert len(reasons()) > 5
-    assert [code for code in sorted(reasons()) if f"{code}: " not in words] == []
+    assert len(unreadable_codes()) > 5
+    assert [code for code in sorted(unreadable_codes()) if f"{code}: " not in words] == []
 
 
 async def shown_words(page: Page, codes: set[str]) -> dict[str, dict[str, str]]:

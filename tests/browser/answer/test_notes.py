@@ -63,7 +63,7 @@ async def test_a_warning_and_the_rewritten_question_stay_over_a_reload(page: Pag
     shown = page.locator(".turn:nth-child(2) .notes li")
     assert await shown.all_inner_texts() == [
         f"Searched again for “{REWRITTEN}”.",
-        "The reranker could not be reached; the built-in one ranked this time.",
+        "The reranker could not be reached; the built-in one was used instead.",
     ]
 
 
@@ -100,7 +100,7 @@ async def test_a_line_says_that_a_summary_was_made_and_opens_it(
                 await page.get_by_role("button", name="关闭").click()
                 assert await page.locator(".notes .text-button").count() == 1
             await page.click("#language")
-            assert "earlier turns were summed up" in await page.inner_text(".turn:nth-child(4) .notes")
+            assert "earlier turns were summarized" in await page.inner_text(".turn:nth-child(4) .notes")
 
 
 def _has_summary(url: str) -> bool:

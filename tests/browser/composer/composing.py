@@ -15,7 +15,7 @@ from tests.browser.support.driving import ASK, answered, ask
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.server import running_server
 
-TELL = "([name, detail]) => part('base/bus.js').then((bus) => bus.tell(name, detail))"
+TELL = "([name, detail]) => part('base/bus.js').then((bus) => bus.publish(name, detail))"
 BOX = "#question"
 
 

@@ -129,7 +129,7 @@ async def test_a_paste_of_fifty_thousand_characters_is_quick_and_says_how_many_a
 
 async def test_the_arrow_in_an_empty_box_asks_for_the_last_question(page: Page, server_url: str) -> None:
     await opened(page, server_url)
-    await page.evaluate(f"part('base/bus.js').then((bus) => bus.hear('edit-last', {COUNT}))")
+    await page.evaluate(f"part('base/bus.js').then((bus) => bus.subscribe('edit-last', {COUNT}))")
     await page.fill(BOX, "text")
     await page.press(BOX, "ArrowUp")
     assert await page.evaluate("window.__edits ?? 0") == 0

@@ -26,9 +26,9 @@ DROP = """(files) => {
 }"""
 # Keeps what one part of the page tells the others.
 LISTEN = """async () => {
-  const { hear } = await part("base/bus.js");
+  const { subscribe } = await part("base/bus.js");
   window.__told = [];
-  const keep = (name) => hear(name, (detail) => window.__told.push([name, detail]));
+  const keep = (name) => subscribe(name, (detail) => window.__told.push([name, detail]));
   ["quote", "persona", "filter"].forEach(keep);
 }"""
 

@@ -67,7 +67,7 @@ async def test_where_nothing_is_it_says_so_and_proposes_no_question(page: Page, 
     await expect(note).to_have_text("还没有文档。上传一份，就可以提问了。")
     assert not await page.locator(".examples").is_visible()
     await page.click("#language")
-    await expect(note).to_have_text("No documents yet. Add one, then ask.")
+    await expect(note).to_have_text("No documents yet. Upload one to start asking questions.")
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

@@ -129,7 +129,7 @@ async def test_the_reply_as_it_came_stands_below_the_request_where_it_is_kept(
     raw = 'data: {"id":"r1","choices":[]}\n\ndata: [DONE]\n\n'
     await opened(page, server_url, prompt(response={"id": "r1", "raw": raw}))
     block = page.locator(".prompt-request").nth(1)
-    assert "答复原文" in await block.inner_text()
+    assert "回复原文" in await block.inner_text()
     assert await block.locator("pre").text_content() == raw
     await block.locator("button").click()
     assert await page.evaluate("window.__copied") == raw
@@ -156,7 +156,7 @@ async def test_what_was_removed_since_is_said_in_words(page: Page, server_url: s
     assert "已被删除" in await page.inner_text(".prompt-part[data-state=removed]")
     assert await page.locator(".prompt-request").count() == 0
     await page.evaluate("document.querySelector('#language').click()")
-    assert "1 part was removed since" in await page.inner_text(".prompt-state")
+    assert "1 part has been deleted since" in await page.inner_text(".prompt-state")
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

@@ -18,7 +18,7 @@ async def test_the_window_is_shown_in_shares_with_their_names(page: Page, server
     legend = await page.locator(".window-legend li").all_inner_texts()
     assert [each.replace("\n", " ") for each in legend] == [
         "系统提示 50 token · < 1%", "相关历史 30 token · < 1%", "问题 20 token · < 1%",
-        "留给回答 2048 token · 25%", "空着 6044 token · 74%",
+        "为回答预留 2048 token · 25%", "空闲 6044 token · 74%",
     ]  # fmt: skip
     widths = (
         "[...document.querySelectorAll('.window-bar > span')].map((piece) => parseFloat(piece.style.width))"

@@ -179,8 +179,8 @@ async def test_a_phone_reads_the_table_as_a_list_that_is_still_a_table(page: Pag
     assert await page.get_by_role("row").count() >= 3
     assert await page.inner_text(".candidate [data-column=dense] >> nth=0") == "语义\n1\n0.800"
     await page.evaluate("document.querySelector('#language').click()")
-    assert await page.inner_text(".candidate [data-column=dense] >> nth=0") == "Meaning\n1\n0.800"
-    assert "a search made now" in await page.inner_text(".retrieval-now")
+    assert await page.inner_text(".candidate [data-column=dense] >> nth=0") == "Semantic\n1\n0.800"
+    assert "This search was run just now" in await page.inner_text(".retrieval-now")
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

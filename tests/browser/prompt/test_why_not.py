@@ -77,7 +77,7 @@ async def test_each_list_tells_the_rank_and_what_there_was_to_beat(page: Page, s
         "重排 13%",
     ]
     await page.evaluate("document.querySelector('#language').click()")
-    assert await page.inner_text(".why-stage") == "Outcome: found by neither list"
+    assert await page.inner_text(".why-stage") == "Outcome: found by neither search"
 
 
 async def test_hostile_documents_and_reasons_stay_text(page: Page, server_url: str) -> None:

@@ -20,10 +20,10 @@ from tests.browser.support.driving import (
 )
 
 HEAR = """async () => {
-  const { hear } = await part("base/bus.js");
+  const { subscribe } = await part("base/bus.js");
   window.__told = [];
   for (const name of ["quote", "persona", "filter"]) {
-    hear(name, (detail) => window.__told.push([name, detail]));
+    subscribe(name, (detail) => window.__told.push([name, detail]));
   }
 }"""
 PARTS = [".prose", ".source-box"]

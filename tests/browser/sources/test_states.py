@@ -181,5 +181,5 @@ async def test_an_answer_without_a_passage_says_so_and_small_talk_does_not(page:
         await page.reload()
         await answered(page, 3)
     await page.click("#language")
-    assert "No passage" in await page.inner_text(".turn:nth-child(1) .no-sources")
+    assert "does not use any passages" in await page.inner_text(".turn:nth-child(1) .no-sources")
     assert "There is no source" in str(await page.get_attribute(".unsourced", "title"))

@@ -20,7 +20,7 @@ STATES = """() => {
     .observe(document.querySelector("#thread"), { subtree: true, attributeFilter: ["data-state"] });
 }"""
 # Makes waiting for the server as short or long as a test needs it.
-PATIENCE = """async (changes) => Object.assign((await part("stream/patience.js")).patience, changes)"""
+PATIENCE = """async (changes) => Object.assign((await part("stream/timeouts.js")).timeouts, changes)"""
 
 
 @pytest.fixture

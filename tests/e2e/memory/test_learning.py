@@ -20,7 +20,7 @@ from services.store.clock import PAUSE_S
 from tests.e2e.memory.test_commands import contents, settled
 from tests.e2e.memory.test_recall import lines_of, system_of
 from tests.support.models.scripted_llm import RECORDED
-from tests.support.models.stub_llm import Refusal, StubLLM, running_stub, welcome
+from tests.support.models.stub_llm import Refusal, StubLLM, accept, running_stub
 from tests.support.servers.app import CHAT, HASHING, make_settings, open_app, scripted
 from tests.support.servers.server import RunningServer, running_server, start_server, stop_server
 from tests.support.stores.qdrant_facade import open_facade
@@ -87,7 +87,7 @@ async def test_after_a_reader_that_was_down_and_babbled_a_fact_is_stored_once(tm
                 turn = await app.ask(question, session_id=session, knowledge="always")
                 assert turn.answer == "好的"
                 await settled(app)
-                stub.refuse = welcome
+                stub.refuse = accept
             memories = (await app.client.get("/memories")).json()["memories"]
         assert [(each["content"], len(each["turn_ids"])) for each in memories] == [("用户喜欢红茶", 2)]
 

@@ -1,1 +1,1 @@
-"""Language models, embeddings and filters that do what a test says."""
+"""Scripted language models, embeddings and filters for tests."""

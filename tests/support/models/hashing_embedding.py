@@ -19,7 +19,7 @@ _TERMS = re.compile(r"[a-z0-9]+|[\u3400-\u9fff]")
 
 
 class HashingEmbedding(BaseEmbedding):
-    """Unit vectors; texts that share words are near, and the same text is the same vector."""
+    """Unit vectors; texts that share words are close, and equal texts have equal vectors."""
 
     def _get_text_embedding(self, text: str) -> list[float]:
         vector = [0.0] * DIMENSION
@@ -38,7 +38,7 @@ class HashingEmbedding(BaseEmbedding):
 
 
 class SleepingEmbedding(HashingEmbedding):
-    """Takes a known time for each passage, asleep."""
+    """Sleeps for a fixed time per passage."""
 
     per_text_s: float = 0.1
 
@@ -49,7 +49,7 @@ class SleepingEmbedding(HashingEmbedding):
 
 
 class TokenHashing(BatchEmbedding):
-    """The same vectors; the state of a word is the vector it has alone."""
+    """The same vectors, with token states: the state of a word is the vector of the word alone."""
 
     read: list[str] = []  # noqa: RUF012 - pydantic copies it for each instance
 

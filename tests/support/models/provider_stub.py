@@ -1,4 +1,4 @@
-"""A server on loopback that answers with given bytes, right or wrong, in the test's own loop."""
+"""A server on loopback that answers with given bytes, valid or not, in the test's own event loop."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SSE = "text/event-stream"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`pieces` are written one by one; a number is a pause in seconds.
+    """A scripted response: `pieces` are written one by one; a number is a pause in seconds.
 
-    `framing`: "chunked" (each piece a chunk), "close" (until the connection closes) or "raw" (the pieces are
-    all there is, from the status line on). `end`: "clean", "abrupt" (the connection closes where the framing
-    promises more), "reset", or "never".
+    `framing`: "chunked" (each piece is a chunk), "close" (the body ends with the connection) or "raw" (the
+    pieces are everything, including the status line). `end`: "clean", "abrupt" (the connection closes before
+    the framing ends), "reset", or "never".
     """
 
     pieces: Iterable[bytes | float] = ()
@@ -29,8 +29,8 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Got:
-    """One request."""
+class Received:
+    """A request that was received."""
 
     path: str
     headers: dict[str, str]
@@ -39,10 +39,10 @@ class Got:
 
 @dataclass
 class ProviderStub:
-    """`connections` counts those that were opened; `left` is set when a client closed one before its end."""
+    """`connections` counts opened connections; `left` is set when a client closes one before its end."""
 
     answer: Answer
-    requests: list[Got] = field(default_factory=list)
+    requests: list[Received] = field(default_factory=list)
     connections: int = 0
     left: asyncio.Event = field(default_factory=asyncio.Event)
     url: str = ""
@@ -57,17 +57,17 @@ class ProviderStub:
             writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection is kept."""
+        """Answer one request; returns whether the connection stays open."""
         self.requests.append(await _request(reader))
         answer = self.answer
-        deleted = asyncio.create_task(reader.read(1))
-        say = asyncio.create_task(_say(answer, writer))
+        closed = asyncio.create_task(reader.read(1))
+        respond = asyncio.create_task(_respond(answer, writer))
         try:
-            await asyncio.wait({deleted, say}, return_when=asyncio.FIRST_COMPLETED)
-            if not say.done() or isinstance(say.exception(), ConnectionError):
+            await asyncio.wait({closed, respond}, return_when=asyncio.FIRST_COMPLETED)
+            if not respond.done() or isinstance(respond.exception(), ConnectionError):
                 self.left.set()
         finally:
-            await _cancelled(say, deleted)
+            await _cancelled(respond, closed)
         if answer.end == "reset":
             linger = struct.pack("ii", 1, 0)
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -77,7 +77,7 @@ class ProviderStub:
 
 @asynccontextmanager
 async def serving(answer: Answer) -> AsyncIterator[ProviderStub]:
-    """`url` is the base URL, without a path."""
+    """Serve the answer; the stub's `url` is the base URL without a path."""
     stub = ProviderStub(answer)
     tasks: set[asyncio.Task[None]] = set()
 
@@ -91,17 +91,19 @@ async def serving(answer: Answer) -> AsyncIterator[ProviderStub]:
     finally:
         server.close()
         await _cancelled(*tasks)
-        await asyncio.sleep(0)  # for the transports to close
+        await asyncio.sleep(0)  # lets the transports close
 
 
-async def _request(reader: asyncio.StreamReader) -> Got:
+async def _request(reader: asyncio.StreamReader) -> Received:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.strip().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    return Got(first.split()[1], headers, await reader.readexactly(int(headers.get("content-length", 0))))
+    return Received(
+        first.split()[1], headers, await reader.readexactly(int(headers.get("content-length", 0)))
+    )
 
 
-async def _say(answer: Answer, writer: asyncio.StreamWriter) -> None:
+async def _respond(answer: Answer, writer: asyncio.StreamWriter) -> None:
     if answer.framing != "raw":
         headers = [
             *answer.headers,

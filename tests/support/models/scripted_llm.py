@@ -1,4 +1,4 @@
-"""A LlamaIndex LLM that says what a script tells it, and notes what it was told.
+"""A LlamaIndex LLM that plays a script and records its calls.
 
 Named in a test's settings as `llama_index:tests.support.models.scripted_llm:ScriptedLLM`.
 """
@@ -25,10 +25,10 @@ from core.llm_wrapper import LLMStreamWrapper
 from core.prompt.messages import Message
 
 Step = str | float
-"""A piece of text to say; a number is seconds of silence; "!" refuses as an unreachable model does."""
+"""A piece of text to send; a number is a pause in seconds; "!" fails like an unreachable model."""
 
 RECORDED: dict[str, list[list[tuple[str, str]]]] = {}
-"""By the LLM's `record_as`: the (role, content) messages of every call."""
+"""The (role, content) messages of every call, by the LLM's `record_as`."""
 
 
 class ScriptedLLM(CustomLLM):
@@ -48,7 +48,7 @@ class ScriptedLLM(CustomLLM):
         return (CompletionResponse(text="", delta=step) for step in self.script if isinstance(step, str))
 
     def script_for(self, messages: Sequence[ChatMessage]) -> Sequence[Step]:
-        """What to say to these; a model that listens overrides it."""
+        """Return the script for these messages; override it for a model that reacts to them."""
         return self.script
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:

@@ -1,4 +1,5 @@
-"""An OpenAI-compatible server on loopback that says numbered words at a steady pace and notes what it got."""
+"""An OpenAI-compatible server on loopback that sends given words at a steady pace and records its
+requests."""
 
 from __future__ import annotations
 
@@ -22,22 +23,22 @@ from tests.support.waiting import wait_until
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error as servers send it: `code` and `message` stand in the error's object."""
+    """An error as servers send it; `code` and `message` are in the error object."""
 
     message: str = "refused"
     status: int = 400
     code: str | None = None
 
 
-def welcome(body: dict[str, Any]) -> Refusal | None:
+def accept(body: dict[str, Any]) -> Refusal | None:
     return None
 
 
 @dataclass
 class StubLLM:
-    """`words` are sent `pause_s` apart. `status` refuses instead; `cut` ends without a finish reason;
-    `raw` is sent instead of an answer; `refuse` looks at a request and may refuse it; `usage` is told at the
-    end. `raw_bodies` are the bytes that came, `paths` where to. `models` is what GET /v1/models tells, after
+    """`words` are sent `pause_s` apart. A `status` other than 200 refuses; `cut` ends without a finish
+    reason; `raw` is sent instead of an answer; `refuse` may refuse a request; `usage` is sent at the end.
+    `raw_bodies` and `paths` record the requests. `models` is the reply of GET /v1/models after
     `models_pause_s`; None: 404."""
 
     words: tuple[str, ...] = ("one ", "two ", "three")
@@ -48,7 +49,7 @@ class StubLLM:
     raw: str = ""
     left: int = 0
     url: str = ""
-    refuse: Callable[[dict[str, Any]], Refusal | None] = welcome
+    refuse: Callable[[dict[str, Any]], Refusal | None] = accept
     usage: dict[str, Any] | None = None
     raw_bodies: list[bytes] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
@@ -61,7 +62,7 @@ class StubLLM:
         return JSONResponse({"data": self.models}, 404 if self.models is None else 200)
 
     def words_for(self, body: dict[str, Any]) -> tuple[str, ...]:
-        """What to say to this request; a model that listens overrides it."""
+        """Return the words for this request; override it for a model that reacts to it."""
         return self.words
 
     async def complete(self, request: Request) -> Response:
@@ -124,7 +125,7 @@ S = TypeVar("S", bound=StubLLM)
 
 @contextmanager
 def in_thread(app: Starlette) -> Iterator[str]:
-    """Serve it on loopback in a thread; gives the address."""
+    """Serve the app on loopback in a thread; yields the base URL."""
     server = uvicorn.Server(
         uvicorn.Config(app, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
     )
@@ -140,7 +141,7 @@ def in_thread(app: Starlette) -> Iterator[str]:
 
 @contextmanager
 def running_stub(stub: S) -> Iterator[S]:
-    """Serve it in a thread; `stub.url` is its base URL."""
+    """Serve the stub in a thread; `stub.url` is its base URL."""
     paths = ("/v1/chat/completions", "/v1/completions")
     routes = [Route(path, stub.complete, methods=["POST"]) for path in paths]
     with in_thread(Starlette(routes=[*routes, Route("/v1/models", stub.list_models)])) as url:

@@ -1,4 +1,4 @@
-"""Filters as a deployment writes them; settings name them `tests.support.models.text_filters:…`."""
+"""Text filters as a deployment would write them; settings name them `tests.support.models.text_filters:…`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def later(text: str) -> str:
 
 
 class HideNumbers:
-    """Every digit becomes #; runs of digits become one #, so the end of a piece waits for the next."""
+    """Replaces runs of digits by one #, so that a piece that ends in a digit waits for the next."""
 
     def __init__(self) -> None:
         self._open = False
@@ -52,7 +52,7 @@ class HideNumbers:
 
 
 class HoldAll:
-    """Says nothing until the end, and then more than was there."""
+    """Returns nothing until the end, and then more text than it got."""
 
     def __init__(self) -> None:
         self._held: list[str] = []

@@ -1,4 +1,4 @@
-"""A model's server on loopback that calls tools by a script, in OpenAI's form and in Claude's."""
+"""A model server on loopback that makes scripted tool calls, in the formats of OpenAI and Claude."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from starlette.routing import Route
 from tests.support.models.stub_llm import in_thread
 
 Call = tuple[str, str, dict[str, Any] | str]
-"""Its id, the tool, and the arguments (text stands as it is)."""
+"""The call's id, the tool, and the arguments (a string is sent unchanged)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one request is answered with: text, then calls. `reason`: why it ended; "" by what it has."""
+    """The answer to one request: text, then calls. `reason` is the finish reason; "" chooses it by the
+    content."""
 
     text: str = ""
     calls: Sequence[Call] = ()
@@ -32,7 +33,7 @@ class Step:
 
 @dataclass
 class ToolStub:
-    """Step by step; the last one answers all further requests."""
+    """Plays the steps; the last one answers all further requests."""
 
     steps: Sequence[Step] = ()
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -40,7 +41,7 @@ class ToolStub:
     url: str = ""
 
     def play(self, *steps: Step) -> None:
-        """From the first of these on; what was asked before is forgotten."""
+        """Start over with these steps, forgetting earlier requests."""
         self.steps = steps
         self.bodies.clear()
         self.raw_bodies.clear()
@@ -58,7 +59,7 @@ class ToolStub:
         return StreamingResponse(iter(list(events)), media_type="text/event-stream")
 
     def results(self, at: int) -> dict[str, str]:
-        """What the tools gave back in a request, by the id of the call."""
+        """The tool results in a request, by call id."""
         results: dict[str, str] = {}
         for message in self.bodies[at]["messages"]:
             if message["role"] == "tool":
@@ -69,7 +70,7 @@ class ToolStub:
         return results
 
     def calls(self, at: int) -> list[str]:
-        """The ids of the calls in a request, in order."""
+        """The ids of the tool calls in a request, in order."""
         ids: list[str] = []
         for message in self.bodies[at]["messages"]:
             ids += [each["id"] for each in message.get("tool_calls") or ()]
@@ -78,12 +79,12 @@ class ToolStub:
         return ids
 
     def offered(self, at: int) -> list[str]:
-        """The names of the tools in a request."""
+        """The names of the tools offered in a request."""
         return [each.get("name") or each["function"]["name"] for each in self.bodies[at].get("tools", ())]
 
 
 def openai_events(step: Step) -> Iterator[str]:
-    """Arguments in pieces, the pieces of the calls mixed."""
+    """OpenAI's events, with the arguments in pieces and the pieces of the calls interleaved."""
     for text in _pieces(step.text):
         yield _openai({"content": text}, None)
     pieces: list[list[str]] = []
@@ -156,7 +157,7 @@ async def _reply(reply: Any, request: Request) -> Response:
 
 @contextmanager
 def calling_tools(*steps: Step, replies: Mapping[str, Any] = MappingProxyType({})) -> Iterator[ToolStub]:
-    """Serve it in a thread; `url` is the base URL in OpenAI's form. `replies` are those of other paths."""
+    """Serve the stub in a thread; `url` is the base URL in OpenAI's form. `replies` are for other paths."""
     stub = ToolStub(steps)
     paths = ("/v1/chat/completions", "/v1/messages", "/v1/completions")
     asked = [Route(path, stub.answer, methods=["POST"]) for path in paths]

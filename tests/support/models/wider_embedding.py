@@ -1,4 +1,4 @@
-"""Another model than the hashing one, of other dimensions, to change between the two."""
+"""A model with another dimension than the hashing one, to switch between the two."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class WiderEmbedding(HashingEmbedding):
 
 
 class SlowWiderEmbedding(WiderEmbedding):
-    """Takes its time, so that something can happen meanwhile; an event that is set hurries it."""
+    """A slow model, so that something can happen meanwhile; setting the event HURRY speeds it up."""
 
     def _get_text_embedding(self, text: str) -> list[float]:
         HURRY.wait(PAUSE_S)

@@ -1,1 +1,1 @@
-"""The application and its commands, in this process or as one of their own."""
+"""Runs the application and its commands, in this process or in separate ones."""

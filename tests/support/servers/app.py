@@ -1,4 +1,4 @@
-"""The real application over ASGI, with the real embedded store and small models named in its settings."""
+"""The real application over ASGI, with the real embedded store and small models from its settings."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ CHAT = "/knowledge_chat_conversation"
 
 
 def scripted(*script: str | float, record_as: str = "", **table: Any) -> dict[str, Any]:
-    """A model table whose LLM plays this script."""
+    """Return a model table whose LLM plays this script."""
     return {"provider": SCRIPTED, "options": {"script": list(script), "record_as": record_as}, **table}
 
 
 def make_settings(data_dir: Path, **sections: dict[str, Any]) -> Settings:
-    """Embedded store in `data_dir`, hashing embedding, no sample, and no call of a model but the turns' own;
-    sections are laid over that."""
+    """Settings with an embedded store in `data_dir`, hashing embedding, no sample, and no model calls except
+    the turns' own; `sections` override them."""
     return load_settings(
         store={"data_dir": data_dir, **sections.get("store", {})},
         models={"embedding": HASHING, **sections.get("models", {})},
@@ -47,13 +47,13 @@ class App:
     container: Container
 
     async def ask(self, question: str, **body: Any) -> Streamed:
-        """Ask and read to the end. The response must be a stream."""
+        """Ask and read the stream to its end."""
         response = await self.client.post(CHAT, json={"question": question, **body})
         assert response.status_code == 200, response.text
         return Streamed(frames(response.text))
 
     async def add_text(self, name: str, text: str, **fields: str) -> str:
-        """Add a document, wait until it is searchable, return its id."""
+        """Add a document, wait until it is searchable, and return its id."""
         response = await self.client.post(
             "/documents", files={"file": (name, text.encode())}, data=fields or None
         )
@@ -75,13 +75,13 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
 
 @asynccontextmanager
 async def serving(settings: Settings) -> AsyncIterator[str]:
-    """The address of the application on a loopback port, with its store open in this process."""
+    """Serve the application on a loopback port, with its store open in this process; yields the URL."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="error", lifespan="on"))
         task = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             await until(lambda: server.started)
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:  # else the loop waits for a socket that is closed, and never for the next one of its number
+        finally:  # otherwise the loop polls a closed socket, and misses the next one with the same descriptor
             server.should_exit = True
             await task

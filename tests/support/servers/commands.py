@@ -23,7 +23,7 @@ def command(script: str, *arguments: str, **environment: str) -> subprocess.Comp
 
 
 def cold_command(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """In an interpreter that has imported nothing."""
+    """Run it in a fresh interpreter, without any imports done."""
     return subprocess.run(
         [sys.executable, "-m", f"scripts.{script}", *arguments],
         cwd=ROOT,
@@ -36,7 +36,7 @@ def cold_command(script: str, *arguments: str, **environment: str) -> subprocess
 
 
 def python(code: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run it in an interpreter of its own."""
+    """Run the code in a separate interpreter."""
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
@@ -49,7 +49,7 @@ def python(code: str, *, check: bool = True) -> subprocess.CompletedProcess[str]
 
 
 def options_of(command: click.Command, arguments: Sequence[str]) -> Options:
-    """What the command line gives. Raises click.UsageError."""
+    """Parse the command line. Raises click.UsageError."""
     return Options(
         **command.make_context(command.name, list(arguments), help_option_names=HELP_OPTIONS).params
     )

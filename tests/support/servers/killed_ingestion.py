@@ -1,6 +1,6 @@
-"""Run as a process: reads one document into the embedded store in argv[1], until WENMAI_FAILPOINT ends it.
+"""Run as a process: ingests one document into the embedded store in argv[1], until WENMAI_FAILPOINT ends it.
 
-argv[2] is its text's file, argv[3] the folder that it is followed in, "" for an upload.
+argv[2] is the file with its text, argv[3] the followed folder, "" for an upload.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Folders of real servers that have read something: the sample knowledge base, or a few pages of it."""
+"""Data folders of real servers with documents: the sample knowledge base, or a few pages of it."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from tests.support.stores.copies import copied
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guide"
 PAGES = ("zh/introduction.md", "zh/conversations.md", "en/introduction.md")
-LIMIT_S = 400  # reading in waits for whatever else the machine does
+LIMIT_S = 400  # ingestion is slow on a busy machine
 
 
 def wait_for_sample(url: str) -> None:
-    """Until every file of the guide is ready."""
+    """Wait until every file of the guide is ready."""
     expected = len(supported_files(GUIDE))
     end = time.monotonic() + LIMIT_S
     while time.monotonic() < end:
         documents = httpx.get(f"{url}/documents", params={"limit": 500}).json()["documents"]
         if sum(document["status"] == "ready" for document in documents) >= expected:
             return
-        time.sleep(0.5)  # between two looks
+        time.sleep(0.5)  # between two polls
     raise TimeoutError("the sample knowledge base did not load")
 
 
 def sampled_folder(factory: pytest.TempPathFactory) -> Path:
-    """A data folder of its own with the sample in it."""
+    """Return a separate data folder with the sample in it."""
     return _read_once(factory, "sampled", wait_for_sample, {})
 
 
 def guided_folder(factory: pytest.TempPathFactory) -> Path:
-    """A data folder of its own with PAGES in it."""
+    """Return a separate data folder with PAGES in it."""
     return _read_once(factory, "guided", _add_pages, {"LOAD_SAMPLE": "false"})
 
 
@@ -53,7 +53,7 @@ def _add_pages(url: str) -> None:
 def _read_once(
     factory: pytest.TempPathFactory, name: str, fill: Callable[[str], None], environment: Mapping[str, str]
 ) -> Path:
-    """Filled once for all workers of a run."""
+    """Return a copy of a data folder that is filled once for all workers of a run."""
     shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent

@@ -1,8 +1,9 @@
-"""Workers with nothing but the schedule: `python -m tests.support.servers.schedule_worker OPTIONS`.
+"""Workers that run only the schedule: `python -m tests.support.servers.schedule_worker OPTIONS`.
 
-Each line of stdin, seconds, starts one whose clock is so far ahead; its pid is printed; all end with stdin.
-A worker is forked, so that four of them load the libraries once. Its job writes a line to a file when it
-begins a slot and when it ends it, and lasts for as long as a hold file is there.
+Each line of stdin is a number of seconds and starts a worker whose clock is that far ahead; its pid is
+printed, and all workers end with stdin. Workers are forked, so that four of them load the libraries once. A
+worker's job writes a line to a file when it begins a slot and when it ends it, and lasts as long as a hold
+file exists.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`at_s` is the machine's monotonic clock."""
+    """A line of the file; `at_s` is on the machine's monotonic clock."""
 
     what: str
     pid: int
@@ -42,7 +43,7 @@ class Line:
     at_s: float
 
     def write(self, file: Path) -> None:
-        with file.open("a") as lines:  # one write: lines of several processes do not mix
+        with file.open("a") as lines:  # a single write, so that lines of several processes do not mix
             lines.write(f"{self.what} {self.pid} {self.slot} {self.at_s}\n")
 
 
@@ -91,7 +92,7 @@ async def _work(options: Options, ahead_s: float, until_closed: int) -> None:
 
 
 def _fork(options: Options, ahead_s: float, pipe: tuple[int, int]) -> int:
-    """The worker ends when the other end of the pipe is closed."""
+    """Fork a worker, which ends when the other end of the pipe is closed."""
     pid = os.fork()
     if pid:
         return pid
@@ -109,7 +110,7 @@ def main() -> None:
     parser.add_argument("--period-s", type=float, required=True)
     parser.add_argument("--lease-s", type=float, required=True)
     options = Options(**vars(parser.parse_args()))
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that are killed leave no zombies
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # killed workers leave no zombies
     pipe = os.pipe()
     for line in sys.stdin:
         print(_fork(options, float(line), pipe), flush=True)

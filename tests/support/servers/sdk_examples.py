@@ -1,9 +1,9 @@
-"""Two servers of tools as the official SDK's own examples write them: `simple-tool` by its low-level server,
-which fetches a website, and `quickstart`, which adds two numbers.
+"""Two tool servers from the official SDK's own examples: `simple-tool`, which fetches a website, on the
+low-level server, and `quickstart`, which adds two numbers.
 
 `python -m tests.support.servers.sdk_examples simple-tool|quickstart|FILE.py [http]`: over its standard
-streams, or over HTTP with its address as the first line. A file is run as it is written: its `mcp` is the
-server, as that of the SDK's README (`readme_server`). The wording is that of examples/servers/simple-tool and
+streams, or over HTTP with its address as the first line. A file is run unchanged and its `mcp` is the server,
+as in the SDK's README (`readme_server`). The code is that of examples/servers/simple-tool and
 examples/snippets/servers/mcpserver_quickstart.py, version 2.3.0.
 """
 
@@ -27,7 +27,7 @@ quickstart = MCPServer("Demo")
 
 
 def readme_server() -> str:
-    """The first Python of the README that came with the installed SDK: "A server in 15 lines"."""
+    """The first Python block of the installed SDK's README: "A server in 15 lines"."""
     readme = str(importlib.metadata.metadata("mcp").json["description"])
     return readme.partition("```python\n")[2].partition("```")[0]
 
@@ -40,7 +40,7 @@ def add(a: int, b: int) -> int:
 
 @quickstart.tool()
 def get_current_weather(location: str, unit: str = "fahrenheit") -> str:
-    """Get the current weather in a given location"""  # as OpenAI's own example of function calling has it
+    """Get the current weather in a given location"""  # as in OpenAI's own example of function calling
     known = {"tokyo": ("Tokyo", "10"), "san francisco": ("San Francisco", "72"), "paris": ("Paris", "22")}
     for name, (city, temperature) in known.items():
         if name in location.lower():

@@ -1,4 +1,4 @@
-"""The real server as a process of its own, as an operator starts it."""
+"""The real server as a separate process, as an operator starts it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RunningServer:
 
 
 def cold(environment: Mapping[str, str]) -> Process:
-    """In an interpreter that has imported nothing, for what is measured of a start or of memory."""
+    """Start it in a fresh interpreter, to measure a start or memory."""
     return subprocess.Popen(
         [sys.executable, "-m", "scripts.serve"],
         cwd=ROOT,
@@ -56,7 +56,7 @@ def warm(environment: Mapping[str, str]) -> Process:
 
 
 def start_server(data_dir: Path, start: Start = warm, /, **environment: str) -> RunningServer:
-    """Start it on a free port and wait until it says it is ready. The caller ends the process."""
+    """Start it on a free port and wait until it is ready. The caller must stop the process."""
     begun = time.monotonic()
     process = start(clean_environment({"DATA_DIR": str(data_dir), "PORT": "0", **environment}))
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()

@@ -1,4 +1,4 @@
-"""Workers with one lease and one machine's clocks, and a store that goes away."""
+"""Workers that share a lease and a machine's clocks, and a store that can become unreachable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ PACE = Pace()
 
 @dataclass
 class Away:
-    """A lease in a store that is away when it is told so; `late`: what was asked is done and not answered."""
+    """A lease in a store that is unreachable while `away`; with `late`, writes are done but not
+    acknowledged."""
 
     inner: Lease
     away: bool = False
@@ -47,7 +48,7 @@ class Away:
 
 @dataclass
 class Workers:
-    """Workers with one lease; a start makes another one, with the machine's clocks."""
+    """Workers that share a lease; `start` creates another worker with the machine's clocks."""
 
     clocks: Clocks = field(default_factory=Clocks)
     job: CountingJob = field(default_factory=CountingJob)
@@ -63,17 +64,17 @@ class Workers:
         return SlotRunner(self.job, DAILY, self.lease, self.pace, clock=wall, watch=watch, steady=steady)
 
     async def begin(self, lease_s: float) -> tuple[SlotRunner, asyncio.Task[object]]:
-        """A worker in real time that has begun a slot."""
+        """Return a worker in real time that has begun a slot, and its running task."""
         self.pace = Pace(lease_s, look_s=lease_s / 3)
         runner = self.start(steady=time.monotonic)
         await runner.refresh()
         self.to_slot()
         running: asyncio.Task[object] = asyncio.create_task(runner.run())
-        await asyncio.sleep(0.02)  # it is under way
+        await asyncio.sleep(0.02)  # now it is running
         return runner, running
 
     async def go_on(self, runner: SlotRunner, seconds: float) -> None:
-        """As the schedule does: a look again and again, and a run when one is due."""
+        """Act like the schedule: look repeatedly, and run when a run is due."""
         while seconds > 0:
             step = min(seconds, self.pace.look_s)
             self.clocks.pass_s(step)
@@ -82,5 +83,5 @@ class Workers:
                 await runner.run()
 
     def to_slot(self) -> None:
-        """Just past the next slot."""
+        """Advance the clocks just past the next slot."""
         self.clocks.pass_s((DAILY.after(self.clocks.wall_us) - self.clocks.wall_us) / SECOND_US + 1)

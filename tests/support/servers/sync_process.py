@@ -1,4 +1,4 @@
-"""Run as a process: holds the lock of folder sync in argv[1] until standard input ends."""
+"""Run as a process: holds the folder sync lock in argv[1] until standard input ends."""
 
 from __future__ import annotations
 

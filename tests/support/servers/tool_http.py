@@ -1,7 +1,7 @@
-"""Servers of tools on a loopback port, as processes of their own that can be killed; and that of
-`tool_program` over HTTP, by hand.
+"""Tool servers on a loopback port, as separate processes that can be killed; and `tool_program` over
+handwritten HTTP.
 
-`python -m tests.support.servers.tool_http FOLDER http`: its first line is its address.
+`python -m tests.support.servers.tool_http FOLDER http`: the first line of its output is its address.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support.servers.tool_program import reply_to
 
 
 def serve_tools(app: Starlette) -> None:
-    """Print the address, and serve until the process is ended."""
+    """Print the address and serve until the process ends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
         uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listener])
@@ -35,7 +35,7 @@ def serve_tools(app: Starlette) -> None:
 
 @contextmanager
 def tools_over_http(module: str, *arguments: str) -> Iterator[str]:
-    """The address of `python -m tests.support.servers.MODULE ARGUMENTS http`."""
+    """Run `python -m tests.support.servers.MODULE ARGUMENTS http`; yields its address."""
     command = [sys.executable, "-m", f"tests.support.servers.{module}", *arguments, "http"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -66,7 +66,7 @@ def http_app(folder: Path) -> Starlette:
         if message["method"] == "tools/call" and message["params"]["name"] == "flood":
             return StreamingResponse(_flood(), media_type="text/event-stream")
         reply = await to_thread.run_sync(reply_to, message, folder)
-        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply})  # NaN and all
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply})  # may contain NaN
         return Response(body, media_type="application/json")
 
     return Starlette(routes=[Route("/mcp", answer, methods=["POST"])])

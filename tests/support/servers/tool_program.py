@@ -1,7 +1,8 @@
-"""A program that offers tools over its standard streams, spoken by hand, so that it can also misbehave.
+"""A program that offers tools over its standard streams, with a handwritten protocol, so that it can
+misbehave.
 
-`python -m tests.support.servers.tool_program [FOLDER]`: what its tools did is appended to FOLDER/calls. Over
-HTTP: `tests.support.servers.tool_http`.
+`python -m tests.support.servers.tool_program [FOLDER]`: its tool calls are appended to FOLDER/calls. For
+HTTP, see `tests.support.servers.tool_http`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A server of tools by the official SDK: over its standard streams, or on a loopback port in the test's loop.
+"""A tool server on the official SDK: over standard streams, or on a loopback port in the test's event loop.
 
 `python -m tests.support.servers.tool_server` speaks over the standard streams.
 """
@@ -40,7 +40,7 @@ def make_server() -> MCPServer:
 
 @asynccontextmanager
 async def serving_tools() -> AsyncIterator[str]:
-    """The address of the server."""
+    """Serve the tools; yields the server's address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         app = make_server().streamable_http_app()
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))

@@ -1,1 +1,1 @@
-"""Stores put together for tests, and what is put into them."""
+"""Stores for tests, and their contents."""

@@ -10,7 +10,8 @@ _BLOCK_BYTES = 64 << 10
 
 
 def copied(folder: Path, copy: Path) -> Path:
-    """`copy`, with the holes of `folder`'s files: `shutil` alone writes a gigabyte of zeros for them."""
+    """Copy the folder, keeping holes in sparse files, for which `shutil` alone would write a gigabyte of
+    zeros."""
     return Path(shutil.copytree(folder, copy, copy_function=_with_holes))
 
 

@@ -1,4 +1,4 @@
-"""The files of tests/fixtures/documents, and ways to spoil one that is a zip archive."""
+"""The files of tests/fixtures/documents, and ways to modify those that are zip archives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sections_of(name: str) -> tuple[Section, ...]:
 
 
 def under(sections: tuple[Section, ...], *heading: str) -> str:
-    """The text of the one section with this heading path."""
+    """Return the text of the only section with this heading path."""
     (text,) = [section.text for section in sections if section.heading == heading]
     return text
 
@@ -34,7 +34,7 @@ def members_of(content: bytes) -> dict[str, bytes]:
 
 
 def with_members(content: bytes, changed: Mapping[str, bytes]) -> bytes:
-    """The same archive with some members replaced or added."""
+    """Return the archive with some members replaced or added."""
     out = BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
         for name, member in {**members_of(content), **changed}.items():

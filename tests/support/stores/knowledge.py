@@ -1,4 +1,4 @@
-"""A knowledge base over the reference engine in memory, with readers that run in this process."""
+"""A knowledge base on the in-memory reference engine, with readers that run in this process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def parse_here(file_name: str, content: bytes, owner: str = "") -> Pieces:
 
 
 class BrokenEmbedding(HashingEmbedding):
-    """Fails at every text that has the word."""
+    """Fails on every text that contains the word."""
 
     word: str = "poison"
 
@@ -48,7 +48,7 @@ class BrokenEmbedding(HashingEmbedding):
 
 
 class HeldEmbedding(HashingEmbedding):
-    """Embeds so many passages as it is let, and waits then; `embedded` counts them."""
+    """Waits after each passage that was let through; `embedded` counts them."""
 
     _let: threading.Semaphore = PrivateAttr(default_factory=lambda: threading.Semaphore(0))
     _open: bool = PrivateAttr(default=False)
@@ -74,7 +74,7 @@ class HeldEmbedding(HashingEmbedding):
 
 @dataclass
 class Clock:
-    """Microseconds that go on by one at every look."""
+    """A clock in microseconds that advances by one on every call."""
 
     now_us: int = 1_700_000_000_000_000
 
@@ -85,7 +85,7 @@ class Clock:
 
 @dataclass
 class Bench:
-    """The parts a test looks at beside the knowledge base."""
+    """The knowledge base and the other parts that tests inspect."""
 
     knowledge: KnowledgeBase
     store: VectorStore
@@ -123,7 +123,8 @@ async def open_bench(
     data_dir: Path | None = None,
     embedding_model: BaseEmbedding | None = None,
 ) -> AsyncIterator[Bench]:
-    """One life of the server over a store that outlives it; without `data_dir` what it keeps does not."""
+    """One life of the server on a store that outlives it; its data folder does so only if `data_dir` is
+    given."""
     clock = Clock()
     embedding = EmbeddingService(embedding_model or BrokenEmbedding(), "hashing", DIMENSION)
     with tempfile.TemporaryDirectory() as folder:
@@ -142,7 +143,7 @@ def upload(text: str = TEXT, file_name: str = "手册.md", owner: str = "ann") -
 
 
 async def added(bench: Bench, what: Upload) -> Document:
-    """Added and waited for."""
+    """Add the upload, wait for its job, and return the document."""
     addition = await bench.knowledge.add(what)
     if addition.job_id:
         await bench.knowledge.wait(addition.job_id, [what.owner])
@@ -157,7 +158,7 @@ async def until(bench: Bench, job_id: str, stage: JobStage) -> None:
 
 
 async def save(store: VectorStore, document: Document, updated_us: int = 0) -> None:
-    """Write a document's record as another life of the server left it."""
+    """Write a document's record as left by another life of the server."""
     payload = document_payload(document, updated_us)
     point = models.PointStruct(id=document.document_id, vector={}, payload=payload)
     await store.upsert(SETTINGS.document_collection, points=[point])

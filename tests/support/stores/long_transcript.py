@@ -1,4 +1,4 @@
-"""A hand-made conversation of 59 turns: a fact in turn 3, and then everything else a day brings."""
+"""A handwritten conversation of 59 turns: a fact in turn 3, then many other topics."""
 
 from __future__ import annotations
 
@@ -65,4 +65,4 @@ Thank you, that is all for now.|You are welcome.
 """
 
 TRANSCRIPT = [tuple(line.split("|")) for line in _LINES.strip().splitlines()]
-"""Questions with their answers."""
+"""(question, answer) pairs."""

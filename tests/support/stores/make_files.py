@@ -1,4 +1,4 @@
-"""Small real files of each kind, made in memory."""
+"""Small valid files of each kind, generated in memory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pypdf
 
 
 def pdf(pages: Sequence[Sequence[str]], looks: Mapping[str, str] = MappingProxyType({})) -> bytes:
-    """A PDF whose pages have these lines of text; no lines make a page without text (a scan).
+    """Return a PDF whose pages have these lines of text; no lines make a page without text, like a scan.
 
-    `looks`: font and size of a line, "F3 18" (F1 Latin, F2 Chinese, F3 Latin in bold), where it is not the
-    page's in 12.
+    `looks` maps lines to font and size, such as "F3 18" (F1 Latin, F2 Chinese, F3 bold Latin); the default is
+    the page's font in size 12.
     """
     drawn: list[tuple[str, str]] = []
     for lines in pages:
@@ -31,11 +31,11 @@ def pdf(pages: Sequence[Sequence[str]], looks: Mapping[str, str] = MappingProxyT
 
 
 def pdf_with_maps(pages: Sequence[Sequence[str]], alphabets: Sequence[str]) -> bytes:
-    """A PDF as programs write it that embed their fonts: each alphabet is a font whose codes count its
-    characters. The first page is set in the first, the second in the next, and so on in turn, all as /F1."""
+    """Return a PDF with embedded fonts: each alphabet is a font whose codes are the positions of its
+    characters. The pages use the fonts in turn, all under the name /F1."""
     fonts: list[str] = []
     for alphabet in alphabets:
-        at = len(fonts) + 2  # behind the catalogue and the list of pages
+        at = len(fonts) + 2  # after the catalogue and the list of pages
         codes = "".join(f"<{code:04x}> <{ord(char):04x}>\n" for code, char in enumerate(alphabet, start=1))
         codes = f"{len(alphabet)} beginbfchar\n{codes}endbfchar"
         widths = " ".join(f"{code} [1000]" for code in range(1, len(alphabet) + 1))
@@ -60,9 +60,9 @@ def pdf_with_maps(pages: Sequence[Sequence[str]], alphabets: Sequence[str]) -> b
 def pdf_of_tables(
     pages: Sequence[Sequence[Sequence[str]]], edges: Sequence[int], *, ruled: bool = True
 ) -> bytes:
-    """A PDF with a table on each page, drawn as a print: a cell's lines are parted by "\n", and fewer
-    than the row has stand in its middle. `edges`: where its columns begin, and the last one ends. A cell that
-    is "<" belongs to the one before it."""
+    """Return a PDF with a table on each page, drawn as in print: lines of a cell are separated by "\n" and
+    centred vertically. `edges`: where the columns begin, and where the last one ends. A cell "<" is merged
+    with the previous one."""
     streams: list[tuple[str, str]] = []
     for rows in pages:
         drawn: list[str] = []
@@ -107,7 +107,8 @@ def _stream(text: str) -> str:
 
 
 def _assembled(pages: Sequence[tuple[str, str]], fonts: Sequence[str] = ()) -> bytes:
-    """`pages`: what is drawn on each, and its fonts, which may name `fonts`, objects from the third on."""
+    """`pages`: (content stream, fonts) of each page; fonts may refer to `fonts`, the objects from the third
+    on."""
     first = 3 + len(fonts)
     kids = range(first, first + 2 * len(pages), 2)
     references = " ".join(f"{kid} 0 R" for kid in kids)
@@ -144,7 +145,7 @@ def docx_bytes(document: docx.document.Document) -> bytes:
 
 
 def archive(members: dict[str, bytes]) -> bytes:
-    """A zip file with these members, compressed."""
+    """Return a compressed zip file with these members."""
     out = BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in members.items():

@@ -1,6 +1,7 @@
-"""Qdrant's REST interface as far as Wenmai uses it, on loopback, for several processes.
+"""The part of Qdrant's REST API that Wenmai uses, on loopback, for several processes.
 
-Answered by the reference engine in memory, one after the other, as a server answers those to one point.
+The in-memory reference engine answers the requests one by one, as a server does for requests to the same
+point.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _DONE = {"operation_id": 0, "status": "completed"}
 
 
 class Facade:
-    """`requests` counts. While `away`, every request is answered with 503."""
+    """`requests` counts the requests. While `away`, every request gets a 503."""
 
     def __init__(self, engine: AsyncQdrantClient) -> None:
         self._engine = engine
@@ -64,9 +65,9 @@ class Facade:
             try:
                 async with self._one:
                     result = await act(request.path_params["name"], body)
-            except KeyError as error:  # as a server says it
+            except KeyError as error:  # in a server's words
                 return JSONResponse({"status": {"error": f"No point with id {error}"}, "time": 0.0}, 404)
-            except ValueError as error:  # a collection that another worker has just made
+            except ValueError as error:  # a collection that another worker has just created
                 return JSONResponse({"status": {"error": str(error)}, "time": 0.0}, 409)
             return JSONResponse({"result": _plain(result), "status": "ok", "time": 0.0})
 
@@ -134,7 +135,7 @@ class Facade:
         )
 
     async def _index(self, name: str, body: bytes) -> object:
-        return _DONE  # the reference engine looks at every point
+        return _DONE  # the reference engine scans all points
 
 
 def _or(chosen: Any, otherwise: bool) -> Any:
@@ -142,7 +143,7 @@ def _or(chosen: Any, otherwise: bool) -> Any:
 
 
 def _plain(result: object) -> object:
-    """As it goes over the wire."""
+    """Convert the result to its JSON form."""
 
     def dumped(each: object) -> object:
         return each.model_dump(mode="json", exclude_none=True) if isinstance(each, BaseModel) else str(each)
@@ -152,7 +153,7 @@ def _plain(result: object) -> object:
 
 @asynccontextmanager
 async def open_facade(*collections: str) -> AsyncIterator[Facade]:
-    """With these collections, empty and without vectors."""
+    """Serve a facade with these collections, empty and without vectors."""
     engine = AsyncQdrantClient(":memory:")
     for name in collections:
         await engine.create_collection(name, vectors_config={})

@@ -1,4 +1,4 @@
-"""Re-embedding over the real embedded engine, put together as the container does."""
+"""Re-embedding on the real embedded engine, wired as in the container."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def make_job(app: App, data_dir: Path, activity: Activity | None = None) -> Stor
 
 
 async def switch(data_dir: Path, embedding: str) -> Path | None:
-    """What a start with this EMBEDDING does before it opens the store."""
+    """Do what a start with this EMBEDDING does before it opens the store."""
     settings = StoreSettings(data_dir=data_dir)
     async with opened_embedding(ModelSettings(embedding=embedding)) as opened:
         return await switch_if_prepared(data_dir / "store", settings, opened, partial(open_beside, data_dir))
@@ -56,7 +56,7 @@ async def switch(data_dir: Path, embedding: str) -> Path | None:
 
 @asynccontextmanager
 async def started(data_dir: Path, embedding: str = HASHING) -> AsyncIterator[App]:
-    """The application after a start with this EMBEDDING."""
+    """Yield the application after a start with this EMBEDDING."""
     await switch(data_dir, embedding)
     async with open_app(make_settings(data_dir, models={"embedding": embedding})) as app:
         yield app

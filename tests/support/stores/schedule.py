@@ -1,4 +1,4 @@
-"""A schedule with slots every so often, clocks that are set by hand, and a job that counts."""
+"""A periodic schedule, clocks that are set manually, and a job that counts its runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY_US = 24 * HOUR_US
 
 
 async def make_operations(store: VectorStore) -> None:
-    """The one collection that a schedule needs."""
+    """Create the only collection that a schedule needs."""
     operations = next(spec for spec in collection_specs(StoreSettings()) if spec.name == "operations")
     sparse = {"sparse": models.SparseVectorParams()}
     await store.delete_collection(operations.name)
@@ -31,7 +31,7 @@ async def make_operations(store: VectorStore) -> None:
 
 @dataclass(frozen=True)
 class Every:
-    """A slot at each multiple of the period since 1970."""
+    """A slot at every multiple of the period since 1970."""
 
     seconds: float
 
@@ -48,7 +48,7 @@ class Every:
 
 @dataclass
 class Clocks:
-    """A machine's clocks: `wall_us` can be set, the other two cannot. `pass_s` lets time go by."""
+    """A machine's clocks: `wall_us` can be set, the other two cannot. `pass_s` lets time pass."""
 
     wall_us: int = 1_750_000_000_000_000
     boot: int = 0
@@ -72,7 +72,8 @@ class Clocks:
 
 @dataclass
 class CountingJob:
-    """`slots` were begun, `ended` those that ended well. It takes `seconds`, and raises `errors` first."""
+    """Records begun `slots` and successfully `ended` ones. A run takes `seconds` and then raises the next of
+    `errors`."""
 
     seconds: float = 0.0
     errors: list[Exception] = field(default_factory=list)
@@ -96,7 +97,7 @@ class CountingJob:
 
 
 class MemoryLease:
-    """Of one process, in memory."""
+    """A lease in memory, for one process."""
 
     def __init__(self) -> None:
         self._record: LeaseRecord | None = None

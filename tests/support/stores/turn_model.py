@@ -1,4 +1,4 @@
-"""What a store of turns must hold, as a plain dict (P8), and the real services it is compared with."""
+"""A model of the turn store as a plain dict (P8), and the real services it is compared with."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ texts = st.one_of(
 
 @dataclass(frozen=True)
 class Sheet:
-    """One turn as a caller knows it. `parent` may name a turn that is gone, or itself."""
+    """A turn as a caller knows it. `parent` may name a turn that no longer exists, or itself."""
 
     turn_id: str
     session_id: str
@@ -89,7 +89,7 @@ class Sheet:
 
 
 def chained(sheets: Sequence[Sheet], times_us: Sequence[int]) -> list[Sheet]:
-    """Each the parent of the next, completed, at these times."""
+    """Return completed sheets at these times, each the parent of the next."""
     parents = [None, *(sheet.turn_id for sheet in sheets)]
     return [
         replace(sheet, parent=parent, created_us=time_us, status=TurnStatus.COMPLETED, seq=number)
@@ -114,7 +114,7 @@ class TurnModel:
         del self.sheets[turn_id]
 
     def expire(self, cutoff_us: int) -> int:
-        """Returns how many went: older than the cutoff and not running."""
+        """Remove turns that are older than the cutoff and not running; returns their number."""
         old = [
             sheet.turn_id
             for sheet in self.sheets.values()
@@ -125,25 +125,26 @@ class TurnModel:
         return len(old)
 
     def interrupt_running(self) -> int:
-        """Returns how many were running."""
+        """Mark running turns as interrupted; returns their number."""
         running = [turn_id for turn_id, sheet in self.sheets.items() if sheet.status is TurnStatus.RUNNING]
         for turn_id in running:
             self.change(turn_id, status=TurnStatus.INTERRUPTED)
         return len(running)
 
     def session(self, session_id: str, owner: str) -> list[Sheet]:
-        """In time order."""
+        """The session's turns in time order."""
         own = [s for s in self.sheets.values() if (s.session_id, s.owner) == (session_id, owner)]
         return sorted(own, key=lambda sheet: sheet.order)
 
     def latest_completed(self, session_id: str, owner: str) -> str | None:
-        """The parent of the next turn; none after /clear, and no other command is one."""
+        """The parent of the next turn: the last completed one, ignoring commands, but none after /clear."""
         done = [s for s in self.session(session_id, owner) if s.status is TurnStatus.COMPLETED]
         done = [s for s in done if s.command in ("", CLEAR)]
         return done[-1].turn_id if done and not done[-1].command else None
 
     def branch(self, leaf: str | None) -> list[str]:
-        """From the root down; ends where the parent is gone, is in another session, or was seen before."""
+        """The branch from the root down; it stops at a parent that is missing, in another session, or already
+        on it."""
         path: list[str] = []
         while leaf in self.sheets and leaf not in path:
             sheet = self.sheets[leaf]
@@ -162,7 +163,7 @@ class TurnModel:
 
 @dataclass(frozen=True)
 class Services:
-    """The services over an open store; `close` ends the store with them."""
+    """The services on an open store; `close` closes the store, too."""
 
     store: VectorStore
     manager: ConversationManager
@@ -173,13 +174,13 @@ class Services:
         await self.stack.aclose()
 
     async def kill(self) -> None:
-        """kill -9 of the embedded store's process; returns once another one answers."""
+        """Kill the embedded store's process with SIGKILL; returns once a new one answers."""
         os.kill(cast(EdgeClient, self.store).process_id, signal.SIGKILL)
         while True:
             try:
                 await self.manager.turns.count()
             except StoreUnavailableError:
-                await asyncio.sleep(0.005)  # between two looks
+                await asyncio.sleep(0.005)  # between two polls
             else:
                 return
 
@@ -189,7 +190,8 @@ class Services:
         self.manager.index_later(turns)
 
     async def killed_between_writes(self, sheets: Sequence[Sheet], acknowledged: int) -> None:
-        """Of writes at once those acknowledged are there, whole; the others whole or not at all."""
+        """Kill the store during concurrent writes: acknowledged ones are stored, all others completely or not
+        at all."""
         turns = self.manager.turns
         writes = [asyncio.create_task(turns.put(sheet.as_turn(), TurnVectors())) for sheet in sheets]
         await writes[acknowledged]
@@ -203,7 +205,7 @@ class Services:
         await turns.delete([sheet.turn_id for sheet in sheets])
 
     async def recalled(self, leaf: Sheet, question: str) -> tuple[set[Sheet], set[Sheet]]:
-        """What is recalled for a question below `leaf`, and what is recent there."""
+        """Return the turns recalled for a question below `leaf`, and the recent ones there."""
         branch = await self.manager.find_branch(leaf.session_id, leaf.owner, leaf.turn_id)
         recent = await self.manager.get_recent_history(branch)
         query = await self.queries.build(question, [])
@@ -211,7 +213,7 @@ class Services:
         return {Sheet.of(turn) for turn in hits}, {Sheet.of(turn) for turn in recent}
 
     async def compare(self, model: TurnModel, places: Sequence[tuple[str, str]], recent_turns: int) -> None:
-        """Everything that can be read, past the kept trees and through them, is what the model says."""
+        """Assert that everything readable, with and without the cached trees, matches the model."""
         fresh = TurnStore(self.store, TURNS)
         assert await fresh.count() == len(model.sheets)
         read = {turn.turn_id: Sheet.of(turn) for turn in await fresh.get_many([*model.sheets, MISSING])}
@@ -232,7 +234,7 @@ class Services:
 
 
 async def open_services(folder: Path | None, limits: ConversationSettings, clock: Clock) -> Services:
-    """Over the embedded store in `folder`, or over the reference engine in memory."""
+    """Open the services on the embedded store in `folder`, or on the in-memory reference engine."""
     stack = AsyncExitStack()
     if folder:
         store = cast(VectorStore, await stack.enter_async_context(open_edge_client(folder)))
@@ -249,7 +251,7 @@ async def open_services(folder: Path | None, limits: ConversationSettings, clock
 
 
 async def _create(store: VectorStore) -> None:
-    """The turns' collection as the product makes it, without the four others."""
+    """Create the turns' collection as the product does, without the others."""
     spec = next(each for each in collection_specs(StoreSettings()) if each.name == TURNS)
     vector = models.VectorParams(size=DIMENSION, distance=models.Distance.COSINE)
     sparse = {"sparse": models.SparseVectorParams(modifier=models.Modifier.IDF)}
@@ -259,7 +261,7 @@ async def _create(store: VectorStore) -> None:
 
 
 async def embedded_in_background() -> None:
-    """Until the texts of the last turns have been embedded."""
+    """Wait until the texts of the last turns have been embedded."""
     tasks = [task for task in asyncio.all_tasks() if task.get_name().startswith("index ")]
     if tasks:
         await asyncio.wait(tasks)

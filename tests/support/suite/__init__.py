@@ -1,1 +1,1 @@
-"""Runs the two parts of the suite, and runs a test that failed once more by itself."""
+"""Runs the two parts of the suite, and reruns failed tests in isolation."""

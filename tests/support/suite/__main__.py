@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 from tests.support.suite.files import fast_files
-from tests.support.suite.judged import passes
 from tests.support.suite.parts import PARTS, Command, Part
+from tests.support.suite.reruns import passes
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENT = 5  # of `nice`: the type checker leaves the cores to the tests
+PATIENT = 5  # niceness of the type checker, which leaves the cores to the tests
 
 
 def main() -> int:
@@ -26,7 +26,7 @@ def main() -> int:
     part = PARTS[parsed.part]
     print(f"This takes about {part.minutes} minutes on two quiet cores.", flush=True)
     begun = time.monotonic()
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else hundreds of processes compile anew
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # otherwise hundreds of processes recompile
     with fast_files():
         green = _is_green(part, tuple(parsed.rest))
     minutes, seconds = divmod(round(time.monotonic() - begun), 60)
@@ -39,22 +39,24 @@ def _is_green(part: Part, rest: Command) -> bool:
         if subprocess.run(_tool(check), cwd=ROOT, check=False).returncode:
             return False
     with tempfile.TemporaryFile() as output:
-        beside = None
-        if part.beside:
-            beside = subprocess.Popen(_tool(part.beside), cwd=ROOT, stdout=output, preexec_fn=_be_patient)
+        background = None
+        if part.background:
+            background = subprocess.Popen(
+                _tool(part.background), cwd=ROOT, stdout=output, preexec_fn=_be_patient
+            )
         green = True
         for arguments in part.tests:
             green = passes((*arguments, *rest), ROOT) and green
-        if beside and part.beside:
-            code = beside.wait()
+        if background and part.background:
+            code = background.wait()
             output.seek(0)
-            print(f"{part.beside[0]}: {output.read().decode()}", flush=True)
+            print(f"{part.background[0]}: {output.read().decode()}", flush=True)
             green = green and code == 0
     return green
 
 
 def _tool(command: Command) -> Command:
-    """A tool of the environment that this runs in."""
+    """Return the command with the tool's path in the current environment."""
     return (str(Path(sys.executable).parent / command[0]), *command[1:])
 
 

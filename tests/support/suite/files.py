@@ -1,4 +1,4 @@
-"""Where the temporary files of a run stand."""
+"""The location of a run's temporary files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pathlib import Path
 import psutil
 
 MEMORY = Path("/dev/shm")
-FILES_BYTES = 8 << 30  # what the files of one run come to, and then some
+FILES_BYTES = 8 << 30  # enough for the files of one run
 PROCESSES_BYTES = 7 << 30  # and its processes
 _PREFIX = "wenmai-tests-"
 
 
 @contextmanager
 def fast_files() -> Iterator[None]:
-    """Temporary files in memory, where there is room: most of the time of a test that opens a store on a disk
-    is waiting for the disk to say that it has written, and no test takes the power away."""
+    """Put temporary files into memory if there is room: tests that open a store on disk mostly wait for
+    writes to be synced, and no test cuts the power."""
     if MEMORY.is_dir():
         remove_leftovers(MEMORY)
     if not _has_room():
@@ -34,14 +34,14 @@ def fast_files() -> Iterator[None]:
 
 
 def _has_room() -> bool:
-    """For the processes, too: where both want more than there is, the kernel kills some."""
+    """Counts the processes, too: if both need more than there is, the kernel kills some."""
     if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < FILES_BYTES:
         return False
     return psutil.virtual_memory().available >= FILES_BYTES + PROCESSES_BYTES
 
 
 def remove_leftovers(memory: Path) -> None:
-    """The files of runs that were killed: nobody else would ever give that memory back."""
+    """Remove the files of killed runs, whose memory nobody else would release."""
     for folder in memory.glob(f"{_PREFIX}*"):
         process, _, _ = folder.name.removeprefix(_PREFIX).partition("-")
         if not (process.isdigit() and psutil.pid_exists(int(process))):

@@ -1,4 +1,4 @@
-"""A pytest plugin that writes down which tests failed, and lists those that are slow without saying why.
+"""A pytest plugin that records failed tests, and lists slow tests without a stated reason.
 
 Loaded with `-p tests.support.suite.results --results FILE`; with xdist only the controller writes.
 """

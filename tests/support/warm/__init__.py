@@ -1,1 +1,1 @@
-"""Starts the project's programs without the seconds of importing."""
+"""Starts the project's programs without the seconds spent on imports."""

@@ -1,4 +1,4 @@
-"""Programs that start in a moment, for tests without a loop; `tests.support.warm.process` forks them."""
+"""Programs that start instantly, for tests without an event loop; `tests.support.warm.process` forks them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _PROGRAMS = (
     "services.adapters.llms.token_counters",
     "tests.support.models.hashing_embedding",
 )
-# An interpreter reads these when it begins: for a program that gets others a fork comes too late.
+# An interpreter reads these at start-up, so a program with other values cannot be forked.
 _AT_START = ("PYTHON", "LC_", "LANG", "OMP_", "OPENBLAS_")
 
 
 class Forked:
-    """What tests use of a `subprocess.Popen[str]`."""
+    """The part of `subprocess.Popen[str]` that tests use."""
 
     def __init__(self, request: bytes, modules: Sequence[str] = _PROGRAMS, stdin: Sequence[int] = ()) -> None:
         self._connection = socket.socket(socket.AF_UNIX)
@@ -63,7 +63,7 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            with suppress(ProcessLookupError):  # it has ended, and its exit code is on its way
+            with suppress(ProcessLookupError):  # it has ended and its exit code is about to arrive
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
@@ -79,7 +79,7 @@ class Forked:
 
 
 def can_be_forked(environment: Mapping[str, str]) -> bool:
-    """On Linux; elsewhere each program imports what it needs."""
+    """Whether the program can be forked: only on Linux, and only without changes to start-up variables."""
     begun = clean_environment({})
     is_late = any(begun.get(name) != environment[name] for name in environment if name.startswith(_AT_START))
     return hasattr(os, "pidfd_open") and not is_late
@@ -88,7 +88,7 @@ def can_be_forked(environment: Mapping[str, str]) -> bool:
 def request_for(
     module: str, arguments: Sequence[str], environment: Mapping[str, str], out: str, err: str
 ) -> bytes:
-    """Of `python -m module arguments`; `out` and `err` are paths, which are opened to write at their end."""
+    """The request for `python -m module arguments`; `out` and `err` are paths, opened for appending."""
     expected = {"module": module, "arguments": [*arguments], "environment": {**environment}}
     return json.dumps({**expected, "out": out, "err": err}).encode() + b"\n"
 
@@ -96,7 +96,7 @@ def request_for(
 def run(
     module: str, arguments: Sequence[str], environment: Mapping[str, str], *, timeout: float
 ) -> subprocess.CompletedProcess[str]:
-    """As `subprocess.run` does with `capture_output`. Raises subprocess.TimeoutExpired."""
+    """Like `subprocess.run` with `capture_output`. Raises subprocess.TimeoutExpired."""
     with tempfile.TemporaryDirectory(prefix="wenmai-out-") as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         forked = Forked(request_for(module, arguments, environment, str(out), str(err)))
@@ -111,10 +111,10 @@ def run(
 
 
 def fork(module: str, arguments: Sequence[str], environment: Mapping[str, str], *, err: str) -> Forked:
-    """Its standard output is read from `stdout`."""
+    """Fork the program; its standard output is read from `stdout`."""
     with tempfile.TemporaryDirectory(prefix="wenmai-out-") as folder:
         os.mkfifo(out := f"{folder}/out")
-        reader = os.open(out, os.O_RDONLY | os.O_NONBLOCK)  # else it waits for the one that writes
+        reader = os.open(out, os.O_RDONLY | os.O_NONBLOCK)  # otherwise it would wait for the writer
         os.set_blocking(reader, True)
         forked = Forked(request_for(module, arguments, environment, out, err))
         forked.stdout = os.fdopen(reader, encoding="utf-8")
@@ -123,7 +123,7 @@ def fork(module: str, arguments: Sequence[str], environment: Mapping[str, str], 
 
 @cache
 def _shared(modules: tuple[str, ...]) -> Path:
-    """One for each worker of a run."""
+    """The socket of the warm process, one per worker of a run."""
     stack = ExitStack()
     path = stack.enter_context(warm_process(modules))
     atexit.register(stack.close)
@@ -132,7 +132,7 @@ def _shared(modules: tuple[str, ...]) -> Path:
 
 @contextmanager
 def warm_process(modules: Sequence[str] = _PROGRAMS) -> Iterator[Path]:
-    """Its socket."""
+    """Run a warm process; yields the path of its socket."""
     with tempfile.TemporaryDirectory(prefix="wenmai-warm-") as folder:
         path = Path(folder) / "socket"
         with subprocess.Popen(

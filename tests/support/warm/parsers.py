@@ -1,4 +1,4 @@
-"""Processes that read documents, and start in a moment: one that has imported what they need forks them."""
+"""Document parser processes that start instantly: a process that has done their imports forks them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from services.knowledge.parsing import process
 from tests.support.warm.client import Forked, request_for
 
 begin_started = process._begin
-"""For what looks at the children of this process."""
+"""The original, for tests that inspect the children of this process."""
 
 
 class _ForkedParser:
-    """What the server uses of an `asyncio.subprocess.Process`."""
+    """The part of `asyncio.subprocess.Process` that the server uses."""
 
     def __init__(self, forked: Forked, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader) -> None:
         self._forked, self.stdin, self.stdout = forked, stdin, stdout
@@ -29,13 +29,13 @@ class _ForkedParser:
         self._forked.kill()
 
     async def wait(self) -> int:
-        """It was killed before."""
+        """Wait for the end of the process, which has been killed before."""
         self.stdin.close()
         return self._forked.wait(10)
 
 
 async def begin_forked(packages: Sequence[str]) -> Process:
-    """As `services.knowledge.parsing.process` begins one."""
+    """Replaces the function by which `services.knowledge.parsing.process` begins a parser."""
     (asked, ask), (answered, answer) = os.pipe(), os.pipe()
     out = f"/proc/{os.getpid()}/fd/{answer}"
     try:

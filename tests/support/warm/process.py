@@ -1,10 +1,10 @@
-"""Programs that start in a moment: a process that has imported what they need forks one for each request.
+"""Programs that start instantly: a process that has done their imports forks one per request.
 
 `python -m tests.support.warm.process SOCKET MODULE…`. A connection sends one JSON line {module, arguments,
-environment, out, err}, with a descriptor if the program reads one as its standard input, and is told the
-program's pid, and later its exit code, a line each. It runs as `python -m module arguments` does with that
-environment; only the seconds of importing are spared. A connection that closes kills its program, and the end
-of standard input ends everything.
+environment, out, err}, with a descriptor if the program reads standard input, and receives the program's pid
+and later its exit code, one per line. The program runs like `python -m module arguments` with that
+environment, but without the seconds of importing. Closing a connection kills its program, and the end of
+standard input ends everything.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _REQUEST_BYTES = 1 << 16
 def serve(path: Path, modules: Sequence[str]) -> None:
     for name in modules:
         importlib.import_module(name)
-    gc.freeze()  # else each looks through all of it at its end, which copies it: a second
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need not be waited for
+    gc.freeze()  # otherwise each fork scans, and thereby copies, all of it at its end: a second
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the keeper processes need not be waited for
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -46,7 +46,7 @@ def serve(path: Path, modules: Sequence[str]) -> None:
 
 
 def _keep(connection: socket.socket) -> None:
-    """In a process between the two: start the program, tell how it ended, and end with it."""
+    """Run in an intermediate process: start the program, report its exit code, and end with it."""
     request, given, _, _ = socket.recv_fds(connection, _REQUEST_BYTES, 1)
     while not request.endswith(b"\n") and (more := connection.recv(_REQUEST_BYTES)):
         request += more
@@ -81,21 +81,21 @@ def _become(expected: dict[str, Any]) -> NoReturn:
     os.environ.update(expected["environment"])
     from core import failpoints
 
-    importlib.reload(failpoints)  # it reads the environment when it is imported
+    importlib.reload(failpoints)  # it reads the environment on import
     sys.argv[1:] = expected["arguments"]
-    sys.modules.pop(expected["module"], None)  # as when it is started; else runpy warns
+    sys.modules.pop(expected["module"], None)  # as at a normal start; otherwise runpy warns
     code = 0
     try:
         runpy.run_module(expected["module"], run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         if not isinstance(ended.code, int | None):
-            raise  # a sentence, which the interpreter prints
+            raise  # a message, which the interpreter prints
         code = ended.code or 0
     _end(code)
 
 
 def _end(code: int) -> NoReturn:
-    """As an interpreter ends, but for the tenth of a second in which it takes down all that was imported."""
+    """End like an interpreter, but without the tenth of a second for tearing down all imports."""
     threading._shutdown()  # type: ignore[attr-defined]  # waits for the threads
     atexit._run_exitfuncs()
     sys.stdout.flush()

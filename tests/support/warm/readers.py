@@ -1,4 +1,4 @@
-"""What a process that reads documents has imported, in its order, before it is forked."""
+"""The imports of a document parser process, in order, done before it is forked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Store processes that start in a moment: one that has imported what they need forks them."""
+"""Store processes that start instantly: a process that has done their imports forks them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from services.store import spawn
 from tests.support.warm.client import Forked, request_for
 
 spawn_started = spawn._spawn
-"""For what looks at the children of this process."""
+"""The original, for tests that inspect the children of this process."""
 
 
 def spawn_forked(folder: Path, flags: Sequence[str]) -> spawn.Spawned:
-    """As `services.store.spawn` starts one, with what it prints where this process prints now."""
+    """Replaces the function by which `services.store.spawn` starts a store; it prints where this process
+    prints."""
     arguments = (str(folder), str(os.getpid()), *flags)
     printed = f"/proc/{os.getpid()}/fd/2"
     request = request_for(spawn._PROCESS, arguments, os.environ, os.devnull, printed)

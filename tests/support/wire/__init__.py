@@ -1,1 +1,1 @@
-"""Readers of what the server sends, and the rules of what models accept."""
+"""Parsers for the server's output, and the rules of the models' wire formats."""

@@ -1,4 +1,4 @@
-"""Conversations brought in and taken out over HTTP, for tests."""
+"""Imports and exports conversations over HTTP, for tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def qa(question: str = "Why?", answer: str = "Because.", **more: Any) -> dict[st
 
 
 async def bring_in(app: App, **body: Any) -> dict[str, Any]:
-    """Import it; gives the session's id, the turns' ids and how many are being embedded."""
+    """Import a session; returns its id, the turns' ids and how many are being embedded."""
     response = await app.client.post(IMPORT, json=body)
     assert response.status_code == 201, response.text
     imported: dict[str, Any] = response.json()
@@ -27,7 +27,7 @@ async def bring_in(app: App, **body: Any) -> dict[str, Any]:
 
 
 async def exported(app: App, session_id: str) -> dict[str, Any]:
-    """The session as its JSON export has it."""
+    """Return the session's JSON export."""
     response = await app.client.get(f"/sessions/{session_id}/export", params={"format": "json"})
     assert response.status_code == 200, response.text
     body: dict[str, Any] = response.json()
@@ -40,6 +40,6 @@ async def tree(app: App, session_id: str) -> list[dict[str, Any]]:
 
 
 async def branch(app: App, session_id: str) -> list[dict[str, Any]]:
-    """The branch to the newest turn."""
+    """Return the branch that ends in the newest turn."""
     turns: list[dict[str, Any]] = (await app.client.get(f"/sessions/{session_id}/turns")).json()["turns"]
     return turns

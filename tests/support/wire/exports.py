@@ -1,5 +1,5 @@
-"""Exports as other products write them, after their published formats: one conversation with a branch, an
-image, a tool's message, a file and a deleted node in each, as far as the product has these."""
+"""Exports of other products, in their published formats: one conversation each, with a branch, an image, a
+tool message, a file and a deleted node, as far as the product has them."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def openai() -> list[dict[str, Any]]:
 
 
 def many(product: str, count: int) -> Any:
-    """One conversation of so many messages, as the product writes it: of every tenth question the answer was
-    given twice."""
+    """Return an export of the product with one conversation of `count` messages, in which every tenth
+    question has two answers."""
     nodes: list[tuple[str, str | None, str]] = []
     parent: str | None = None
     for pair in range(count):

@@ -1,4 +1,5 @@
-"""Texts that try to leave their place in a prompt, and what a request must not hold of them."""
+"""Texts that try to break out of their place in a prompt, and a check that a request contains none of
+them."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import re
 from itertools import chain
 from typing import Any
 
-# As tokenizers have them, each a control token where a server finds it in a text.
+# Control tokens of tokenizers, which servers may recognize inside a text.
 TOKENS = (
     "<|im_start|>", "<|im_end|>", "<|im_sep|>", "<|endoftext|>", "<|endofprompt|>", "<|fim_prefix|>",
     "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|python_tag|>", "<|eot|>",
@@ -52,16 +53,16 @@ _SPOKEN = (
 SHAPES = tuple(dict.fromkeys(chain(TOKENS, _FENCES, _ENDERS, _SPOKEN)))
 
 JOINER = "\u200d"
-_INVISIBLE = re.compile("[\u200b\u2060\ufeff]")  # to a reader the same; not the joiner, which breaks a token
+_INVISIBLE = re.compile("[\u200b\u2060\ufeff]")  # invisible; not the joiner, which breaks a token
 _ANY = "|".join(NAMES)
 _TAG = re.compile(rf"[<＜‹]\s*[\\/]*\s*(?:{_ANY})(?![a-z])", re.I)
-_OURS = re.compile(rf"^<(/?)((?:{_ANY})-([0-9]{{6}}))([^\n]*)>$", re.M)  # a tag on a line of its own
+_OURS = re.compile(rf"^<(/?)((?:{_ANY})-([0-9]{{6}}))([^\n]*)>$", re.M)  # a tag on its own line
 _ATTRIBUTES = re.compile(r'(?: [a-z]+="[^"<>\n]*")*')
 _NEAREST = re.compile(r'^<nearest title="[^"<>\n]*" file="[^"<>\n]*" link="#/d/[\w-]+/[\w-]+"/>$', re.M)
 
 
 def texts_of(body: bytes) -> list[str]:
-    """Every text of a request, however deep it stands, tool arguments as the template gets them."""
+    """Return all texts of a request at any depth, with tool arguments parsed as the template gets them."""
     texts: list[str] = []
 
     def walk(value: Any) -> None:
@@ -80,8 +81,8 @@ def texts_of(body: bytes) -> list[str]:
 
 
 def faults_of(body: bytes, question: str) -> list[str]:
-    """What is wrong with a request as it was sent: a control token, a fence that somebody else made, an
-    attribute that ends early. The question is looked at by nobody: it stands word for word."""
+    """Return the faults of a request as sent: control tokens, forged fences, attributes that end early. The
+    question itself is exempt, because it is sent verbatim."""
     texts = texts_of(body)
     assert any(question in text for text in texts)
     data = [text.replace(question, "") for text in texts]
@@ -95,7 +96,7 @@ def _faults(text: str) -> list[str]:
 
 
 def _without_fences(text: str, faults: list[str]) -> str:
-    """Take out the tags of this request, which must come in pairs on lines of their own."""
+    """Remove the request's own tags, which must come in pairs on their own lines."""
     codes = {match[3] for match in _OURS.finditer(text)}
     faults += [f"codes {sorted(codes)}"] if len(codes) > 1 else []
     open_tags: list[str] = []

@@ -1,4 +1,4 @@
-"""What /metrics says, read as Prometheus reads it."""
+"""Parses /metrics as Prometheus does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Series = tuple[str, frozenset[tuple[str, str]]]
 
 
 class Figures:
-    """Of one scrape. Raises ValueError when it cannot be parsed."""
+    """The figures of one scrape. Raises ValueError if it cannot be parsed."""
 
     def __init__(self, text: str) -> None:
         families = list(text_string_to_metric_families(text))
@@ -30,5 +30,5 @@ class Figures:
         return any(series == f"wenmai_{name}" for series, _ in self.values)
 
     def __call__(self, name: str, **labels: str) -> float:
-        """The value of one series; not a number when it is not told."""
+        """The value of one series; nan if it is missing."""
         return self.values.get((f"wenmai_{name}", frozenset(labels.items())), math.nan)

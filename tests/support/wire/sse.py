@@ -1,4 +1,4 @@
-"""Two readers of the wire: a full Server-Sent Events parser, and the loop that looks at each line."""
+"""Two parsers of the stream: a full Server-Sent Events parser, and a naive loop over lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Frame:
 
 
 def parse_sse(wire: str) -> list[tuple[str, str, str]]:
-    """(event, id, data) by the WHATWG rules; comments are dropped."""
+    """Return (event, id, data) by the WHATWG rules; comments are dropped."""
     events = []
     name, event_id = "", ""
     data: list[str] = []
@@ -39,7 +39,7 @@ def parse_sse(wire: str) -> list[tuple[str, str, str]]:
 
 
 def frames(wire: str) -> list[Frame]:
-    """The prefix format's frames, in order."""
+    """Return the frames of the prefix format, in order."""
     results = []
     for _, event_id, data in parse_sse(wire):
         kind, _, text = data.partition(":")
@@ -48,7 +48,7 @@ def frames(wire: str) -> list[Frame]:
 
 
 def frames_by_line(wire: str) -> list[Frame]:
-    """What a loop sees that looks at each line's prefix; an empty data line is a line break of the piece."""
+    """Return what a loop over line prefixes sees; an empty data line is a line break in the piece."""
     results: list[Frame] = []
     for line in wire.split("\n"):
         if not line.startswith("data:"):
@@ -65,7 +65,7 @@ def frames_by_line(wire: str) -> list[Frame]:
 
 @dataclass(frozen=True)
 class Streamed:
-    """One turn as a client sees it."""
+    """A turn as seen by a client."""
 
     frames: list[Frame]
 
@@ -74,7 +74,7 @@ class Streamed:
 
     @property
     def kinds(self) -> list[str]:
-        """Kinds in order, neighbours of one kind once."""
+        """The kinds in order, without consecutive repeats."""
         observed: list[str] = []
         for frame in self.frames:
             if not observed or observed[-1] != frame.kind:

@@ -1,4 +1,4 @@
-"""What is accepted on the wire: chat templates as servers render them, and the rules of Claude's API."""
+"""What models accept: chat templates as servers render them, and the rules of Claude's API."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from core.prompt.messages import Message, Role
 
 FOLDER = Path(__file__).parent / "chat_templates"
-ONE_SYSTEM_TEMPLATES = ("chatml", "qwen", "mistral")  # with tools; llama2 knows none
+ONE_SYSTEM_TEMPLATES = ("chatml", "qwen", "mistral")  # with tools, which llama2 lacks
 NO_SYSTEM_TEMPLATES = ("gemma", "llama2", "mistral", "qwen", "chatml")
 
 
 def render(template: str, messages: Sequence[Message]) -> str:
-    """The prompt a server makes. Raises TemplateError where the template refuses."""
+    """Render the prompt as a server does. Raises TemplateError if the template refuses."""
     sent = [_as_sent(message) for message in messages]
     return _templates().get_template(f"{template}.jinja").render(messages=sent, add_generation_prompt=True)
 
 
 def check_claude(messages: Sequence[Message]) -> None:
-    """What the Messages API answers 400 to, once the leading system text has been hoisted."""
+    """Assert what the Messages API requires (else 400), after hoisting the leading system text."""
     dialogue = list(messages[1:]) if messages[0].role is Role.SYSTEM else list(messages)
     assert dialogue
     assert Role.SYSTEM not in [message.role for message in dialogue]
@@ -40,7 +40,8 @@ def check_claude(messages: Sequence[Message]) -> None:
 
 
 def _check_tool_pairs(dialogue: Sequence[Message]) -> None:
-    """Every tool_use has its tool_result in the very next user message, and no result comes uncalled."""
+    """Assert that every tool_use has its tool_result in the next user message, and that no result lacks a
+    call."""
     for at, message in enumerate(dialogue):
         called = [call.call_id for call in message.tool_calls]
         if called:

@@ -1,19 +1,19 @@
 /**
- * Cuts growing Markdown into top-level blocks, so that a finished block is rendered once.
+ * Splits growing Markdown into top-level blocks, so that each finished block is rendered only once.
  *
- * The cuts depend on the text alone, never on how it arrived: a streamed answer and a stored one get the
- * same blocks. A block longer than its cap is cut at a line (a code block is closed and opened again, a list's
- * items move to the margin), which bounds the work of rendering the block that still grows.
+ * The splits depend on the text alone, not on how it arrived: a streamed answer and a stored one get the same
+ * blocks. A block that exceeds its cap is cut at a line break (a code block is closed and reopened, list items
+ * move to the margin), which bounds the cost of re-rendering the block that is still growing.
  */
 const CAP = 6000;
-const LIST_CAP = 3000; // lists cost the most
-const CODE_CAP = 30_000; // code costs little to render, and a cut in it shows
+const LIST_CAP = 3000; // lists are the most expensive to render
+const CODE_CAP = 30_000; // code is cheap to render, and a cut in it is visible
 const FENCE = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})/;
 const HEADING = /^ {0,3}#{1,6}(?:[ \t]|$)/;
 const TABLE_HEAD = /^[^\n]*\|[^\n]*\n {0,3}(?=[^\n]*-)(?=[^\n]*\|)[|:\- \t]+\n/;
 const ANY_ITEM = /^\s*(?:[-*+]|\d{1,9}[.)])[ \t]/;
 const SENTENCE_END = /[\u3002\uff01\uff1f!?\uff1b;](?:\s?\[[^\]\n]{1,12}\])*|[.\uff0c,]\s?|\s/g;
-const LOOK_BACK = 800; // where a line that is cut may end
+const LOOK_BACK = 800; // how far before the cap an overlong line may be cut
 const NUMBERED = /^(\d{1,9})(?=[.)](?:[ \t]|$))/; // at the margin
 const LIST_ITEM = /^ {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)/;
 
@@ -22,13 +22,13 @@ export class BlockSplitter {
   #block = "";
   #blank = false;
   #list = false;
-  #indent = 0; // of a nested list that was cut: what its further lines are moved by
-  #number = null; // that the last item at the margin shows, where the list has numbers
+  #indent = 0; // removed from the remaining lines of a nested list that was cut
+  #number = null; // shown by the last item at the margin, if the list is numbered
   #fence = null;
-  #head = ""; // of a table that was cut: no block of its own
+  #head = ""; // repeated after a cut table; not a block by itself
   #finished = [];
 
-  /** What is not finished yet: the growing block with the growing line, or each by itself. */
+  /** The unfinished text: the growing block plus the growing line, or the two separately if the line starts a new block. */
   get open() {
     const [block, rest] = [this.#block, this.#rest];
     const apart = block && rest.trim() && !this.#fence && this.#startsNew(rest);
@@ -39,7 +39,7 @@ export class BlockSplitter {
     return this.#fence !== null;
   }
 
-  /** @returns {string[]} the blocks that `text` finished */
+  /** @returns {string[]} the blocks completed by `text` */
   feed(text) {
     const source = this.#rest + text;
     let at = 0;
@@ -84,9 +84,9 @@ export class BlockSplitter {
   }
 
   /**
-   * Between items of the list itself where there is one soon, else between any two, else anywhere.
+   * Cuts a long list: preferably between its own items, else between nested items, else at any line.
    *
-   * @returns {string} the line, with the number that it would show without a cut
+   * @returns {string} the line, renumbered as it would appear without the cut
    */
   #cutList(line) {
     const nested = this.#block.length >= 1.5 * LIST_CAP && ANY_ITEM.test(line);
@@ -98,7 +98,7 @@ export class BlockSplitter {
     return next === null ? line : line.replace(NUMBERED, String(next));
   }
 
-  /** A list counts on from its first number, whatever stands before its other items. */
+  /** As in Markdown, a list counts up from its first number, whatever numbers its other items have. */
   #count(line) {
     const number = NUMBERED.exec(line)?.[1];
     if (number) this.#number = this.#number === null ? Number(number) : this.#number + 1;
@@ -109,7 +109,7 @@ export class BlockSplitter {
     return this.#indent ? line.slice(Math.min(this.#indent, indentOf(line))) : line;
   }
 
-  /** The rest of a long table gets the table's head again. */
+  /** The rest of a long table repeats the table's header. */
   #cut() {
     const head = TABLE_HEAD.exec(this.#block)?.[0] ?? "";
     this.#emit();
@@ -151,7 +151,7 @@ export class BlockSplitter {
 
 const indentOf = (line) => /^[ \t]*/.exec(line)[0].length;
 
-/** Where the next line of `source` ends, or `at` when it is not complete. A line over CAP ends near CAP. */
+/** The end of the next line of `source`, or `at` if that line is incomplete. A line longer than CAP ends near CAP. */
 function lineEnd(source, at) {
   const newline = source.indexOf("\n", at);
   if (newline >= 0 && newline - at < CAP) return newline + 1;
@@ -162,5 +162,5 @@ function lineEnd(source, at) {
   return at + CAP - (high ? 1 : 0);
 }
 
-/** A citation that follows a sentence belongs to it, and must be seen whole. */
+/** A citation after a sentence belongs to it, so there must be room to see it whole. */
 const fits = (match) => match.index + match[0].length < LOOK_BACK - 20;

@@ -1,24 +1,24 @@
-/** What the page adds to a rendered fragment: source buttons for `[1]`, formulas, frames and copy for code. */
+/** Decorates a rendered fragment: source buttons for `[1]`, formulas, and frames with a copy button for code. */
 
 import { el, icon, setTitle, shapeCells } from "../base/dom.js";
 import { setFormulas } from "./formulas.js";
 
-// Would be left alone at the start of a line: a line may break after a button or a formula.
+// A line may break after a button or a formula, which would leave such a character alone on the next line.
 const CLOSING = /[.,;:!?)\uff0c\u3002\u3001\uff1b\uff1a\uff01\uff1f\uff09\u300d\u201d]/;
 
 /** `valid` is the set of source numbers, or null while the sources are not known yet. */
 export function decorate(fragment, valid) {
-  for (const formula of setFormulas(fragment)) holdStop(formula);
+  for (const formula of setFormulas(fragment)) attachPunctuation(formula);
   for (const text of citableTexts(fragment)) splitMarks(text, valid);
-  for (const link of fragment.querySelectorAll("a:not([href])")) link.replaceWith(...link.childNodes); // refused
-  tellHosts(fragment);
+  for (const link of fragment.querySelectorAll("a:not([href])")) link.replaceWith(...link.childNodes); // rejected by the sanitizer
+  showHosts(fragment);
   for (const pre of fragment.querySelectorAll("pre")) frameCode(pre);
-  for (const wide of fragment.querySelectorAll("pre, table")) wide.tabIndex = 0; // scrolled with the keyboard
+  for (const wide of fragment.querySelectorAll("pre, table")) wide.tabIndex = 0; // scrollable with the keyboard
   shapeCells(fragment);
   return fragment;
 }
 
-function holdStop(formula) {
+function attachPunctuation(formula) {
   const next = formula.nextSibling;
   if (next?.nodeType !== Node.TEXT_NODE || !CLOSING.test(next.data[0])) return;
   const held = el("span", { class: "held" });
@@ -42,7 +42,7 @@ function splitMarks(text, valid) {
   let at = 0;
   for (const mark of findMarks(text.data, beginsLine(text))) {
     const buttons = buttonsFor(mark.list, valid);
-    if (!buttons && !isWrong(mark, valid)) continue;
+    if (!buttons && !isInvalid(mark, valid)) continue;
     const before = text.data.slice(at, mark.at);
     const stop = buttons && CLOSING.test(text.data[mark.end] ?? "") ? text.data[mark.end] : "";
     at = mark.end + stop.length;
@@ -57,13 +57,13 @@ function cites({ raw, list }, before, buttons, stop) {
     el("span", { class: "cites", "data-mark": raw, "data-list": list }, lead, ...buttons, stop)];
 }
 
-/** They go into the mark's span, where no line breaks: a mark that began a line would stand away from its word. */
+/** Trailing spaces move into the citation's non-wrapping span, so that a line break cannot separate it from its word. */
 const spacesAfter = (text) => text.slice(Math.max(text.trimEnd().length, text.lastIndexOf("\n") + 1));
 
 const beginsLine = ({ previousSibling: before, parentElement: parent }) =>
   before ? before.nodeName === "BR" : !parent?.matches("em, strong, del");
 
-/** A button for each source, text for a number that names none; null when the mark names no source at all. */
+/** A button per known source, plain text for other numbers; null if the citation names no known source. */
 function buttonsFor(list, valid) {
   const numbers = numbersOf(list, valid);
   const known = (number) => !valid || valid.has(number);
@@ -71,10 +71,10 @@ function buttonsFor(list, valid) {
   return numbers.map((number) => (known(number) ? citeButton(number) : unsourced(`[${number}]`)));
 }
 
-/** A mark that names no source, and is no footnote either: [^9] is one of the model's own. */
-const isWrong = ({ raw, list }, valid) => !raw.startsWith("[^") && numbersOf(list, valid).length > 0;
+/** Whether a citation names no known source and is not a footnote: [^9] is one of the model's own. */
+const isInvalid = ({ raw, list }, valid) => !raw.startsWith("[^") && numbersOf(list, valid).length > 0;
 
-/** What the model wrote as a mark, though it was given no such source. */
+/** A citation of a source that the model was never given. */
 function unsourced(text) {
   const node = el("span", { class: "unsourced", text });
   setTitle(node, "citeUnknown");
@@ -85,7 +85,7 @@ function citeButton(number) {
   return el("button", { class: "cite", type: "button", text: number, "data-index": number, label: ["cite", { n: number }] });
 }
 
-/** The sources are known now: what was taken for a mark and names none of them becomes text again. */
+/** Called once the sources are known: a supposed citation that names none of them becomes text again. */
 export function settleMarks(root, valid) {
   for (const span of root.querySelectorAll(".cites")) {
     const buttons = buttonsFor(span.dataset.list, valid);
@@ -95,7 +95,7 @@ export function settleMarks(root, valid) {
     if (buttons) settleMark(span, lead, buttons, stop);
     else {
       const { parentNode: parent, dataset: { mark: raw, list } } = span;
-      span.replaceWith(lead, isWrong({ raw, list }, valid) ? unsourced(raw) : raw, stop);
+      span.replaceWith(lead, isInvalid({ raw, list }, valid) ? unsourced(raw) : raw, stop);
       parent.normalize();
     }
   }
@@ -115,21 +115,21 @@ function frameCode(pre) {
   frame.append(pre);
 }
 
-/* Says where a link leads when its text says otherwise: "https://bank.example" that leads to evil.test. */
+/* Shows a link's host when its text suggests another one: "https://bank.example" leading to evil.test. */
 
-// A text that reads as an address: with its scheme or www, or nothing but a name with a dot in it.
+// Text that looks like an address: with a scheme or www, or consisting only of a name with a dot in it.
 const ADDRESS = /(?:\b[a-z][a-z+.-]*:\/\/|\bwww\.)\S+|^\s*[^\s/]+\.[^\s/.]{2,}(?:[/?#:]\S*)?\s*$/giu;
 
-function tellHosts(fragment) {
+function showHosts(fragment) {
   for (const link of fragment.querySelectorAll("a[href]")) {
     const { protocol, hostname: host } = link;
-    if (protocol === ":") link.replaceWith(...link.childNodes); // half an address leads nowhere
-    else if (host && imitates(link, host)) link.after(el("bdi", { class: "faint", text: ` (${host})` }));
+    if (protocol === ":") link.replaceWith(...link.childNodes); // an incomplete address leads nowhere
+    else if (host && isMisleading(link, host)) link.after(el("bdi", { class: "faint", text: ` (${host})` }));
   }
 }
 
-/** Also a name before an @, and letters of other scripts that look like Latin ones. */
-function imitates({ textContent: text, username }, host) {
+/** Also true for a user name before an @, and for look-alike letters of other scripts. */
+function isMisleading({ textContent: text, username }, host) {
   return Boolean(username) || host.includes("xn--") || (text.match(ADDRESS) ?? []).some((named) => hostOf(named) !== host);
 }
 
@@ -138,20 +138,20 @@ function hostOf(text) {
   return URL.canParse(address) ? new URL(address).hostname.replace(/[.,;:!?)]+$/, "") : "";
 }
 
-/* The marks by which an answer names its sources, as the server counts them: [1], [1, 2], [1-3], 【1】, [^1], (来源 1). */
+/* Citations, in the forms that the server recognizes: [1], [1, 2], [1-3], 【1】, [^1], (来源 1). */
 
 const NUMBERS = String.raw`\d{1,3}(?:\s{0,3}(?:[,\uff0c\u3001;\uff1b]|[-\u2013\u2014~\uff5e\u81f3]|和|与|and)\s{0,3}\^?\d{1,3}){0,20}`;
 const LABEL = String.raw`(?:(?:参?见|參?見|see)\s{0,3})?(?:来源|來源|资料块?|資料|sources?|passages?)\s{0,3}[:\uff1a#]?\s{0,3}`;
 const MARK = new RegExp(String.raw`(?:(?:\[\^?|【)|(?<label>[(\uff08\[【]\s?${LABEL}))(?<list>${NUMBERS})\s?[\]】)\uff09]`, "gi");
 const RANGE = /(\d{1,3})\s*[-\u2013\u2014~\uff5e\u81f3]\s*\^?(\d{1,3})|(\d{1,3})/g;
-// x[1], items_2[1], myList[1], f()[1]: an index, no mark
+// x[1], items_2[1], myList[1], f()[1]: an index, not a citation
 const INDEXED = /(?:(?<!\w)(?:[A-Za-z_]|[a-z][A-Za-z0-9_]*[A-Z0-9_][A-Za-z0-9_]*|arr|array|list|args|argv|nums|vec|buf)|\(\)|:\/\/\S*)$/;
 const LOOK_BACK = 80;
-const WIDEST_UNKNOWN = 30; // a range this wide is believed while the sources are not known
+const MAX_UNKNOWN_RANGE = 30; // a range up to this wide is accepted while the sources are unknown
 
 /**
- * `begins`: the text stands at the beginning of a line; it may follow an element.
- * @returns {{at: number, end: number, raw: string, list: string}[]} the marks in a text, in order
+ * `begins`: whether the text starts a line (it may also follow an element).
+ * @returns {{at: number, end: number, raw: string, list: string}[]} the citations in the text, in order
  */
 function findMarks(text, begins) {
   const marks = [];
@@ -173,18 +173,18 @@ function standsAlone(text, at, end, { lastEnd, begins }) {
   return !/[\\\]!]$/.test(before) && !INDEXED.test(before);
 }
 
-/** The source numbers a mark names, each once. `valid` is the set there is, or null while it is not known. */
+/** The distinct source numbers that a citation names. `valid` is the set of known numbers, or null while unknown. */
 function numbersOf(list, valid) {
   const numbers = new Set();
   for (const [, first, last, single] of list.matchAll(RANGE)) {
     if (single) numbers.add(Number(single));
-    else for (const number of wholeRange(Number(first), Number(last), valid)) numbers.add(number);
+    else for (const number of expandRange(Number(first), Number(last), valid)) numbers.add(number);
   }
   return numbers.has(0) ? [] : [...numbers];
 }
 
-/** A range that leaves the sources is none of ours. */
-function wholeRange(first, last, valid) {
-  const fits = valid ? valid.has(first) && valid.has(last) : last - first < WIDEST_UNKNOWN;
+/** A range that exceeds the known sources is not a citation. */
+function expandRange(first, last, valid) {
+  const fits = valid ? valid.has(first) && valid.has(last) : last - first < MAX_UNKNOWN_RANGE;
   return first >= 1 && first < last && fits ? Array.from({ length: last - first + 1 }, (_, at) => first + at) : [];
 }

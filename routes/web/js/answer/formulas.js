@@ -1,24 +1,24 @@
 /**
  * The formulas of an answer: `$a_b$`, `$$…$$`, `\(…\)` and `\[…\]`.
  *
- * Temml draws them as MathML, which browsers set with their own fonts. Without it (not installed, or still on
- * its way), and for what it cannot read, a formula is shown as it was written, with every character.
+ * Temml renders them as MathML, which browsers typeset with their own fonts. While Temml is missing or still
+ * loading, and for input that it cannot parse, the formula's source is shown unchanged.
  */
 
 import { el } from "../base/dom.js";
 
-// A `$` is money unless a partner stands close behind the formula: `$5 and $6` and `$HOME/bin:$PATH` are no maths.
+// A `$` is money unless a second one closely follows the formula: `$5 and $6` and `$HOME/bin:$PATH` are not math.
 const DISPLAY = String.raw`\$\$[^$]{1,2000}\$\$|\\\[(?:(?!\\\])[^]){1,2000}\\\]`;
 const INLINE = String.raw`\$(?![\s$])(?:[^$\n\\]|\\[^\n]){0,400}?(?:[^$\s\\]|\\[^\s])\$(?![\w$])|\\\((?:(?!\\\))[^]){1,400}\\\)`;
 const AT_START = new RegExp(`^(?:${DISPLAY}|${INLINE})`);
-export const MATHS = new RegExp(`${DISPLAY}|${INLINE}`, "g");
+export const FORMULAS = new RegExp(`${DISPLAY}|${INLINE}`, "g");
 const BLOCK = new RegExp(`^ {0,3}(?:${DISPLAY})[ \t]*(?:\n+|$)`);
 
-/** Stands before the end of a formula that is still arriving. */
+/** Inserted before the end of a formula that is still arriving. */
 export const UNFINISHED = "\u200b";
-const MARKED = "language-math"; // of a code's class, which is all that passes the filter of HTML
+const MARKED = "language-math"; // a class on <code>, the only marker that the sanitizer lets through
 
-/** What marked needs to know about formulas; `escapeHtml` makes text of markup. */
+/** The marked extension for formulas; `escapeHtml` turns markup into text. */
 export function formulaExtension(escapeHtml) {
   const write = ({ text }) => `<code class="${MARKED}">${escapeHtml(text)}</code>`;
   return {
@@ -42,16 +42,16 @@ function mathStart(src) {
   return at < 0 ? undefined : at;
 }
 
-/* Drawing them. */
+/* Rendering */
 
-const DRAWN_AT_MOST = 300; // kept: a growing block is rendered again and again
+const CACHE_SIZE = 300; // formulas cached, because a growing block is rendered again and again
 const LIMITS = { maxExpand: 200, maxSize: [10, 100], throwOnError: true, trust: false, wrap: "tex" };
 const CHINESE = /[\u3040-\u30ff\u3400-\u9fff\uff00-\uffef]/;
-const drawn = new Map();
+const cache = new Map();
 let temml = null;
 let loading = null;
 
-/** Puts formulas into a fragment, in the place of what the extension wrote, and returns them. */
+/** Replaces the extension's output in a fragment by formulas, and returns them. */
 export function setFormulas(fragment) {
   return [...fragment.querySelectorAll(`:not(pre) > code.${MARKED}`)].map((code) => {
     const node = formula(code.textContent);
@@ -73,7 +73,7 @@ function draw(node) {
   if (math) node.replaceChildren(math);
 }
 
-/** Not before the first formula; those that are shown by then are drawn when it has come. */
+/** Loads Temml when the first formula appears, then renders all formulas shown so far. */
 function load() {
   loading ??= import("../../vendor/temml.mjs").then(
     ({ default: library }) => {
@@ -85,24 +85,24 @@ function load() {
   );
 }
 
-/** A copy of what is kept; null for what is no formula. */
+/** A copy of the cached formula; null if `written` is not a formula. */
 function mathOf(written) {
-  if (!drawn.has(written)) {
-    if (drawn.size >= DRAWN_AT_MOST) drawn.delete(drawn.keys().next().value);
-    drawn.set(written, newMath(written));
+  if (!cache.has(written)) {
+    if (cache.size >= CACHE_SIZE) cache.delete(cache.keys().next().value);
+    cache.set(written, newMath(written));
   }
-  return drawn.get(written)?.cloneNode(true) ?? null;
+  return cache.get(written)?.cloneNode(true) ?? null;
 }
 
 function newMath(written) {
   const mark = /^\$(?!\$)/.test(written) ? 1 : 2;
   const tex = written.slice(mark, -mark);
-  if (mark === 1 && CHINESE.test(tex.replace(/\\text\w*\{[^{}]*\}/g, ""))) return null; // two prices, and what stands between them
+  if (mark === 1 && CHINESE.test(tex.replace(/\\text\w*\{[^{}]*\}/g, ""))) return null; // two prices and the text between them
   const holder = document.createElement("span");
   try {
     temml.render(tex, holder, { ...LIMITS, displayMode: /^(?:\$\$|\\\[)/.test(written) });
     return holder.firstElementChild;
   } catch {
-    return null; // TeX that it does not know
+    return null; // unsupported TeX
   }
 }

@@ -1,13 +1,13 @@
 /**
- * Markdown to a safe document fragment: marked, then DOMPurify last, then the page's only HTML sink.
+ * Converts Markdown to a safe document fragment: marked, then DOMPurify, then the page's only HTML sink.
  *
- * The libraries are optional. Without them (not installed, or blocked) text is shown as it is.
- * Raw HTML in an answer is text, images are their alternative text, reference links are text.
+ * The libraries are optional: if they are missing or blocked, the text is shown unchanged. Raw HTML and reference
+ * links in an answer are shown as text, images as their alternative text.
  */
 
 import { passageAt } from "../base/passage-link.js";
 import { emphasisMask, emphasisTokenizer } from "./emphasis.js";
-import { formulaExtension, MATHS } from "./formulas.js";
+import { formulaExtension, FORMULAS } from "./formulas.js";
 
 const SANITIZE = {
   ALLOWED_TAGS: [
@@ -15,23 +15,23 @@ const SANITIZE = {
     ..."table thead tbody tr th td".split(" "),
   ],
   ALLOWED_ATTR: ["href", "title", "class", "start", "align"],
-  ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:|#\/d\/[\w-]+\/[\w-]+$)/i, // the last: a passage, in this page
-  ADD_URI_SAFE_ATTR: ["start", "align"], // no addresses; `restrain` says what they may be
+  ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:|#\/d\/[\w-]+\/[\w-]+$)/i, // the last one: a passage on this page
+  ADD_URI_SAFE_ATTR: ["start", "align"], // not addresses; `restrictAttributes` limits their values
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
-  RETURN_TRUSTED_TYPE: true, // the page's policy takes nothing else (require-trusted-types-for)
+  RETURN_TRUSTED_TYPE: true, // required by the page's CSP (require-trusted-types-for)
 };
 
 let engine = null;
 
-/** Resolves when the libraries are there, or are known to be missing. */
+/** Resolves when the libraries are loaded or known to be missing. */
 export const engineReady = Promise.all([
   import("../../vendor/marked.esm.js"),
   import("../../vendor/purify.es.mjs"),
 ]).then(
   ([{ Marked, Tokenizer }, { default: purify }]) => {
-    purify.addHook("afterSanitizeAttributes", restrain);
-    purify.sanitize("", SANITIZE); // makes the one Trusted Types policy that this page allows
+    purify.addHook("afterSanitizeAttributes", restrictAttributes);
+    purify.sanitize("", SANITIZE); // creates the one Trusted Types policy that this page allows
     const marked = new Marked({ gfm: true, breaks: true, tokenizer: { ...tokenizer, ...emphasisTokenizer(Tokenizer) }, renderer });
     engine = { marked: marked.use(formulaExtension(escapeHtml), { hooks: { emStrongMask } }), purify };
   },
@@ -41,13 +41,13 @@ export const engineReady = Promise.all([
 const escapeHtml = (text) =>
   text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
 
-/** An asterisk inside a formula ends no emphasis that began before it. */
-const emStrongMask = (src) => emphasisMask(src.replace(MATHS, (raw) => "a".repeat(raw.length)));
+/** An asterisk inside a formula does not close emphasis that began before it. */
+const emStrongMask = (src) => emphasisMask(src.replace(FORMULAS, (raw) => "a".repeat(raw.length)));
 
-// Returning undefined means "this is no such token": the text falls through to a paragraph.
+// Returning undefined means "not such a token": the text falls through to a paragraph.
 const tokenizer = { def() {}, html() {} };
 
-const QUESTION_LEVEL = 2; // of a question's heading: those of its answer stand below it
+const QUESTION_LEVEL = 2; // the heading level of a question; headings of its answer go below it
 
 const renderer = {
   heading({ tokens, depth }) {
@@ -59,10 +59,10 @@ const renderer = {
   checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
 };
 
-const MAY_BE = { class: /^language-[\w+#.-]{1,30}$/, start: /^\d{1,9}$/, align: /^(?:left|right|center)$/ };
+const ALLOWED_VALUES = { class: /^language-[\w+#.-]{1,30}$/, start: /^\d{1,9}$/, align: /^(?:left|right|center)$/ };
 
-function restrain(node) {
-  for (const [name, values] of Object.entries(MAY_BE)) {
+function restrictAttributes(node) {
+  for (const [name, values] of Object.entries(ALLOWED_VALUES)) {
     if (node.hasAttribute?.(name) && !values.test(node.getAttribute(name))) node.removeAttribute(name);
   }
   if (node.tagName !== "A" || passageAt(node.getAttribute("href"))) return;
@@ -70,7 +70,7 @@ function restrain(node) {
   node.setAttribute("target", "_blank");
 }
 
-/** `blocks` are whole top-level blocks; the fragment holds one or more elements for each. */
+/** `blocks` are complete top-level blocks; the fragment has one or more elements for each. */
 export function toFragment(blocks) {
   if (!engine) return plain(blocks);
   const template = document.createElement("template");
@@ -83,7 +83,7 @@ function toHtml(block) {
   try {
     return engine.marked.parse(block);
   } catch {
-    return `<pre>${escapeHtml(block)}</pre>`; // thousands of quotes or lists in one another: marked recurses
+    return `<pre>${escapeHtml(block)}</pre>`; // marked recurses: thousands of nested quotes or lists overflow the stack
   }
 }
 

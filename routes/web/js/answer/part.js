@@ -1,4 +1,4 @@
-/** A stretch of an answer: its blocks as text, and as elements while it is near the window. */
+/** A section of an answer: its blocks as text, and as elements while it is near the viewport. */
 
 import { decorate } from "./decorate.js";
 import { toFragment } from "./markdown.js";
@@ -10,7 +10,7 @@ export class Part {
   #blocks = [];
   #rendered = 0;
   #chars = 0;
-  /** How many of the element's nodes belong to finished blocks; those after them are of the growing one. */
+  /** How many of the element's nodes belong to finished blocks; the rest belong to the growing one. */
   #settled = 0;
 
   constructor() {
@@ -39,28 +39,28 @@ export class Part {
     this.#chars += block.length;
   }
 
-  /** One batch more; what was shown of the growing block is taken over. `valid` as in `decorate`. */
+  /** Renders one more batch, reusing the nodes of the growing block. `valid` as in `decorate`. */
   renderSome(valid) {
     const start = this.#rendered;
     for (let chars = 0; this.pending && chars < BATCH_CHARS; this.#rendered++) chars += this.#blocks[this.#rendered].length;
     this.#show(this.#blocks.slice(start, this.#rendered), valid);
     this.#settled = this.element.childNodes.length;
-    if (!this.pending) this.element.removeAttribute("style"); // an empty one would tell it from a stored one
+    if (!this.pending) this.element.removeAttribute("style"); // an empty one would differ from a stored answer
   }
 
-  /** What still grows, after the finished blocks. */
+  /** Renders the growing text after the finished blocks. */
   renderTail(blocks, valid) {
     this.#show(blocks, valid);
   }
 
-  /** Back to text alone; the space stays as high as it was. */
+  /** Discards the elements and keeps the text; the space keeps its height. */
   drop(heightPx) {
     if (heightPx) this.element.style.minHeight = `${heightPx}px`;
     this.element.replaceChildren();
     this.#rendered = this.#settled = 0;
   }
 
-  /** The space it will about need, before it is rendered for the first time. */
+  /** Reserves roughly the space that it will need, before the first rendering. */
   reserve(pxPerChar) {
     this.element.replaceChildren();
     this.element.style.minHeight = `${Math.round(this.#chars * pxPerChar)}px`;
@@ -71,11 +71,11 @@ export class Part {
   }
 }
 
-/* Makes rendered nodes like freshly rendered ones, touching only what differs. */
+/* Updates rendered nodes to match freshly rendered ones, touching only the differences. */
 
 /**
- * The children of `parent` from index `from` become those of `fragment`. Nodes that stay the same keep the
- * reader's selection, focus and scroll; a text that only grew is only added to.
+ * Makes the children of `parent` from index `from` match those of `fragment`. Unchanged nodes keep the user's
+ * selection, focus and scroll position; text that only grew is appended to.
  */
 function morph(parent, from, fragment) {
   let old = parent.childNodes[from] ?? null;
@@ -95,7 +95,7 @@ function morph(parent, from, fragment) {
   }
 }
 
-/** Whether `old` could be made like `fresh`. */
+/** Makes `old` match `fresh` in place if possible; returns whether it was. */
 function patched(old, fresh) {
   if (old.isEqualNode(fresh)) return true;
   if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName) return false;

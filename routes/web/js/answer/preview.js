@@ -1,10 +1,10 @@
 /**
- * The block that still grows, as it may be shown: what is only half there does not flash as raw markup.
+ * Prepares the growing block for display, so that incomplete syntax does not flash as raw markup.
  *
- * A mark that means nothing yet is held back, an open one is closed. The finished block is rendered from its
- * own text, so nothing of this is left in the end.
+ * An incomplete delimiter is held back, an open one is closed. The finished block is rendered from its own text,
+ * so the preview leaves no trace.
  */
-import { MATHS, UNFINISHED } from "./formulas.js";
+import { FORMULAS, UNFINISHED } from "./formulas.js";
 
 const BARE_MARK = /^[ \t>]*(?:[-+*=#]{1,6}|\d{1,3}[.)]?|`{1,2}|`{3,}[^`]*|~{1,2}|~{3,}.*|:?-+:?)?[ \t]*$/;
 const TABLE_BEGUN = /^ {0,3}\|[^\n]*(?:\n[ \t]*[|:\- \t]*)?$/;
@@ -12,11 +12,11 @@ const HALF_LINK = /!?\[([^[\]\n]{0,300})\](?:\([^()\n]{0,2000})?$/;
 const HALF_MARK = /[[【]\^?[\d,\uff0c\u3001\s-]{0,20}$/;
 const HALF_LABEL = /!?\[([^[\]\n]{0,300})$/;
 const HALF_FORMULA = /(?:\\[([]?|\$\$?)$/;
-const OPEN_FORMULA = /(?:(?:^|\n)[ \t]*(\$\$)|(\\[([]))(?:(?!\$\$|\\[()[\]])[^]){0,1000}$/; // within a line, $$ is no maths yet
+const OPEN_FORMULA = /(?:(?:^|\n)[ \t]*(\$\$)|(\\[([]))(?:(?!\$\$|\\[()[\]])[^]){0,1000}$/; // $$ within a line is not math yet
 const ENDS = { "$$": "$$", "\\(": "\\)", "\\[": "\\]" };
 const NUMBER = /^\^?[\d,\uff0c\u3001;\s~\u2013-]+$/;
 
-/** `open` is the growing block, `inCode` whether it is a fenced code block. */
+/** `open` is the growing block; `inCode` says whether it is a fenced code block. */
 export function previewOf(open, inCode) {
   if (inCode) return open.replace(/\n {0,3}[`~]+$/, "\n");
   const table = tableBegun(open);
@@ -31,14 +31,14 @@ export function previewOf(open, inCode) {
   return open.slice(0, start) + closed(open.slice(start));
 }
 
-/** What ends the formula that is still open; "" where none is. */
+/** The delimiter that would close the open formula; "" if none is open. */
 function formulaEnd(open) {
-  const rest = open.replace(/`+[^`]*(?:`+|$)/g, "").replace(MATHS, "");
+  const rest = open.replace(/`+[^`]*(?:`+|$)/g, "").replace(FORMULAS, "");
   const [, display, other] = OPEN_FORMULA.exec(rest) ?? [];
   return ENDS[display ?? other] ?? "";
 }
 
-/** A table's head, shown as a table before the line below it is there. */
+/** A table header, shown as a table before its delimiter row has arrived. */
 function tableBegun(open) {
   if (!TABLE_BEGUN.test(open)) return "";
   const head = open.split("\n", 1)[0].trim();
@@ -47,7 +47,7 @@ function tableBegun(open) {
   return cells < 1 ? " " : `${row}\n|${" --- |".repeat(cells)}\n`;
 }
 
-/** Where the last stretch begins in which an open mark can be closed. */
+/** The start of the last section in which an open delimiter can be closed. */
 function paragraphStart(open) {
   const blank = open.lastIndexOf("\n\n") + 1;
   const item = open.slice(blank).search(/\n[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t][^\n]*$/);
@@ -69,7 +69,7 @@ function withoutHalfLink(text) {
   return half ? text : text.replace(HALF_LABEL, "$1");
 }
 
-/** Innermost first. An asterisk that begins an item or stands between blanks opens nothing. */
+/** Closes the innermost emphasis first. An asterisk that starts a list item or has spaces on both sides opens none. */
 function closeEmphasis(text) {
   const plain = text.replace(/`+[^`]*`+|\\[^]|\$[^$\n]*\$/g, "").replace(/^[ \t]*[*+-][ \t]/gm, "");
   const strong = (plain.match(/\*\*/g) ?? []).length % 2;

@@ -1,7 +1,6 @@
-/** What is copied of the conversation: source marks with the brackets that they do not have as buttons, and
- * formulas as they were written. */
+/** Copying from the conversation: citations get the brackets that their buttons lack, formulas their source text. */
 
-/** Text copied out of `thread` names its sources as the model wrote them: `[1, 3]`. */
+/** Text copied from `thread` cites its sources as the model wrote them: `[1, 3]`. */
 export function copyWithMarks(thread) {
   document.addEventListener("copy", (event) => {
     const selection = getSelection();
@@ -14,7 +13,7 @@ export function copyWithMarks(thread) {
   });
 }
 
-/** A copy of what is selected, as a reader sees it: marks are text, what is folded or a button is left out. */
+/** A copy of the selection as the user sees it: citations become text; buttons and collapsed parts are left out. */
 function copiedNodes(range) {
   const box = document.createElement("div");
   box.className = "prose copied";
@@ -35,7 +34,7 @@ const written = (mark) =>
   [...mark.childNodes].map((node) => (node.dataset?.index ? `[${node.dataset.index}]` : node.textContent)).join("")
     .replaceAll("][", ", ");
 
-/** The lines of the plain text are those of the layout, which only what is on the page has. */
+/** innerText breaks lines according to layout, so the copy must be on the page for a moment. */
 function put(box, clipboard) {
   document.body.append(box);
   clipboard.setData("text/plain", box.innerText);

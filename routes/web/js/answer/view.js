@@ -1,8 +1,8 @@
 /**
- * An answer that grows: finished blocks are rendered once, the growing one again on each frame.
+ * A growing answer: finished blocks are rendered once, the growing one again on each frame.
  *
- * A very long answer keeps only the parts near the window as elements (5 MB would be half a million of
- * them); the others hold their place.
+ * A very long answer keeps elements only for the parts near the viewport (5 MB would be half a million elements);
+ * the other parts keep their height.
  */
 
 import { onFrame } from "../base/frames.js";
@@ -16,7 +16,7 @@ const STEP_CHARS = 16_000;
 const VIRTUAL_FROM_PARTS = 8;
 const MARGIN = "900px 0px";
 const PX_PER_CHAR = 0.6;
-const TAIL_SHARE = 4; // the growing block takes at most one part in so many of the time
+const TAIL_SHARE = 4; // rendering the growing block takes at most about 1/TAIL_SHARE of the time
 
 export class AnswerView {
   #splitter = new BlockSplitter();
@@ -45,7 +45,7 @@ export class AnswerView {
     return this.#pieces.length === 0;
   }
 
-  /** Resolves when the answer has ended and all that is near the window or at its end is rendered. */
+  /** Resolves when the answer has ended and everything near the viewport or at its end is rendered. */
   get drained() {
     return this.#drained.promise;
   }
@@ -94,7 +94,7 @@ export class AnswerView {
     if (this.#ended && this.#split === this.#pieces.length) this.#place(this.#splitter.end());
   }
 
-  /** Many small pieces are joined: one step costs about the same whatever the pieces' size. */
+  /** Joins many small pieces, so that a step costs about the same whatever their size. */
   #takeStep() {
     const start = this.#split;
     for (let chars = 0; this.#split < this.#pieces.length && chars < STEP_CHARS; this.#split++) {
@@ -108,7 +108,7 @@ export class AnswerView {
     if (blocks.length) this.#tail.text = null;
   }
 
-  /** The part that the next block belongs to. */
+  /** The part to which the next block belongs. */
   #growing() {
     if (!this.#parts.length || this.#parts.at(-1).full) this.#openPart();
     return this.#parts.at(-1);
@@ -124,7 +124,7 @@ export class AnswerView {
     if (!this.#watcher && this.#parts.length > VIRTUAL_FROM_PARTS) this.#becomeVirtual();
   }
 
-  /** The last part is rendered wherever the window is; one that was last stays so only near the window. */
+  /** The last part is always rendered; once it is no longer the last, it stays rendered only near the viewport. */
   #leaveLast() {
     const last = this.#parts.at(-1);
     if (last?.untouched) last.reserve(PX_PER_CHAR);
@@ -159,12 +159,12 @@ export class AnswerView {
     this.#schedule();
   }
 
-  /** A part that was opened for a block that came to nothing. */
+  /** Removes a part that was opened for a block that never materialized. */
   #trim() {
     if (this.#parts.at(-1)?.empty && this.#split === this.#pieces.length) this.#parts.pop().element.remove();
   }
 
-  /** Returns whether it is to be rendered again in a coming frame. */
+  /** Returns whether the tail must be rendered again in a later frame. */
   #renderTail() {
     const tail = this.#tail;
     const open = this.#splitter.open.filter((text) => text.trim());

@@ -1,31 +1,31 @@
-/** Documents, their chunks and jobs, and searching them, over HTTP. */
+/** HTTP calls for documents, their chunks and jobs, and search. */
 
-import { ApiError, address, begin, id, identity, readJson, renewKey, send, withJson } from "./http.js";
+import { ApiError, address, id, identity, readJson, renewKey, requestContext, send, withJson } from "./http.js";
 
-/** `page`: `status`, `source` and `tag` narrow; `cursor` is `next` of the page before. */
+/** `page`: `status`, `source` and `tag` filter; `cursor` is the `next` of the previous page. */
 export const listDocuments = (page = {}) => readJson(`/documents?${query({ limit: 100, ...page })}`);
 export const readDocument = (documentId) => readJson(`/documents/${id(documentId)}`);
 export const readFileName = async (documentId) => (await readDocument(documentId))?.file_name ?? "";
 export const changeDocument = (documentId, changes) =>
   readJson(`/documents/${id(documentId)}`, withJson("PATCH", changes));
-/** The reply with its proof: what was searched afterwards, and what is left. */
+/** Returns the reply with its proof: what was searched after the deletion, and what is left. */
 export const deleteDocument = (documentId) => readJson(`/documents/${id(documentId)}`, { method: "DELETE" });
-/** All of the guide that came with Wenmai: how many documents and chunks went, and how many traces are left. */
+/** Deletes the bundled guide; returns how many documents and chunks were deleted and how many traces are left. */
 export const removeSample = () => readJson("/documents/sample", { method: "DELETE" });
 export const listChunks = (documentId, cursor) =>
   readJson(`/documents/${id(documentId)}/chunks?${query({ limit: 50, cursor })}`);
-/** What a list or a question can be limited to: [{source, documents}] and [{tag, documents}]. */
+/** The available filters for a list or a question: [{source, documents}] and [{tag, documents}]. */
 export const listSources = async () => (await readJson("/sources"))?.sources ?? [];
 export const listTags = async () => (await readJson("/tags"))?.tags ?? [];
 export const listJobs = async () => (await readJson("/jobs"))?.jobs ?? [];
 export const followJob = (jobId, signal) => send(`/jobs/${id(jobId)}/stream`, { signal });
 
 /**
- * Sends one file; `onProgress(bytes, of)` hears how much of the request is sent, which `signal` ends.
- * Raises ApiError (refused), TypeError (the connection broke) or AbortError.
+ * Uploads one file; `onProgress(bytes, of)` reports how much of the request is sent, `signal` aborts it.
+ * Throws ApiError (refused), TypeError (the connection broke) or AbortError.
  */
 export async function uploadDocument(file, { onProgress, signal }, again = true) {
-  const begun = begin("POST");
+  const begun = requestContext("POST");
   const body = new FormData();
   body.append("file", file, file.name);
   const { status, reply } = await post("/documents", body, onProgress, signal);
@@ -34,7 +34,7 @@ export async function uploadDocument(file, { onProgress, signal }, again = true)
   throw new ApiError(status, reply?.error ?? {});
 }
 
-/** XMLHttpRequest, because fetch does not tell how much of a body is sent. */
+/** Uses XMLHttpRequest because fetch does not report upload progress. */
 function post(path, body, onProgress, signal) {
   return new Promise((resolve, reject) => {
     signal.throwIfAborted();
@@ -54,7 +54,7 @@ function parsed(text) {
   try {
     return JSON.parse(text);
   } catch {
-    return null; // a proxy's page, say
+    return null; // for example a proxy's error page
   }
 }
 
@@ -62,21 +62,21 @@ function query(values) {
   return new URLSearchParams(Object.entries(values).filter(([, value]) => value));
 }
 
-/* What the knowledge base says: retrieval alone, what stands around a chunk, and which documents there are. */
+/* Queries to the knowledge base: retrieval only, a chunk's surroundings, and the list of documents. */
 
-const MOST_DOCUMENTS = 2000;
+const MAX_DOCUMENTS = 2000;
 
-/** `body` as POST /search takes it. */
+/** `body`: that of POST /search. */
 export const search = (body) => readJson("/search", withJson("POST", body));
 
-/** A chunk with so many chunks before and after it, and its section. */
+/** A chunk with its section and the given number of chunks before and after it. */
 export const readSurroundings = (documentId, chunkId, before, after) =>
   readJson(`/documents/${id(documentId)}/chunks/${id(chunkId)}?before=${before}&after=${after}&section=true`);
 
-/** The newest documents, as many as a person could look through. */
+/** The newest documents, as many as a person could reasonably look through. */
 export async function allDocuments() {
   const documents = [];
-  for (let cursor = ""; documents.length < MOST_DOCUMENTS; ) {
+  for (let cursor = ""; documents.length < MAX_DOCUMENTS; ) {
     const page = await readJson(`/documents?limit=500${cursor ? `&cursor=${id(cursor)}` : ""}`);
     documents.push(...(page?.documents ?? []));
     cursor = page?.next;

@@ -1,19 +1,19 @@
 /** The server's HTTP API. Every refusal becomes an ApiError; a broken connection stays a TypeError. */
 
-import { tell } from "../base/bus.js";
+import { publish } from "../base/bus.js";
 import { setText } from "../base/dom.js";
 import { causeOf, language } from "../base/i18n.js";
 
 export class ApiError extends Error {
-  /** `retryAfterS`: when the server asks to come again, 0 when it did not say. */
+  /** `retryAfterS`: the server's Retry-After in seconds, 0 if absent. */
   constructor(status, { code = "", message = "", retryable = false, request_id = "" } = {}, retryAfterS = 0) {
     super(message || `HTTP ${status}`);
     Object.assign(this, { status, code, retryable, requestId: request_id, retryAfterS });
   }
 }
 
-/** Does the work of a dialog; why it failed is written into its `notice`. */
-export async function orNotice(notice, work) {
+/** Runs a dialog's action; if it fails, shows the reason in `notice`. */
+export async function runWithNotice(notice, work) {
   notice.textContent = "";
   try {
     await work();
@@ -22,43 +22,43 @@ export async function orNotice(notice, work) {
   }
 }
 
-/** Where the server is: "" or, behind a proxy, the prefix that it is reached below. This file is /web/<version>/js/api/http.js. */
+/** The server's base path: "" or, behind a proxy, its path prefix. This file is /web/<version>/js/api/http.js. */
 const PREFIX = new URL("../../../..", import.meta.url).pathname.slice(0, -1);
 export const address = (path) => PREFIX + path;
 
-/** Asks the reader for an access key; set by the app. Resolves to the key, or null when declined. */
+/** Asks the user for an access key; set by the app. Resolves to the key, or null when declined. */
 let askForKey = async () => null;
 export const onKeyNeeded = (ask) => (askForKey = ask);
 
-/** The headers that say who asks. */
+/** The authentication headers. */
 export function identity() {
   const key = readKey();
   return key ? { Authorization: `Bearer ${key}` } : {};
 }
 
-/** A request as it begins: who caused it, and the key it is sent with. */
-export const begin = (method) => ({ ...origin(method), key: readKey() });
+/** Describes a request as it begins: who caused it, and the key it is sent with. */
+export const requestContext = (method) => ({ ...origin(method), key: readKey() });
 
-/** After a 401: whether the request `begun` is to be sent again, with a key given now or since then. */
+/** After a 401: whether to resend the request `begun`, with a key entered now or in the meantime. */
 export async function renewKey(begun) {
   if (readKey() !== begun.key) return true;
   if (!mayAsk(begun)) return false;
   asking ??= newKey(begun.key).finally(() => (asking = null));
   const key = await asking;
-  return Boolean(key) && key === readKey(); // what one person asked is not sent as another's
+  return Boolean(key) && key === readKey(); // a request is not resent under another person's key
 }
 
-let asking = null; // one dialog for however many requests were refused at once
+let asking = null; // one dialog, however many requests were refused at once
 
-/** Resolves to a key that the server takes, or null when the reader declined. */
+/** Resolves to a key that the server accepts, or null if the user declined. */
 async function newKey(refused) {
   let key = await askForKey(refused);
   while (key && !(await isAccepted(key))) key = await askForKey(key);
-  answered(Boolean(key));
-  if (key && readKey() && key !== readKey()) beginAnew(key);
+  keyAnswered(Boolean(key));
+  if (key && readKey() && key !== readKey()) switchKey(key);
   else if (key && !readKey()) {
-    keepKey(key);
-    tell("key-changed");
+    saveKey(key);
+    publish("key-changed");
   }
   return key;
 }
@@ -70,41 +70,41 @@ async function isAccepted(key) {
   throw await refusal(response);
 }
 
-/** Another key is another owner's, and what the page holds the former's: it begins anew, with `key` or none. */
-function beginAnew(key) {
+/** Another key belongs to another owner, and the page holds the former owner's data: it reloads, with `key` or none. */
+function switchKey(key) {
   store(key);
-  tell("owner-changed");
+  publish("owner-changed");
 }
 
-export const forgetKey = () => beginAnew(null);
+export const forgetKey = () => switchKey(null);
 
 export async function send(path, options = {}, again = true) {
-  const begun = begin(options.method);
+  const begun = requestContext(options.method);
   const headers = { "Accept-Language": language(), ...options.headers, ...identity() };
   const response = await fetch(address(path), { ...options, headers, cache: "no-store" }).catch((error) => {
-    if (!options.signal?.aborted) untilBack();
+    if (!options.signal?.aborted) pollUntilBack();
     throw error;
   });
   if (response.ok) return response;
-  if (AWAY.has(response.status)) untilBack();
+  if (UNAVAILABLE.has(response.status)) pollUntilBack();
   if (response.status === 401 && again && (await renewKey(begun))) return send(path, options, false);
   throw await refusal(response);
 }
 
-const AWAY = new Set([502, 503, 504]); // also in a proxy's words
-const ASK_AGAIN_MS = 3000;
+const UNAVAILABLE = new Set([502, 503, 504]); // from the server or from a proxy
+const POLL_MS = 3000;
 
-let isAway = false;
+let isPolling = false;
 
-/** Asks whether the server is there until it is, and tells the page, which reads then what it could not. */
-async function untilBack() {
-  if (isAway) return;
-  isAway = true;
+/** Polls until the server is back, then notifies the page, which loads what it could not load before. */
+async function pollUntilBack() {
+  if (isPolling) return;
+  isPolling = true;
   const isUp = async () => (await fetch(address("/health/live"), { cache: "no-store" }).catch(() => null))?.ok;
-  do await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_MS));
+  do await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   while (!(await isUp()));
-  isAway = false;
-  tell("server-back");
+  isPolling = false;
+  publish("server-back");
 }
 
 async function refusal(response) {
@@ -112,7 +112,7 @@ async function refusal(response) {
   return new ApiError(response.status, body?.error ?? {}, Number(response.headers.get("Retry-After")) || 0);
 }
 
-/** The reply's JSON; null for 204, and for a body that is none. */
+/** The reply's JSON; null for a 204 and for a body that is not JSON. */
 export const readJson = async (path, options) => {
   const response = await send(path, options);
   return response.status === 204 ? null : response.json().catch(() => null);
@@ -124,55 +124,55 @@ export const withJson = (method, body) => ({
 });
 export const id = encodeURIComponent;
 
-/* Which refused request may ask the reader for a key: after a decline only one the reader caused since then. */
+/* Which refused requests may ask the user for a key: after a decline, only those that the user caused since then. */
 
-const ACT_MS = 1000; // a read that begins so soon after a click belongs to it
-const ACTS = "button, a, select, summary, input[type=file]";
+const CLICK_MS = 1000; // a read that begins this soon after a click is attributed to it
+const CLICKABLE = "button, a, select, summary, input[type=file]";
 
-let actedMs = -Infinity;
+let clickedMs = -Infinity;
 let declinedMs = null;
 
-addEventListener("click", ({ target }) => target.closest?.(ACTS) && (actedMs = performance.now()), true);
+addEventListener("click", ({ target }) => target.closest?.(CLICKABLE) && (clickedMs = performance.now()), true);
 
-/** To be taken when a request begins: whether the reader caused it. What changes something always is the reader's. */
+/** Call when a request begins: whether the user caused it. A write always counts as caused by the user. */
 function origin(method = "GET") {
   const beganMs = performance.now();
-  return { beganMs, byReader: method !== "GET" || beganMs - actedMs < ACT_MS };
+  return { beganMs, byUser: method !== "GET" || beganMs - clickedMs < CLICK_MS };
 }
 
-const mayAsk = ({ beganMs, byReader }) => declinedMs === null || (byReader && beganMs > declinedMs);
+const mayAsk = ({ beganMs, byUser }) => declinedMs === null || (byUser && beganMs > declinedMs);
 
-/** The reader gave a key, or would not: then what they did before asks no more. */
-function answered(hasKey) {
+/** The user entered a key or declined; after a decline, earlier clicks no longer open the dialog. */
+function keyAnswered(hasKey) {
   declinedMs = hasKey ? null : performance.now();
-  if (!hasKey) actedMs = -Infinity;
+  if (!hasKey) clickedMs = -Infinity;
 }
 
-/* The access key of this tab. Storage may be forbidden: then it lasts until reload. */
+/* The access key of this tab. If storage is forbidden, it lasts until reload. */
 
 const NAME = "wenmai.key";
-const SENDABLE = /^[\x21-\x7e]+$/; // what a header may carry; fetch throws on anything else
+const SENDABLE = /^[\x21-\x7e]+$/; // the characters that a header may carry; fetch throws on anything else
 
-let known = stored(); // as the page began, or was given one where it had none
+let currentKey = stored(); // the key at page load, or the first one entered
 
-/** The key, or null: a stored one that no header can carry is none. */
+/** The key, or null if there is none or it cannot be sent in a header. */
 export function readKey() {
-  return known && isSendable(known) ? known : null;
+  return currentKey && isSendable(currentKey) ? currentKey : null;
 }
 
-export function keepKey(key) {
-  known = key;
+export function saveKey(key) {
+  currentKey = key;
   store(key);
 }
 
-/** A key that cannot be sent is wrong whatever the server says. */
+/** A key that cannot be sent in a header cannot be right. */
 export const isSendable = (key) => SENDABLE.test(key);
 
 /**
- * Tells what one key's holder left in this tab from another's, by 32 bits of the key (FNV-1a); "" without a key.
- * Browsers have SHA-256 only on HTTPS and on this machine.
+ * A storage prefix that separates what different key holders leave in this tab: 32 bits of the key (FNV-1a), or ""
+ * without a key. Browsers offer SHA-256 only over HTTPS and on localhost.
  */
-export function ownerMark() {
+export function ownerPrefix() {
   const key = readKey() ?? "";
   let hash = 0x811c9dc5;
   for (const char of key) hash = Math.imul(hash ^ char.charCodeAt(0), 0x01000193);
@@ -184,7 +184,7 @@ function store(key) {
     if (key) sessionStorage.setItem(NAME, key);
     else sessionStorage.removeItem(NAME);
   } catch {
-    // remembered in `known` for this visit
+    // `currentKey` remembers it until reload
   }
 }
 

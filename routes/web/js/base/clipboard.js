@@ -2,7 +2,7 @@ import { icon, setLabel } from "./dom.js";
 
 const SHOWN_MS = 1500;
 
-/** Copies `text` and says so on `button` for a moment. */
+/** Copies `text` and shows a confirmation on `button` for a moment. */
 export async function copyText(text, button) {
   const label = button.dataset.i18nLabel;
   await write(text);
@@ -14,7 +14,7 @@ export async function copyText(text, button) {
   }, SHOWN_MS);
 }
 
-/** The clipboard API is missing on plain-http pages that are not on this machine. */
+/** The clipboard API exists only over HTTPS and on localhost. */
 async function write(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text).catch(() => writeBySelection(text));
   return writeBySelection(text);

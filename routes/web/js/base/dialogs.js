@@ -1,12 +1,12 @@
-/** Small questions to the reader: are you sure, and which key. */
+/** Small modal dialogs: confirmation and access key. */
 
 import { el, setText } from "./dom.js";
 
 let count = 0;
 
 /**
- * Shows `content` in a modal dialog that its first heading or paragraph names; resolves to its return value,
- * "" when dismissed. The focus goes back to where it was.
+ * Shows `content` in a modal dialog labelled by its first heading or paragraph; resolves to its return value,
+ * "" when dismissed. The focus returns to where it was.
  */
 export function showDialog(content, className) {
   const dialog = el("dialog", { class: className }, el("form", { method: "dialog" }, ...content));

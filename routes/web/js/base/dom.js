@@ -1,10 +1,10 @@
-/** Making elements. Text only ever becomes text: there is no way to pass markup through here. */
+/** Creates elements. Text always stays text: markup cannot be passed through here. */
 
 import { translate } from "./i18n.js";
 
 /**
- * `props`: `class`, `text`, `i18n` (key or [key, vars], kept so that a language switch reaches it),
- * `label` (the same, for aria-label and title), `on` (listeners); anything else is an attribute.
+ * `props`: `class`, `text`, `i18n` (key or [key, vars], stored so that a language switch updates it),
+ * `label` (the same, for aria-label and title), `on` (listeners); anything else becomes an attribute.
  */
 export function el(tag, props = {}, ...children) {
   const node = document.createElement(tag);
@@ -34,13 +34,13 @@ export function setLabel(node, key, vars) {
   translate(node);
 }
 
-/** A stored RFC 3339 time, in the words of the reader's language. */
+/** Shows a stored RFC 3339 time in the user's language. */
 export function setMoment(node, timestamp) {
   node.dataset.moment = timestamp;
   translate(node);
 }
 
-/** For what is no control: its words under the pointer. */
+/** A tooltip, for elements that are not controls. */
 export function setTitle(node, key) {
   node.dataset.i18nTitle = key;
   translate(node);
@@ -95,18 +95,18 @@ export function icon(name) {
   return svg;
 }
 
-// A cell of a table: this many characters are more than a name, and a code or a day breaks behind no hyphen.
-const A_SENTENCE = 20;
-const A_CODE = /^[\x21-\x7e]{1,16}$/;
+// Table cells: longer text than this is a sentence, not a name; codes and dates must not wrap at a hyphen.
+const SENTENCE_CHARS = 20;
+const CODE = /^[\x21-\x7e]{1,16}$/;
 
 export function shapeCells(box) {
   for (const cell of box.querySelectorAll("td")) {
-    if (cell.textContent.length > A_SENTENCE) cell.className = "sentence";
-    else if (A_CODE.test(cell.textContent)) cell.className = "code-cell";
+    if (cell.textContent.length > SENTENCE_CHARS) cell.className = "sentence";
+    else if (CODE.test(cell.textContent)) cell.className = "code-cell";
   }
 }
 
-/** The bytes of a file as an address that an image can have: this page opens no other kind. */
+/** The file as a data: URL, the only kind of image URL that the page's CSP allows. */
 export const dataUrl = (blob) =>
   new Promise((resolve, reject) => {
     const reader = new FileReader();
@@ -115,17 +115,17 @@ export const dataUrl = (blob) =>
     reader.readAsDataURL(blob);
   });
 
-/** Whether the reader is writing somewhere: a late reply must not take the keyboard then. */
-export const isWriting = () => document.activeElement?.matches("input, textarea, select") ?? false;
+/** Whether the user is typing somewhere; a late reply must not take the focus then. */
+export const isTyping = () => document.activeElement?.matches("input, textarea, select") ?? false;
 
-/** Whether the reader types with a finger: there Enter breaks the line, as no other key could, and a button sends. */
+/** Whether this is a touch device: there Enter inserts a line break, since no other key could, and a button sends. */
 export const isTouch = () => matchMedia("(pointer: coarse)").matches;
 
-/** Whether this Enter in a box for a question sends it. */
-export const sends = ({ key, shiftKey, altKey, ctrlKey, metaKey }) =>
+/** Whether this key event in a question box sends the question. */
+export const isSendKey = ({ key, shiftKey, altKey, ctrlKey, metaKey }) =>
   key === "Enter" && !shiftKey && !altKey && (!isTouch() || ctrlKey || metaKey);
 
-/** Puts an icon into every `[data-icon]` of the static page. */
+/** Adds the icon to every `[data-icon]` of the static page. */
 export function fillIcons() {
   for (const node of document.querySelectorAll("[data-icon]")) node.prepend(icon(node.dataset.icon));
 }

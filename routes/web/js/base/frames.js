@@ -1,11 +1,11 @@
-/** One budget per frame for all that is rendered bit by bit, however many answers grow or load at once. */
+/** One shared time budget per frame for all incremental rendering, however many answers grow or load at once. */
 
 const BUDGET_MS = 10;
-const HIDDEN_MS = 400; // a hidden page has no frames, but an answer goes on there and must come to its end
+const HIDDEN_MS = 400; // a hidden page gets no frames, but its answers must still be completed
 const waiting = new Set();
 let asked = 0;
 
-/** Calls `task(deadline)` once, in a coming frame. At least one task runs in each frame. */
+/** Calls `task(deadline)` once, in an upcoming frame. At least one task runs per frame. */
 export function onFrame(task) {
   waiting.add(task);
   if (!asked) ask();
@@ -30,13 +30,13 @@ function run() {
       if (performance.now() >= deadline) break;
     }
   } finally {
-    if (waiting.size && !asked) ask(); // a task that fails does not hold up the others
+    if (waiting.size && !asked) ask(); // a failing task does not hold up the others
   }
 }
 
 export const nextFrame = () => new Promise((resolve) => onFrame(resolve));
 
-/** Resolves in a task of its own, after whatever waits for the thread; a hidden page's timers would be slow. */
+/** Resolves in a new task, after everything already queued; timers would be throttled on a hidden page. */
 export function nextTask() {
   const { port1, port2 } = new MessageChannel();
   return new Promise((resolve) => {

@@ -1,13 +1,13 @@
-/** The page's words in Chinese and English, and switching between them without a reload. */
+/** The page's texts in Chinese and English, and switching between them without a reload. */
 
 import { en, zh } from "../words/index.js";
-import { tell } from "./bus.js";
+import { publish } from "./bus.js";
 import { writePref } from "./prefs.js";
 
 export const language = () => (document.documentElement.lang.startsWith("zh") ? "zh" : "en");
 
-// In a name they would turn the words of the sentence around.
-const TURNING = /[\u202a-\u202e\u2066-\u2069]/g;
+// Bidi control characters: inside a name they would reorder the sentence around it.
+const BIDI_CONTROLS = /[\u202a-\u202e\u2066-\u2069]/g;
 
 const UNITS = ["B", "KB", "MB", "GB"];
 
@@ -15,23 +15,23 @@ export const hasWords = (key) => Object.hasOwn(zh, key);
 
 const plurals = { zh: new Intl.PluralRules("zh"), en: new Intl.PluralRules("en") };
 
-/** Words that depend on a count are {one, other}, perhaps {zero}, by the variable `n` or the one that `by` names. */
-function form(words, vars) {
+/** A text that depends on a count is {one, other}, optionally {zero}; the count is `n` or the variable named by `by`. */
+function pluralForm(words, vars) {
   if (typeof words === "string") return words;
   const n = vars[words.by ?? "n"];
   return (n === 0 && words.zero) || (words[plurals[language()].select(Number(n))] ?? words.other);
 }
 
-/** The words for a key, or the text itself when it is no key. */
+/** The text for a key; anything that is not a key is returned unchanged. */
 export function t(key, vars = {}) {
   const words = language() === "zh" ? zh : en;
-  if (!hasWords(key)) return key; // the server's own sentence, say
-  return form(words[key], vars).replace(/\{(\w+)\}/g, (_, name) => String(vars[name] ?? "").replace(TURNING, ""));
+  if (!hasWords(key)) return key; // for example the server's own sentence
+  return pluralForm(words[key], vars).replace(/\{(\w+)\}/g, (_, name) => String(vars[name] ?? "").replace(BIDI_CONTROLS, ""));
 }
 
 const parse = (vars) => (vars ? JSON.parse(vars) : undefined);
 
-/** Writes the words into one element, from the keys in its data attributes. */
+/** Updates one element's texts from the keys in its data attributes. */
 export function translate(node) {
   const { i18n, i18nVars, i18nLabel, i18nLabelVars, i18nPlaceholder, i18nTitle, moment } = node.dataset;
   if (i18n) node.textContent = t(i18n, parse(i18nVars));
@@ -48,7 +48,7 @@ export function translateAll() {
   for (const node of document.querySelectorAll("[data-i18n], [data-i18n-label], [data-i18n-placeholder], [data-i18n-title], [data-moment]")) {
     translate(node);
   }
-  delete document.documentElement.dataset.words; // boot.js hid the words of the other language
+  delete document.documentElement.dataset.words; // boot.js hid the texts of the other language
 }
 
 export function toggleLanguage() {
@@ -56,21 +56,21 @@ export function toggleLanguage() {
   document.documentElement.lang = next === "zh" ? "zh-CN" : "en";
   writePref("lang", next);
   translateAll();
-  for (const node of document.querySelectorAll(".offscreen[role=status]")) node.textContent = ""; // what was said was in the other one
-  tell("language");
+  for (const node of document.querySelectorAll(".offscreen[role=status]")) node.textContent = ""; // announced in the other language
+  publish("language");
 }
 
-/** 1 KB is 1,000 bytes, as the server's limits count. */
+/** 1 KB is 1,000 bytes, as in the server's limits. */
 export function formatBytes(bytes) {
   const step = Math.min(UNITS.length - 1, bytes < 1 ? 0 : Math.floor(Math.log10(bytes) / 3));
   const value = bytes / 1000 ** step;
   return `${value.toFixed(step && value < 10 ? 1 : 0)} ${UNITS[step]}`;
 }
 
-/** For all that took time, so that a part never reads longer than the whole, and what took any never 0.0. */
+/** Formats every duration, so that a part never reads longer than the whole and a nonzero duration never as 0.0. */
 export const seconds = (ms) => ((ms > 0 ? Math.max(ms, 50) : 0) / 1000).toFixed(1);
 
-/** A stored RFC 3339 time as a person of this language reads it. */
+/** Formats a stored RFC 3339 time for the current language. */
 export function formatTime(timestamp) {
   const date = new Date(timestamp);
   if (Number.isNaN(date.getTime())) return "";
@@ -86,28 +86,28 @@ export function formatMonth(timestamp) {
   return new Date(timestamp).toLocaleDateString(document.documentElement.lang, { year: "numeric", month: "long" });
 }
 
-/** Whole days between that time and now, by the calendar: 0 is today. */
+/** Calendar days between that time and now; 0 is today. */
 export function daysAgo(timestamp) {
   const midnight = (date) => new Date(date.getFullYear(), date.getMonth(), date.getDate()).getTime();
   return Math.round((midnight(new Date()) - midnight(new Date(timestamp))) / 86_400_000);
 }
 
-/** A wall-clock hour and minute, for "again at 14:05:10". */
-export function clockOf(moment) {
+/** The local time of day, for "retrying at 14:05:10". */
+export function formatClock(moment) {
   const date = new Date(moment ?? "");
   return Number.isNaN(date.getTime()) ? "" : date.toLocaleTimeString(document.documentElement.lang);
 }
 
-/* The words for an error of the server's: by its code, or by the kind of its HTTP status where it has none. */
+/* Texts for server errors: by code, or by the class of the HTTP status if there is no code. */
 
-/** The code whose words these are: `code` itself, that of its kind, or "" where the page has none. */
+/** The code that has a text on the page: `code` itself, that of its status class, or "" if neither has one. */
 export function wordedCode(code) {
   if (hasWords(`cause_${code}`)) return code;
   const [, kind] = /^http_([45])\d\d$/.exec(code) ?? [];
   return kind ? `http_${kind}xx` : "";
 }
 
-/** What an ApiError says, as a key of ours or as the server's own sentence. */
+/** The cause of an ApiError, as a text key or as the server's own sentence. */
 export function causeOf({ code, status, message }) {
   const known = wordedCode(code || `http_${status}`);
   return known ? `cause_${known}` : message;

@@ -1,6 +1,6 @@
-/** Writing into the question box as if a person had typed it, so that undo takes it back. */
+/** Inserts text into the question box as if it had been typed, so that it can be undone. */
 
-/** Replaces what is selected; tells the box's listeners. */
+/** Replaces the selection and fires an input event. */
 export function insertText(box, text) {
   box.focus();
   if (document.activeElement === box && document.execCommand("insertText", false, text)) return;
@@ -8,18 +8,18 @@ export function insertText(box, text) {
   box.dispatchEvent(new InputEvent("input", { bubbles: true, inputType: "insertText", data: text }));
 }
 
-/** How many characters the server counts: code points, not UTF-16 units. */
+/** The length as the server counts it: in code points, not UTF-16 units. */
 export const countChars = (text) => text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0);
 
-/** The first `most` of them. */
+/** The first `most` code points. */
 export const firstChars = (text, most) => (text.length <= most ? text : Array.from(text.slice(0, most * 2)).slice(0, most).join(""));
 
-/** For a name at the head of a quote. */
+/** Normalizes a name for the head of a quotation. */
 export const oneLine = (name) => name.replace(/\s+/g, " ").trim();
 
 /**
- * Puts a passage at the caret as dialogue, below or after `lead`, on lines of its own, as far as `max` characters
- * allow. Gives how many characters of it were put there, and how many there were.
+ * Inserts a passage at the caret as a quotation introduced by `lead`, on its own lines, truncated so that the box
+ * holds at most `max` characters. Returns how many of its characters were inserted, and how many it has.
  */
 export function insertQuote(box, lead, text, max) {
   const before = box.value.slice(0, box.selectionStart);

@@ -1,4 +1,4 @@
-/** A menu of actions beside the button that opened it, in the top layer: nothing clips it, nothing covers it. */
+/** A menu of actions next to the button that opened it, in the top layer so that nothing clips or covers it. */
 
 import { el, icon } from "./dom.js";
 
@@ -9,8 +9,8 @@ const STEPS = { ArrowDown: (at) => at + 1, ArrowUp: (at) => at - 1, Home: () => 
 let shown = null;
 
 /**
- * Opens it, or closes it when it is this button's already. `label` and `note` are as `i18n` of el().
- * An item is {i18n, icon, run, danger}; with `checked` (a boolean) it is one choice of several.
+ * Opens the menu, or closes it if this button opened it. `label` and `note` are like `i18n` of el().
+ * An item is {i18n, icon, run, danger}; with `checked` (a boolean) it is one of several choices.
  */
 export function toggleMenu(opener, { label, items, note }) {
   const again = shown?.opener === opener;
@@ -70,10 +70,10 @@ class Menu {
     addEventListener("resize", () => this.close(), until);
   }
 
-  /** No key gets past the menu: Esc, say, would stop an answer. */
+  /** No key event leaves the menu: Esc, for example, would stop an answer. */
   #key(event) {
     event.stopPropagation();
-    if (event.key === "Tab") return this.close(); // and on from the button that opened it
+    if (event.key === "Tab") return this.close(); // and continue from the button that opened it
     if (event.key === "Escape") this.close();
     else if (event.key in STEPS) this.#move(STEPS[event.key]);
     else return;
@@ -85,7 +85,7 @@ class Menu {
     items.at(step(items.indexOf(document.activeElement)) % items.length).focus();
   }
 
-  /** Below the button, above it where there is no room; never beyond the window. */
+  /** Places the menu below the button, or above it if there is no room; always inside the window. */
   #place() {
     const at = this.opener.getBoundingClientRect();
     const { width, height } = this.element.getBoundingClientRect();

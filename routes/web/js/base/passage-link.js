@@ -1,8 +1,8 @@
-/** `#/d/<document>/<chunk>`: a passage's address in this page, as the server links to it in an answer. */
+/** `#/d/<document>/<chunk>`: a passage's address on this page, as the server links to it in answers. */
 
 const ADDRESS = /^#\/d\/([\w-]+)\/([\w-]+)$/;
 
-/** Which passage an address leads to, as {documentId, chunkId}; null for any other address. */
+/** The passage that an address leads to, as {documentId, chunkId}; null for any other address. */
 export function passageAt(address) {
   const [, documentId, chunkId] = ADDRESS.exec(address ?? "") ?? [];
   return chunkId ? { documentId, chunkId } : null;

@@ -1,4 +1,4 @@
-/** What the reader chose on this device. Storage may be forbidden: then a choice lasts until reload. */
+/** The user's preferences on this device. If storage is forbidden, they last until reload. */
 
 const chosen = new Map();
 
@@ -15,6 +15,6 @@ export function writePref(name, value) {
   try {
     localStorage.setItem(`wenmai.${name}`, value);
   } catch {
-    // remembered in `chosen` for this visit
+    // `chosen` remembers it until reload
   }
 }

@@ -1,4 +1,4 @@
-/** What the page shows of the session's other branches: the line above, the pagers, the map, the note below. */
+/** Shows the session's other branches: the line above the turns, the version pagers, the map, the note below. */
 
 import { listTurns, readTree } from "../api/sessions.js";
 import { el, icon } from "../base/dom.js";
@@ -6,18 +6,18 @@ import { BranchMap } from "./map.js";
 import { Tree } from "./tree.js";
 
 export class Branching {
-  /** Of the session on the page; null while it is not known. */
+  /** The tree of the session on the page; null while unknown. */
   tree = null;
-  #mapOf = null; // the session whose map is on its way
+  #mapOf = null; // the session whose map is loading
 
-  /** `shown` are the page's turns; `onGo(leaf, turnId)` is to show a branch, at that turn of it. */
+  /** `shown` are the page's turns; `onGo(leaf, turnId)` must show the branch, scrolled to that turn. */
   constructor(shown, { line, composer, onGo }) {
     Object.assign(this, { shown, onGo });
     this.line = new BranchLine(line, { onMap: () => this.#askForMap(), onNewest: () => onGo() });
     this.note = new ContinuingNote(composer, (turnId) => onGo(this.tree?.newestBelow(turnId)));
   }
 
-  /** null when it cannot be read. */
+  /** Loads the session's tree; null if it cannot be read. */
   async read(sessionId) {
     this.sessionId = sessionId;
     const nodes = sessionId && (await readTree(sessionId).catch(() => null));
@@ -25,15 +25,15 @@ export class Branching {
   }
 
   /**
-   * The branch's turns and the tree. A branch whose end is gone (erased, expired) gives way to the newest. `asked`,
-   * a turn under way on it, may be on its way to the server yet: then it is the branch that it goes on with.
+   * Loads the branch's turns and the tree; if the branch's end no longer exists (erased, expired), the newest branch.
+   * `asked`, a running turn, may not have reached the server yet: then the branch it continues is loaded.
    */
   async readBranch(thread, asked) {
     if (thread.sought) await this.#findEnd(thread);
     const [turns, tree] = await Promise.all([this.#turnsOf(thread), this.read(thread.sessionId)]);
     const id = asked?.view.turnId;
     if (!id || turns.some((turn) => turn.turn_id === id)) return { turns, tree };
-    if (tree?.newest === id) return { turns: await listTurns(thread.sessionId), tree }; // it arrived between the two
+    if (tree?.newest === id) return { turns: await listTurns(thread.sessionId), tree }; // it arrived between the two reads
     const parent = tree?.node(id) ? undefined : asked.body?.parent_turn_id;
     if (parent === undefined || parent === (turns.at(-1)?.turn_id ?? null)) return { turns, tree };
     return { turns: parent ? await listTurns(thread.sessionId, parent) : [], tree };
@@ -60,8 +60,8 @@ export class Branching {
   }
 
   /**
-   * Where the branch on the page goes on in `tree`, read just now: undefined at the newest turn of all, null when
-   * there is nothing new. Where the reader chose to continue from an earlier turn, it goes on there.
+   * The end of the shown branch in `tree`, which was just loaded: undefined for the newest turn of all, null if nothing
+   * is new. If the user chose to continue from an earlier turn, the branch still ends there.
    */
   endIn(tree, leaf) {
     if (tree.nodes.every(({ turn_id: id }) => this.shown.find(id) || this.tree?.node(id))) return null;
@@ -70,16 +70,16 @@ export class Branching {
     return end === tree.newest ? undefined : end;
   }
 
-  /** The branch with these turns comes onto the page. Says whether there are others. */
+  /** Called when the branch with these turns is shown. Returns whether there are other branches. */
   begin(tree, ids) {
     this.tree = tree;
-    const aside = tree && branchesAside(tree, ids);
+    const aside = tree && otherBranches(tree, ids);
     if (tree) this.line.show(aside);
     else this.line.clear();
     return Boolean(aside && (aside.newest || aside.others > 0));
   }
 
-  /** Draws it all as the page's turns are now, with the newer `tree` if there is one. */
+  /** Redraws everything for the turns now on the page, with the newer `tree` if given. */
   update(tree = this.tree) {
     this.begin(tree, this.shown.ids);
     for (const view of this.shown.views) this.mark(view);
@@ -88,7 +88,7 @@ export class Branching {
     else this.note.hide();
   }
 
-  /** A turn that the server was just asked for. A tree read before its parent was asked has no place for it. */
+  /** Adds a turn just sent to the server. A tree loaded before its parent was sent has no place for it. */
   add(view, parent) {
     if (parent && !this.tree?.node(parent)) this.tree = null;
     this.tree = this.tree?.with({ turn_id: view.turnId, parent_turn_id: parent, status: "running", command: view.command,
@@ -96,19 +96,19 @@ export class Branching {
     this.update();
   }
 
-  /** Shows in the turn's pager which version it is. */
+  /** Shows the version number in the turn's pager. */
   mark(view) {
     const versions = this.tree?.versionsOf(view.turnId) ?? [];
     view.actions.versions.show(versions.indexOf(view.turnId) + 1, view.command ? 0 : versions.length);
   }
 
-  /** The version beside this one; undefined where there is none. */
-  versionBeside(view, step) {
+  /** The id of the version `step` away from this one; undefined if there is none. */
+  adjacentVersion(view, step) {
     const versions = this.tree?.versionsOf(view.turnId) ?? [];
     return versions[versions.indexOf(view.turnId) + step];
   }
 
-  /** One for a double click. */
+  /** Opens one map only, even on a double click. */
   async #askForMap() {
     const { sessionId } = this;
     if (this.#mapOf === sessionId) return;
@@ -125,14 +125,14 @@ export class Branching {
   }
 }
 
-/** The line above the first turn that leads to the session's other branches; there only when there are any. */
+/** The line above the first turn that leads to the session's other branches; hidden if there are none. */
 class BranchLine {
-  /** `onMap()` is to open the map of branches, `onNewest()` to show the newest. */
+  /** `onMap()` must open the map of branches, `onNewest()` show the newest branch. */
   constructor(element, { onMap, onNewest }) {
     Object.assign(this, { element, onMap, onNewest });
   }
 
-  /** `aside` as `branchesAside` gives it. The focus stays in the line when it was there. */
+  /** Takes the result of `otherBranches`. If the focus was in the line, it stays there. */
   show({ newest, others, total }) {
     const held = this.element.contains(document.activeElement) && document.activeElement.className;
     this.element.hidden = !newest && others === 0;
@@ -159,12 +159,12 @@ class BranchLine {
   }
 }
 
-/* The line at the question box that says that the next question does not go on at the end of its branch. */
+/* The note at the question box saying that the next question will not continue the end of its branch. */
 
 const MAX_CHARS = 80;
 
 class ContinuingNote {
-  /** Stands before `composer`. `onDismiss(turnId)` is to show what came after that turn again. */
+  /** Placed before `composer`. `onDismiss(turnId)` must show again what followed that turn. */
   constructor(composer, onDismiss) {
     Object.assign(this, { onDismiss, turnId: null });
     this.element = el("div", { class: "continuing", role: "status" });
@@ -185,23 +185,23 @@ class ContinuingNote {
   }
 }
 
-/* What a session's tree holds besides the branch that is shown. */
+/* Counts the branches of a session besides the one shown. */
 
 /**
- * `shown` are the ids on the page. `others` counts the branches besides the newest of all and the one that is shown,
- * `total` counts all; `newest` says whether the newest branch is elsewhere. A command that nothing follows makes
- * no branch of its own.
+ * `shown` are the ids on the page. In the result, `others` counts the branches other than the newest and the shown
+ * one, `total` counts all, and `newest` says whether the newest branch is not the shown one. A command without
+ * successors does not count as a branch.
  */
-function branchesAside(tree, shown) {
+function otherBranches(tree, shown) {
   const onNewest = new Set();
-  pathUp(tree.newest, tree, onNewest);
+  addAncestors(tree.newest, tree, onNewest);
   const ends = lastQuestions(tree);
   const others = ends.filter(({ turn_id: id }) => !shown.has(id) && !onNewest.has(id)).length;
   const newest = newestQuestion(tree);
   return { newest: newest !== undefined && !shown.has(newest), others, total: ends.length };
 }
 
-/** A `/help` at the end of a branch does not make it another one. */
+/** A trailing command such as `/help` does not make the branch a different one. */
 function newestQuestion(tree) {
   const parent = tree.node(tree.newest)?.command ? tree.parentOf(tree.newest) : null;
   return parent ?? tree.newest;
@@ -210,11 +210,11 @@ function newestQuestion(tree) {
 function lastQuestions(tree) {
   const questions = tree.nodes.filter((node) => !node.command);
   const followed = new Set();
-  for (const { turn_id: id } of questions) pathUp(tree.parentOf(id), tree, followed);
+  for (const { turn_id: id } of questions) addAncestors(tree.parentOf(id), tree, followed);
   return questions.filter((node) => !followed.has(node.turn_id));
 }
 
-/** Adds the turns from `id` to its root to `path`, as far as they are not there yet. */
-function pathUp(id, tree, path) {
+/** Adds the turns from `id` up to its root to `path`, stopping at the first one already in it. */
+function addAncestors(id, tree, path) {
   for (; id && !path.has(id); id = tree.parentOf(id)) path.add(id);
 }

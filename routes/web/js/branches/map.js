@@ -1,17 +1,17 @@
-/** The session's tree of turns in a dialog: one line per turn, and the way to each. */
+/** A dialog with the session's tree of turns: one row per turn, which opens it. */
 
 import { el, icon } from "../base/dom.js";
 import { hasWords, t } from "../base/i18n.js";
 
 const PAGE_ROWS = 10;
-/** Copied for each turn: a thousand are there in a moment. */
+/** Cloned for each turn, so that a thousand rows appear quickly. */
 const ROW = el("li", { class: "map-item" }, el("button", { class: "map-row", type: "button", tabindex: -1 },
   el("span", { class: "map-question" }), el("span", { class: "map-state" }), el("span", { class: "map-time" })));
 
 export class BranchMap {
   #rows = [];
 
-  /** `shown` are the ids on the page, the last of them where the reader is. `onChoose(turnId)` comes after it closed. */
+  /** `shown` are the ids on the page; the last one is the current turn. `onChoose(turnId)` is called after closing. */
   constructor(tree, shown, onChoose) {
     Object.assign(this, { tree, shown, onChoose, here: [...shown].at(-1) });
     this.time = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" });
@@ -21,7 +21,7 @@ export class BranchMap {
       el("div", { class: "panel-head" }, el("h2", { i18n: "mapTitle" }), el("form", { method: "dialog" }, close)), this.list));
   }
 
-  /** The line of the turn shown last has the focus, and is in view. */
+  /** Opens the dialog with the current turn's row focused and in view. */
   open() {
     this.list.append(...mapRows(this.tree).map((row) => this.#row(row)));
     this.dialog.addEventListener("click", (event) => event.target === this.dialog && this.dialog.close());
@@ -33,7 +33,7 @@ export class BranchMap {
     current?.scrollIntoView({ block: "center" });
   }
 
-  /** The line above the turns may have been drawn anew meanwhile: the browser then has nowhere to put the focus. */
+  /** The line above the turns may have been redrawn in the meantime; then the browser cannot restore the focus. */
   #closed() {
     this.dialog.remove();
     if (document.activeElement === document.body) document.querySelector("#branches .open-map")?.focus({ preventScroll: true });
@@ -77,7 +77,7 @@ export class BranchMap {
     this.#focus(this.#rows[Math.max(0, Math.min(steps[event.key], this.#rows.length - 1))]);
   }
 
-  /** One line at a time can be reached by Tab. */
+  /** Roving tabindex: only one row can be reached by Tab. */
   #focus(row) {
     for (const other of this.list.querySelectorAll("[tabindex='0']")) other.tabIndex = -1;
     if (!row) return;
@@ -86,15 +86,15 @@ export class BranchMap {
   }
 }
 
-/* How the map lays a session's tree out: a row for each turn. No DOM. */
+/* The map's layout: one row per turn. No DOM. */
 
 /**
- * Rows from the first root down. Where the conversation forks, the branch that goes on longest into the present
- * keeps its column and comes last; the others stand before it, one column further in. So a row's columns to the
- * left of its own all go on below it, and a straight conversation stays in one column however long it is.
+ * Returns rows from the first root down. At a fork, the branch with the newest turn keeps its column and comes last;
+ * the others come before it, indented by one column. So every column to the left of a row continues below it, and an
+ * unforked conversation stays in one column however long it is.
  *
  * @returns {{node: object, depth: number, kind: "root" | "side" | "next", last: boolean}[]}
- *   `side` begins a branch of the column before; nothing follows a `last` one in its own column.
+ *   a `side` row starts a branch off the previous column; nothing follows a `last` row in its own column.
  */
 function mapRows(tree) {
   const onward = onwardOf(tree);
@@ -111,11 +111,11 @@ function mapRows(tree) {
   return rows;
 }
 
-/** A command that nothing follows is no part of the map. */
+/** A command without successors is not part of the map. */
 const isShown = (tree, node) => !node.command || tree.childrenOf(node.turn_id).length > 0;
 const shownChildren = (tree, id) => tree.childrenOf(id).filter((node) => isShown(tree, node));
 
-/** For each turn that is followed: the child whose branch has the newest turn. */
+/** Maps each turn with successors to the child whose branch has the newest turn. */
 function onwardOf(tree) {
   const onward = new Map();
   for (const newest of tree.nodes.filter((node) => isShown(tree, node)).reverse()) {

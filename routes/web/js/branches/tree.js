@@ -1,4 +1,4 @@
-/** The tree of a session's turns: what was asked beside a turn, and what came of each. No DOM. */
+/** The tree of a session's turns: versions, successors and branch ends. No DOM. */
 
 export class Tree {
   #byId = new Map();
@@ -19,7 +19,7 @@ export class Tree {
     }
   }
 
-  /** With one more turn, the newest: one that the server was only just asked for. */
+  /** A copy with one more turn, the newest, which was only just sent to the server. */
   with(node) {
     return new Tree([...this.nodes.filter(({ turn_id: id }) => id !== node.turn_id), node]);
   }
@@ -32,7 +32,7 @@ export class Tree {
     return this.#byId.get(id);
   }
 
-  /** null for a root; undefined for a turn that is not in the tree. */
+  /** The parent's id; null for a root, undefined for a turn that is not in the tree. */
   parentOf(id) {
     if (!this.#byId.has(id)) return undefined;
     const parent = this.#byId.get(id).parent_turn_id;
@@ -43,14 +43,14 @@ export class Tree {
     return this.#children.get(id) ?? [];
   }
 
-  /** The questions asked in the turn's place, itself among them, in time order; a command is none. */
+  /** The ids of the question's versions (siblings, including itself), in time order; commands do not count. */
   versionsOf(id) {
     const parent = this.parentOf(id);
     if (parent === undefined) return [];
     return this.#children.get(parent).filter((node) => !node.command).map((node) => node.turn_id);
   }
 
-  /** The end of the newest branch that goes through the turn. */
+  /** The end of the newest branch through the turn. */
   newestBelow(id) {
     let newest = id;
     for (const below of this.#below(id)) {
@@ -63,7 +63,7 @@ export class Tree {
     return this.childrenOf(id).some((node) => !node.command);
   }
 
-  /** Its own id not among them. What a broken tree ties into a loop is passed once. */
+  /** All descendants, excluding the turn itself. A loop in a corrupt tree is walked once. */
   #below(id) {
     const below = new Set([id]);
     for (const each of below) for (const child of this.childrenOf(each)) below.add(child.turn_id);

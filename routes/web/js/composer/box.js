@@ -1,18 +1,18 @@
-/** The question box. Enter sends (not where a finger types), Shift+Enter breaks the line, Esc stops; never while an IME composes. */
+/** The question box. Enter sends (except on touch devices), Shift+Enter adds a line, Esc stops; never during IME composition. */
 
-import { tell } from "../base/bus.js";
-import { isTouch, sends, setLabel, setText } from "../base/dom.js";
+import { publish } from "../base/bus.js";
+import { isSendKey, isTouch, setLabel, setText } from "../base/dom.js";
 import { countChars, insertText } from "../base/insert.js";
 import { Completion } from "./completion.js";
-import { Stops } from "./stops.js";
+import { TabStops } from "./tab-stops.js";
 
 const DEFAULT_MAX_CHARS = 8000;
 const COUNT_FROM = 0.9;
-const TALL_CHARS = 5000; // surely taller than the box may be
-const OPENS_LIBRARY = new RegExp(String.raw`(?:^|\n)[ \t]*[/\uff0f](?:模块|library)\s*$`, "i"); // the last line: what stands above it stays
-const GROWS_BY_ITSELF = CSS.supports("field-sizing", "content");
+const TALL_CHARS = 5000; // certainly taller than the box may grow
+const OPENS_LIBRARY = new RegExp(String.raw`(?:^|\n)[ \t]*[/\uff0f](?:模块|library)\s*$`, "i"); // as the last line; the text above stays
+const GROWS_NATIVELY = CSS.supports("field-sizing", "content");
 
-// 229: Safari ends the composition before it tells us about the key that ended it.
+// 229: Safari ends the composition before it reports the key that ended it.
 const composing = (event) => event.isComposing || event.keyCode === 229;
 
 export class QuestionBox {
@@ -21,17 +21,17 @@ export class QuestionBox {
   #asked = false;
   #attached = 0;
 
-  /** `closeFirst()` closes what is open over the box and says whether something was; Esc is for that then. */
+  /** `closeFirst()` closes whatever is open over the box and returns whether something was; then Esc does nothing else. */
   constructor(form, { onSend, onStop, onInput, closeFirst }) {
     Object.assign(this, { form, onSend, onStop, onInput, closeFirst });
     this.box = form.querySelector("textarea");
     this.button = form.querySelector(".send");
     this.hint = form.querySelector(".hint");
     this.box.enterKeyHint = isTouch() ? "enter" : "send";
-    this.stops = new Stops(this.box);
+    this.tabStops = new TabStops(this.box);
     this.completion = new Completion(this.box, { library: () => this.#openLibrary(), template: (template) => this.#begin(template) });
     form.addEventListener("submit", (event) => this.#submitted(event));
-    // The second click of a double click on Send is no Stop.
+    // The second click of a double click on Send must not act as Stop.
     this.button.addEventListener("click", (event) => event.detail > 1 && this.#running && event.preventDefault());
     this.box.addEventListener("input", () => this.#typed());
     this.box.addEventListener("keydown", (event) => this.#key(event));
@@ -56,7 +56,7 @@ export class QuestionBox {
     this.#changed();
   }
 
-  /** How many images go along: a question may be of them alone. */
+  /** The number of attached images; a question may consist of images alone. */
   set attached(number) {
     this.#attached = number;
     this.#changed();
@@ -66,16 +66,16 @@ export class QuestionBox {
     return this.box.value;
   }
 
-  /** Not told to `onInput`, which is for what a person types. */
+  /** Does not call `onInput`, which is for the user's typing. */
   set text(text) {
     this.box.value = text;
-    this.stops.end();
+    this.tabStops.end();
     this.completion.close();
     this.#changed();
   }
 
   focus() {
-    // On a phone, focus would open the keyboard over the answer.
+    // On a phone, focusing would open the keyboard over the answer.
     if (matchMedia("(pointer: fine)").matches) this.box.focus();
   }
 
@@ -85,23 +85,23 @@ export class QuestionBox {
     else this.#send();
   }
 
-  /** The line that asked for it goes, as if the person had deleted it. */
+  /** Removes the line with the command, as if the user had deleted it. */
   #openLibrary() {
     const { index: at } = OPENS_LIBRARY.exec(this.box.value);
     this.box.setSelectionRange(at, this.box.value.length);
     insertText(this.box, "");
-    this.box.setSelectionRange(at, at); // Chromium puts it before a line break at the end
-    tell("open-library");
+    this.box.setSelectionRange(at, at); // Chromium places the caret before a trailing line break
+    publish("open-library");
   }
 
   #begin(template) {
-    this.stops.begin(template);
+    this.tabStops.begin(template);
     this.#changed();
   }
 
   #send() {
     if (OPENS_LIBRARY.test(this.box.value)) return this.#openLibrary();
-    this.stops.fill();
+    this.tabStops.fill();
     const question = this.box.value.trim();
     if (this.#isEmpty || this.#running || this.#length > this.#max) return;
     this.text = "";
@@ -111,21 +111,21 @@ export class QuestionBox {
   #key(event) {
     if (composing(event)) return;
     if (this.completion.key(event)) return taken(event);
-    if (this.stops.open) {
-      const isTaken = this.stops.key(event);
+    if (this.tabStops.open) {
+      const isTaken = this.tabStops.key(event);
       this.#changed();
       if (isTaken) return taken(event);
     }
     if (event.key === "ArrowUp" && !this.box.value && !hasModifier(event)) {
       event.preventDefault();
-      return tell("edit-last");
+      return publish("edit-last");
     }
-    if (!sends(event)) return;
+    if (!isSendKey(event)) return;
     event.preventDefault();
     this.#send();
   }
 
-  /** In another field, and where something lies over the page, Esc is for that. */
+  /** Esc stops the answer, unless another field or an overlay has a use for it. */
   #escape(event) {
     if (event.key !== "Escape" || composing(event) || event.defaultPrevented) return;
     if (document.querySelector("dialog[open], .sidebar-open")) return;
@@ -143,7 +143,7 @@ export class QuestionBox {
   }
 
   #typed() {
-    if (!this.box.value) this.stops.end();
+    if (!this.box.value) this.tabStops.end();
     this.onInput(this.box.value);
     this.#changed();
   }
@@ -156,17 +156,17 @@ export class QuestionBox {
     this.hint.classList.toggle("warning", over > 0);
     if (over > 0) setText(this.hint, "tooLong", { over, max: this.#max });
     else if (length >= this.#max * COUNT_FROM) setText(this.hint, "charsLeft", { left: -over });
-    else setText(this.hint, this.stops.open ? "hintStops" : "hint");
+    else setText(this.hint, this.tabStops.open ? "hintStops" : "hint");
   }
 
-  /** Beside many switches half a hint is none. */
+  /** Hides the hint if many switches leave no room for all of it. */
   #holdHint() {
     this.hint.classList.toggle("cut", this.hint.scrollHeight > this.hint.clientHeight + 1);
   }
 
-  /** Where the box does not grow by itself: measured once a frame, and not at all where it is surely full. */
+  /** For browsers without `field-sizing`: measures once per frame, and not at all if the box is certainly full. */
   #grow() {
-    if (GROWS_BY_ITSELF || this.#asked) return;
+    if (GROWS_NATIVELY || this.#asked) return;
     this.#asked = true;
     requestAnimationFrame(() => {
       this.#asked = false;

@@ -1,4 +1,4 @@
-/** The slash commands and prompt templates that go on from what is typed, in a list above the box, which keeps the focus. */
+/** Completes slash commands and prompt templates in a list above the box, which keeps the focus. */
 
 import { listTemplates } from "../api/library.js";
 import { el } from "../base/dom.js";
@@ -13,9 +13,9 @@ export class Completion {
   #dismissed = false;
   #list = el("ul", { id: "completions", class: "completions", role: "listbox", label: "commands", hidden: true });
 
-  /** `library()` opens it in the place of its command; `template(template)` writes that one into the box. */
-  constructor(box, acts) {
-    Object.assign(this, { box, acts });
+  /** `library()` opens the library, replacing its command; `template(template)` inserts the template into the box. */
+  constructor(box, handlers) {
+    Object.assign(this, { box, handlers });
     box.closest("form").append(this.#list);
     box.setAttribute("aria-autocomplete", "list");
     box.setAttribute("aria-controls", "completions");
@@ -33,7 +33,7 @@ export class Completion {
     this.#show([]);
   }
 
-  /** Whether the key was for the list. */
+  /** Handles a key; returns whether it was meant for the list. */
   key({ key, shiftKey }) {
     if (!this.open) return false;
     if (key === "Escape") this.#dismiss();
@@ -51,7 +51,7 @@ export class Completion {
     this.#addTemplates(this.box.value, matches);
   }
 
-  /** They come later; commands complete without them, and where the server cannot be asked. */
+  /** Adds templates once they are loaded; commands complete without waiting for them, even if the server is unreachable. */
   async #addTemplates(typed, matches) {
     const [, words] = TITLE_BEGUN.exec(typed) ?? [];
     if (words === undefined || this.#dismissed || (commandOf(typed) && typed.includes(" "))) return;
@@ -60,7 +60,7 @@ export class Completion {
     this.#show([...matches, ...templates.map((template) => ({ text: `/${template.title}`, template }))]);
   }
 
-  /** An argument that is being typed is not replaced by Enter: nothing is chosen then before an arrow is. */
+  /** While an argument is being typed, nothing is preselected until an arrow key is used, so that Enter does not replace it. */
   #show(matches) {
     this.#matches = matches;
     this.#list.replaceChildren(...matches.map(option));
@@ -86,7 +86,7 @@ export class Completion {
     this.#list.children[at].scrollIntoView({ block: "nearest" });
   }
 
-  /** What is typed in full is sent; the library opens, on a phone too, where Enter sends nothing. */
+  /** A command typed in full is sent, not completed; but the library opens, also on a phone, where Enter does not send. */
   #enter() {
     const chosen = this.#matches[this.#active];
     const isTyped = chosen?.text === this.box.value.normalize("NFKC").toLowerCase();
@@ -102,11 +102,11 @@ export class Completion {
   #take(at) {
     const { text, opens, template } = this.#matches[at];
     this.close();
-    if (template) return this.acts.template(template);
+    if (template) return this.handlers.template(template);
     this.box.setSelectionRange(0, this.box.value.length);
     insertText(this.box, text);
     this.close();
-    if (opens) this.acts.library();
+    if (opens) this.handlers.library();
   }
 }
 

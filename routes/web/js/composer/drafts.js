@@ -1,64 +1,64 @@
 /**
- * What a person has begun in each conversation and not sent yet, kept in this tab over switching and reload, and shown
- * to the holder of the same key alone.
+ * Unsent input per conversation, stored in this tab so that it survives switching and reloading, and shown only to
+ * the holder of the same key.
  *
- * A state holds `text`, `filters`, `persona` and `choices` (of a conversation that has not begun), `sent`, a question
- * that the server may not have got, and `returned`, one that it has not got. The conversation that has not begun is null.
+ * A state has `text`, `filters`, `persona` and `choices` (only of a new conversation), `sent` (a question that may not
+ * have reached the server) and `returned` (one that did not). The new conversation's id is null.
  */
 
-import { ownerMark } from "../api/http.js";
-import { hear } from "../base/bus.js";
+import { ownerPrefix } from "../api/http.js";
+import { subscribe } from "../base/bus.js";
 
-const MOST = 40;
-const MOST_CHARS = 120_000;
+const MAX_DRAFTS = 40;
+const MAX_CHARS = 120_000;
 const PAUSE_MS = 300;
 const INDEX = "wenmai.drafts";
-const BEGUN_LATER = "new";
+const NEW = "new";
 const keyOf = (name) => `wenmai.draft.${name}`;
 
 export class Drafts {
   #states = new Map();
   #changed = new Set();
   #timer = 0;
-  #owner = ownerMark();
+  #owner = ownerPrefix();
 
   constructor() {
-    hear("key-changed", () => this.#adopt());
+    subscribe("key-changed", () => this.#adopt());
     addEventListener("pagehide", () => this.#flush());
     document.addEventListener("visibilitychange", () => document.hidden && this.#flush());
   }
 
   read(conversation) {
-    const name = conversation ?? BEGUN_LATER;
+    const name = conversation ?? NEW;
     if (!this.#states.has(name)) this.#states.set(name, stored(this.#owner + name));
     return this.#states.get(name);
   }
 
-  /** Empty parts go. */
+  /** Merges `change` into the state; empty parts are removed. */
   write(conversation, change) {
     const whole = Object.entries({ ...this.read(conversation), ...change });
-    const name = conversation ?? BEGUN_LATER;
+    const name = conversation ?? NEW;
     this.#states.set(name, Object.fromEntries(whole.filter(([, part]) => part)));
     this.#later(name);
   }
 
-  /** It is known what became of `question`, sent in that conversation, perhaps before that had begun. */
+  /** The outcome of `question`, sent in that conversation (perhaps before it had begun), is known. */
   settle(question, conversation) {
     for (const id of [conversation, null]) if (this.read(id).sent === question) this.write(id, { sent: "" });
   }
 
-  /** The conversation that had not begun is this one now; its persona and choices are the server's to keep. */
+  /** The new conversation got this id; the server now stores its persona and choices. */
   begun(conversation) {
     const state = this.read(null);
-    this.#states.set(BEGUN_LATER, {});
-    this.#later(BEGUN_LATER);
+    this.#states.set(NEW, {});
+    this.#later(NEW);
     this.write(conversation, { ...state, persona: null, choices: null });
   }
 
-  /** What was begun before a key was given is its holder's, beside what they had left here. */
+  /** Input from before a key was entered goes to the key's holder, merged with what they had left here. */
   #adopt() {
     for (const name of this.#states.keys()) store(this.#owner + name, {});
-    this.#owner = ownerMark();
+    this.#owner = ownerPrefix();
     for (const [name, state] of this.#states) {
       this.#states.set(name, { ...stored(this.#owner + name), ...state });
       this.#later(name);
@@ -85,17 +85,17 @@ function stored(name) {
   }
 }
 
-/** Storage may be forbidden or full: then the state lasts until reload. The oldest make room. */
+/** Evicts the oldest states to make room. If storage is forbidden or full, the state lasts until reload. */
 function store(name, state) {
   try {
     const text = JSON.stringify(state);
     const names = (JSON.parse(sessionStorage.getItem(INDEX)) ?? []).filter((other) => other !== name);
     sessionStorage.removeItem(keyOf(name));
-    if (text !== "{}" && text.length <= MOST_CHARS) names.push(name);
-    while (names.length > MOST) sessionStorage.removeItem(keyOf(names.shift()));
+    if (text !== "{}" && text.length <= MAX_CHARS) names.push(name);
+    while (names.length > MAX_DRAFTS) sessionStorage.removeItem(keyOf(names.shift()));
     sessionStorage.setItem(INDEX, JSON.stringify(names));
     if (names.at(-1) === name) sessionStorage.setItem(keyOf(name), text);
   } catch {
-    // kept in memory
+    // it stays in memory
   }
 }

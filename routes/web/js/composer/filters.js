@@ -1,13 +1,13 @@
-/** What the questions of this conversation are limited to, always in view as chips that can be taken away. */
+/** The filters on this conversation's questions, always visible as removable chips. */
 
 import { readFileName } from "../api/documents.js";
 import { ApiError } from "../api/http.js";
-import { hear } from "../base/bus.js";
+import { subscribe } from "../base/bus.js";
 import { el, icon } from "../base/dom.js";
 import { language } from "../base/i18n.js";
 
-/** As many as a request takes. */
-export const MOST = { tags: 32, sources: 32, documents: 100 };
+/** The API's limits per request. */
+export const MAX_FILTERS = { tags: 32, sources: 32, documents: 100 };
 const LISTS = ["tags", "sources", "documents"];
 const nothing = () => ({ tags: [], sources: [], documents: [], since: "", until: "" });
 
@@ -15,7 +15,7 @@ export class Filters {
   #now = nothing();
   element = el("div", { class: "filters", role: "group", label: "filtersNow", hidden: true });
 
-  /** `onChange(state)` gets null when nothing limits. A state: {tags, sources, documents: [{id, name}], since, until}. */
+  /** `onChange(state)` gets null if there are no filters. A state: {tags, sources, documents: [{id, name}], since, until}. */
   constructor(onChange) {
     this.onChange = onChange;
   }
@@ -28,14 +28,14 @@ export class Filters {
     return !this.#now.since && !this.#now.until && LISTS.every((list) => !this.#now[list].length);
   }
 
-  /** The request's `filters`; null when nothing limits. */
+  /** The request's `filters`; null if there are none. */
   get request() {
     const { documents, ...rest } = this.#now;
     const all = { ...rest, document_ids: documents.map(({ id }) => id) };
     return this.empty ? null : Object.fromEntries(Object.entries(all).filter(([, part]) => part.length));
   }
 
-  /** Another conversation's limits, or null. */
+  /** Shows another conversation's filters; null for none. */
   show(state) {
     this.#now = { ...nothing(), ...state };
     this.#draw();
@@ -46,7 +46,7 @@ export class Filters {
     this.onChange(this.empty ? null : this.#now);
   }
 
-  /** One tag or source more, or less. */
+  /** Adds or removes one tag or source. */
   set(list, name, on) {
     const others = this.#now[list].filter((other) => other !== name);
     this.change({ [list]: on ? [...others, name] : others });
@@ -56,10 +56,10 @@ export class Filters {
     this.change(nothing());
   }
 
-  /** The bus's "filter": what is given takes the place of what was there. */
+  /** Handles the "filter" event: each list given replaces the current one. */
   limit({ tags, document_ids: ids, names = [] }) {
-    const documents = ids?.slice(0, MOST.documents).map((id, at) => ({ id, name: names[at] ?? "" }));
-    this.change({ ...(tags ? { tags: tags.slice(0, MOST.tags) } : {}), ...(documents ? { documents } : {}) });
+    const documents = ids?.slice(0, MAX_FILTERS.documents).map((id, at) => ({ id, name: names[at] ?? "" }));
+    this.change({ ...(tags ? { tags: tags.slice(0, MAX_FILTERS.tags) } : {}), ...(documents ? { documents } : {}) });
     for (const document of documents ?? []) if (!document.name) this.#name(document);
   }
 
@@ -91,25 +91,25 @@ function chip(name, onRemove, key = "filterName") {
     el("span", { i18n: [key, { name }] }), icon("close"));
 }
 
-/* Takes limits away that nothing meets any more, and says so: of deleted documents, and of tags that none has. */
+/* Removes filters that no longer match anything (deleted documents, unused tags) and tells the user. */
 
-const MOST_TAGS = 200; // that the server lists; of so many, one that is missing may be there
+const MAX_LISTED_TAGS = 200; // the server's limit on the list; at the limit, an unlisted tag may still exist
 
 export class StaleLimits {
-  #existing = null; // ids of documents; null until their list was read
+  #existing = null; // document ids; null until the list was loaded
 
-  /** `say(key, vars)` tells the reader. */
+  /** `say(key, vars)` shows a note. */
   constructor(filters, say) {
     Object.assign(this, { filters, say });
-    hear("document-deleted", ({ document_id: id }) => this.#deleted(id));
-    hear("documents-read", ({ document_ids: ids }) => {
+    subscribe("document-deleted", ({ document_id: id }) => this.#deleted(id));
+    subscribe("documents-read", ({ document_ids: ids }) => {
       this.#existing = new Set(ids);
       this.look();
     });
-    hear("tags-read", ({ tags }) => this.#keepTags(tags));
+    subscribe("tags-read", ({ tags }) => this.#keepTags(tags));
   }
 
-  /** To be called when other limits are shown. The list may have more documents than were read: the server is asked. */
+  /** Call when other filters are shown. There may be more documents than were listed, so unlisted ones are looked up. */
   async look() {
     const unseen = this.#existing && this.filters.now.documents.filter(({ id }) => !this.#existing.has(id));
     const asked = await Promise.all((unseen ?? []).map(async ({ id }) => ((await isDeleted(id)) ? id : this.#existing.add(id) && "")));
@@ -126,25 +126,25 @@ export class StaleLimits {
     const stale = documents.filter(({ id }) => ids.includes(id));
     if (!stale.length) return;
     this.filters.change({ documents: documents.filter((one) => !stale.includes(one)) });
-    this.#tell("documentLimitStale", stale.map(({ id, name }) => name || id));
+    this.#report("documentLimitStale", stale.map(({ id, name }) => name || id));
   }
 
   #keepTags(all) {
     const { tags } = this.filters.now;
-    const stale = all.length < MOST_TAGS ? tags.filter((tag) => !all.includes(tag)) : [];
+    const stale = all.length < MAX_LISTED_TAGS ? tags.filter((tag) => !all.includes(tag)) : [];
     if (!stale.length) return;
     this.filters.change({ tags: tags.filter((tag) => !stale.includes(tag)) });
-    this.#tell("tagLimitStale", stale);
+    this.#report("tagLimitStale", stale);
   }
 
-  /** That everything is searched now must be said. */
-  #tell(key, names) {
+  /** Tells the user, in particular when all documents are searched now. */
+  #report(key, names) {
     const named = names.join(language() === "zh" ? "”、“" : "”, “");
     this.say(this.filters.empty ? `${key}All` : key, { n: names.length, names: named });
   }
 }
 
-/** Not reached is not gone. */
+/** An unreachable server does not mean that the document is deleted. */
 async function isDeleted(documentId) {
   try {
     await readFileName(documentId);

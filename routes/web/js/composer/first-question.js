@@ -1,13 +1,13 @@
-/** What comes before a question is asked, and after a page went away in the middle of asking. */
+/** Creating a conversation with a persona, and finding out whether a question was lost on its way to the server. */
 
 import { ApiError } from "../api/http.js";
 import { createSession, deleteSession, listTurns, readSession, setPersona } from "../api/sessions.js";
 import { hasTurn } from "../api/turns.js";
 import { wordsFor } from "../persona/dialog.js";
 
-const DELETION_MS = [300, 1000, 3000]; // a conversation's running answer is stopped first, then it is deleted
+const DELETION_MS = [300, 1000, 3000]; // deleting a conversation first stops its running answer, then deletes it
 
-/** Why a question was not asked; `words` as `setText` takes them. */
+/** A question was not asked; `words` are the arguments of `setText` that say why. */
 class NotAsked extends Error {
   constructor(words) {
     super(words[0]);
@@ -16,8 +16,8 @@ class NotAsked extends Error {
 }
 
 /**
- * Makes the conversation with its persona and moves there. `move(id)` says whether the reader is there then.
- * Raises NotAsked, and leaves no empty conversation behind.
+ * Creates a conversation with its persona and opens it. `move(id)` resolves to whether the user is there.
+ * Throws NotAsked on failure, and leaves no empty conversation behind.
  */
 export async function beginWithPersona(persona, move) {
   let id = null;
@@ -33,9 +33,9 @@ export async function beginWithPersona(persona, move) {
   throw new NotAsked(["notAsked"]);
 }
 
-/** Whether the server never got `question`; null when that cannot be known now. */
+/** Whether `question` never reached the server; null if that cannot be determined now. */
 export async function lostQuestion(sessionId, question) {
-  if (!sessionId) return true; // it had got no answer, not even its conversation's id
+  if (!sessionId) return true; // there was no reply, not even the conversation's id
   try {
     return !(await listTurns(sessionId)).some((turn) => sameText(turn.question, question));
   } catch {
@@ -44,8 +44,8 @@ export async function lostQuestion(sessionId, question) {
 }
 
 /**
- * Whether the server has nothing of a turn that failed, or was stopped; null when that cannot be known now. What
- * was not stopped here may be about to be deleted.
+ * Whether a failed or stopped turn does not exist on the server; null if that cannot be determined now. If it was not
+ * stopped here, its conversation may be about to be deleted.
  */
 export async function lostTurn({ turnId, status }, { stoppedHere }) {
   if (status !== "failed" && status !== "cancelled") return false;
@@ -67,8 +67,8 @@ async function neverArrived(turnId) {
   }
 }
 
-/** Whether that conversation was deleted, or has expired; not reached is not gone. */
+/** Whether the conversation was deleted or has expired; an unreachable server does not count. */
 export const isDeleted = (sessionId) => readSession(sessionId).then(() => false, (error) => error.status === 404);
 
-/** The server brings line breaks to one form. */
+/** Compares ignoring whitespace, because the server normalizes line breaks. */
 const sameText = (one, other) => one.split(/\s+/).join(" ") === other.split(/\s+/).join(" ");

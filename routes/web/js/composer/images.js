@@ -1,20 +1,20 @@
-/** The images that go with the next question: picked, pasted or dropped, each a thumbnail that can be taken away. */
+/** The images attached to the next question: chosen, pasted or dropped; each is a removable thumbnail. */
 
 import { dataUrl, el, icon } from "../base/dom.js";
 
-const MOST = 6;
-const MOST_MB = 10;
+const MAX_IMAGES = 6;
+const MAX_MB = 10;
 const TYPES = ["image/png", "image/jpeg", "image/webp", "image/gif"];
 const isImage = ({ type }) => type.startsWith("image/");
 
 export class ImageTray {
   #images = [];
-  #all = new Map([[null, this.#images]]); // by conversation; in this page only
+  #all = new Map([[null, this.#images]]); // by conversation; lost on reload
   #input = el("input", { type: "file", accept: TYPES.join(","), multiple: true, hidden: true });
   #list = el("ul", { class: "image-tray", label: "images", hidden: true });
   button = el("button", { class: "switch", id: "attach", type: "button", label: "attachImage", hidden: true }, icon("image"));
 
-  /** `canSee()`: whether the chosen model can; `say` and `onChange(number)` are the desk's. */
+  /** `canSee()`: whether the chosen model accepts images; `onChange(number)` gets their number. */
   constructor(form, { canSee, say, onChange }) {
     Object.assign(this, { canSee, say, onChange });
     form.prepend(this.#list);
@@ -24,20 +24,20 @@ export class ImageTray {
     form.addEventListener("paste", (event) => this.#pasted(event));
   }
 
-  /** Each conversation has its own. */
+  /** Shows that conversation's images. */
   show(conversation) {
     if (!this.#all.has(conversation)) this.#all.set(conversation, []);
     this.#images = this.#all.get(conversation);
     this.#draw();
   }
 
-  /** The conversation that had not begun has this id now. */
+  /** The new conversation got this id. */
   begun(conversation) {
     this.#all.set(conversation, this.#images);
     this.#all.set(null, []);
   }
 
-  /** Images that another model could not see are no surprise when they are sent. */
+  /** Warns early if the newly chosen model cannot see the attached images. */
   modelChanged() {
     const isBlind = !this.canSee();
     if (isBlind === this.button.hidden) return;
@@ -45,7 +45,7 @@ export class ImageTray {
     if (this.#images.length) this.say(isBlind ? "imagesNoVision" : "");
   }
 
-  /** Those that are none, or that are not wanted here, come back. */
+  /** Adds the images among `files` and returns the other files. */
   async add(files) {
     const others = files.filter((file) => !isImage(file));
     const images = files.filter(isImage);
@@ -54,7 +54,7 @@ export class ImageTray {
     return others;
   }
 
-  /** All of them, which are gone here then. */
+  /** Removes and returns all images. */
   take() {
     const taken = this.#images.splice(0);
     this.#draw();
@@ -67,9 +67,9 @@ export class ImageTray {
   }
 
   async #add(file) {
-    if (this.#images.length >= MOST) return this.say("imagesTooMany", { most: MOST });
+    if (this.#images.length >= MAX_IMAGES) return this.say("imagesTooMany", { most: MAX_IMAGES });
     if (!TYPES.includes(file.type)) return this.say("imageKind", { name: file.name });
-    if (file.size > MOST_MB * 1_000_000) return this.say("imageTooLarge", { name: file.name, most: MOST_MB });
+    if (file.size > MAX_MB * 1_000_000) return this.say("imageTooLarge", { name: file.name, most: MAX_MB });
     const images = this.#images;
     images.push({ url: await dataUrl(file) });
     this.say("");
@@ -81,7 +81,7 @@ export class ImageTray {
     this.#input.value = "";
   }
 
-  /** What an office program copies is text first, with an image of it. */
+  /** Ignores pastes with text: office programs copy text along with an image of it. */
   #pasted(event) {
     const { files, types } = event.clipboardData;
     if (!files.length || types.includes("text/plain")) return;

@@ -1,5 +1,5 @@
-/** Which model answers, whether it thinks first, and what it may call: the conversation's own choices, kept by the
- * server. Whether passages are judged one by one is stored on this device. */
+/** Which model answers, whether it thinks first, and which tools it may call: choices that the server stores with the
+ * conversation. Whether passages are judged one by one is stored on this device. */
 
 import { changeSession } from "../api/sessions.js";
 import { el } from "../base/dom.js";
@@ -10,16 +10,15 @@ export class Options {
   #default = "default";
   #canJudge = null;
   #tools = [];
-  #id = null; // the conversation; null for one that has not begun
-  #choices = {}; // its own
-  #last = {}; // what a new one begins with
-  #own = {}; // what was chosen in one that has not begun
+  #id = null; // of the conversation; null for a new one
+  #choices = {}; // of this conversation
+  #last = {}; // the defaults of a new conversation
+  #own = {}; // chosen in a new conversation
   #changes = 0;
   #sending = 0;
 
-  /** `row` holds the switches; `search` is {topN}; `say(key)` tells what a switch costs when it is put on, or that a
-   * choice was not kept; `keep(choices)` keeps those of a conversation that has not begun,
-   * `onModel()` hears of another model. */
+  /** `row` contains the switches; `search` is {topN}; `say(key)` shows what a switch costs, or that a choice was not
+   * saved; `keep(choices)` stores those of a new conversation, `onModel()` is called when the model may have changed. */
   constructor(row, { search, filters, say, keep, onModel }) {
     Object.assign(this, { search, filters, say, keep, onModel });
     this.select = row.querySelector("#model");
@@ -35,7 +34,7 @@ export class Options {
     bind(this.judging, "insert_block", (on) => say(on ? "insertBlockCost" : ""));
   }
 
-  /** The request's fields that are not as the server has them anyway: what was chosen may be on its way there. */
+  /** The request's fields that differ from the server's defaults; includes the choices, whose saving may be in flight. */
   get chosen() {
     const filters = this.filters.request;
     return {
@@ -49,44 +48,44 @@ export class Options {
     };
   }
 
-  /** Whether a model that can judge is configured; undefined where the server does not say. */
+  /** Whether a model that can judge is configured; undefined if the server does not say. */
   set canJudge(can) {
     this.#canJudge = can ?? null;
     this.#draw();
   }
 
-  /** What models may call on this server; none: there is nothing to switch on. */
+  /** The tools that this server offers; without any, the switch is hidden. */
   set tools(names) {
     this.#tools = (names ?? []).filter((name) => name !== SEARCH); // the page searches for every question
     this.#draw();
   }
 
-  /** What a new conversation begins with, as the server says. */
+  /** The server's defaults for a new conversation. */
   set last(choices) {
     this.#last = choices;
-    if (!this.#id) this.#is({ ...choices, ...this.#own });
+    if (!this.#id) this.#apply({ ...choices, ...this.#own });
   }
 
-  /** Another conversation is open; `chosen` is what was chosen in one that has not begun. */
+  /** Shows another conversation; `chosen` are the choices made in a new one. */
   show(id, chosen = {}) {
     [this.#id, this.#own] = [id, id ? {} : chosen];
-    this.#is(id ? {} : { ...this.#last, ...chosen });
+    this.#apply(id ? {} : { ...this.#last, ...chosen });
   }
 
-  /** Gives what takes the conversation once it is read, unless a choice was made meanwhile, or is on its way. */
+  /** Returns a callback for the loaded conversation, which is ignored if a choice was made or is being saved meanwhile. */
   reading() {
     const [id, changes, sending] = [this.#id, this.#changes, this.#sending];
-    return (session) => id === this.#id && changes === this.#changes && !sending && this.#is(choicesOf(session));
+    return (session) => id === this.#id && changes === this.#changes && !sending && this.#apply(choicesOf(session));
   }
 
-  /** The conversation that had not begun has this id now, and keeps its choices: the server puts none into it. */
+  /** The new conversation got this id: saves its choices, since the server stores none by itself. */
   begun(id) {
     this.#id = id;
     this.#own = {};
     if (Object.keys(this.#choices).length) this.#send(this.#choices);
   }
 
-  /** With one model there is nothing to choose, and the box stays away. */
+  /** Loads the models; with only one, the select is hidden. */
   async load(listModels) {
     const { models = [], default: first = "default" } = (await listModels().catch(() => null)) ?? {};
     this.select.replaceChildren(...models.map(({ id, label }) => el("option", { value: id, text: label || id })));
@@ -109,12 +108,12 @@ export class Options {
     return this.#models.find(({ id }) => id === this.#modelId)?.generative !== false;
   }
 
-  /** Those of the conversation's tools that there are. */
+  /** The tools switched on in this conversation. */
   get #callable() {
     return this.#choices.tools ?? [];
   }
 
-  /** A model that quotes rather than writes cannot judge: another does, then. */
+  /** An extractive model cannot judge, so another one judges in its place. */
   get #judge() {
     const other = this.#generative ? null : this.#models.find(({ generative }) => generative);
     return { use_insert_block: true, ...(other ? { insert_block_llm_id: other.id } : {}) };
@@ -122,25 +121,25 @@ export class Options {
 
   #choose(choice) {
     this.#changes += 1;
-    this.#is({ ...this.#choices, ...choice });
+    this.#apply({ ...this.#choices, ...choice });
     this.#last = { ...this.#last, ...choice };
     if (this.#id) return this.#send(choice);
     this.#own = { ...this.#own, ...choice };
     this.keep(this.#own);
   }
 
-  /** A choice that is not kept holds for the questions that are asked here, which say it themselves. */
+  /** A choice that could not be saved still applies to questions asked here, which send it along. */
   #send(choices) {
     this.#sending += 1;
     changeSession(this.#id, choices).catch(() => this.say("choiceNotKept")).finally(() => (this.#sending -= 1));
   }
 
-  #is(choices) {
+  #apply(choices) {
     this.#choices = choices;
     this.#draw();
   }
 
-  /** A model that quotes rather than writes has nothing to think about. */
+  /** Redraws the switches; an extractive model can neither think nor call tools. */
   #draw() {
     this.select.value = this.#modelId;
     press(this.thinking, this.#choices.thinking);
@@ -159,7 +158,7 @@ const choicesOf = (session) => Object.fromEntries(CHOICES.filter((name) => sessi
 const isOn = (button) => button.getAttribute("aria-pressed") === "true" && !button.hidden;
 const press = (button, on) => button.setAttribute("aria-pressed", String(Boolean(on)));
 
-/** A button that is on or off, as it was the last time. */
+/** Makes a toggle button that remembers its state in `pref`. */
 function bind(button, pref, onChange) {
   press(button, readPref(pref) === "true");
   button.addEventListener("click", () => {

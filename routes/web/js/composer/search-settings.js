@@ -1,14 +1,14 @@
-/** How many passages the model is shown, and what a question is limited to: a small panel over the box. */
+/** A small panel over the box: how many passages the model is shown, and the filters. */
 
 import { listSources, listTags } from "../api/documents.js";
-import { tell } from "../base/bus.js";
+import { publish } from "../base/bus.js";
 import { el, setText } from "../base/dom.js";
 import { translate } from "../base/i18n.js";
 import { readPref, writePref } from "../base/prefs.js";
-import { MOST } from "./filters.js";
+import { MAX_FILTERS } from "./filters.js";
 
 const DEFAULT_TOP_N = 10;
-const MOST_TOP_N = 50;
+const MAX_TOP_N = 50;
 
 export class SearchSettings {
   #topN = bounded(readPref("rerank_top_n"));
@@ -27,12 +27,12 @@ export class SearchSettings {
     this.#say();
   }
 
-  /** null where it is as the server has it anyway. */
+  /** null if it is the server's default. */
   get topN() {
     return this.#topN === DEFAULT_TOP_N ? null : this.#topN;
   }
 
-  /** Whether it was open. */
+  /** Closes the panel; returns whether it was open. */
   close() {
     const open = !this.#panel.hidden;
     const held = this.#panel.contains(document.activeElement);
@@ -49,12 +49,12 @@ export class SearchSettings {
     this.button.setAttribute("aria-expanded", "true");
     this.#panel.querySelector("input").focus();
     const [tags, sources] = await Promise.all([listTags().catch(() => null), listSources().catch(() => [])]);
-    if (tags) tell("tags-read", { tags: tags.map(({ tag }) => tag) });
+    if (tags) publish("tags-read", { tags: tags.map(({ tag }) => tag) });
     if (!this.#panel.hidden && opened === this.#opened) this.#offer(tags ?? [], sources);
   }
 
   #offer(tags, sources) {
-    const picker = (list, title, items) => items.length > 0 && checkChips({ title, items, most: MOST[list],
+    const picker = (list, title, items) => items.length > 0 && checkChips({ title, items, most: MAX_FILTERS[list],
       chosen: this.filters.now[list], onToggle: (name, on) => this.filters.set(list, name, on) });
     const pickers = [
       picker("tags", "pickTags", tags.map(({ tag, documents }) => ({ name: tag, count: documents }))),
@@ -66,7 +66,7 @@ export class SearchSettings {
 
   #passages() {
     const count = el("output", { i18n: ["passagesCount", { n: this.#topN }] });
-    const range = el("input", { type: "range", min: 1, max: MOST_TOP_N, value: this.#topN, label: "passages" });
+    const range = el("input", { type: "range", min: 1, max: MAX_TOP_N, value: this.#topN, label: "passages" });
     range.addEventListener("input", () => {
       this.#topN = bounded(range.value);
       writePref("rerank_top_n", String(this.#topN));
@@ -76,7 +76,7 @@ export class SearchSettings {
     return el("div", { class: "passages" }, el("span", { i18n: "passages" }), range, count);
   }
 
-  /** The last date chosen holds: another that does not go with it is taken away, in view of the reader. */
+  /** The date chosen last wins: if the other one contradicts it, that one is visibly cleared. */
   #dates() {
     const field = (name, label) => el("input", { type: "date", name, value: this.filters.now[name], label,
       on: { change: ({ target }) => this.#date(name, target.value) } });
@@ -97,7 +97,7 @@ export class SearchSettings {
   }
 
   #key(event) {
-    if (event.key === "Enter" && event.target.matches("input")) event.preventDefault(); // it would send the question
+    if (event.key === "Enter" && event.target.matches("input")) event.preventDefault(); // would send the question
     if (event.key !== "Escape" || event.isComposing) return;
     event.preventDefault();
     event.stopPropagation();
@@ -111,14 +111,14 @@ export class SearchSettings {
 
 function bounded(value) {
   const n = Math.round(Number(value));
-  return n >= 1 && n <= MOST_TOP_N ? n : DEFAULT_TOP_N;
+  return n >= 1 && n <= MAX_TOP_N ? n : DEFAULT_TOP_N;
 }
 
-/* A group of names to choose some of: chips that are checkboxes, with a field to find them where there are many. */
+/* A multiple choice of names: checkboxes styled as chips, with a search field if there are many. */
 
 const MANY = 12;
 
-/** `items`: [{name, count}]; `chosen`: the names that are; `most`: as many as can be. */
+/** `items`: [{name, count}]; `chosen`: the checked names; `most`: the most that can be checked. */
 function checkChips({ title, items, chosen, most, onToggle }) {
   const chips = items.map((item) => chip(item, chosen.includes(item.name), onToggle));
   const list = el("div", { class: "check-chips" }, ...chips);
@@ -141,7 +141,7 @@ function finder(chips) {
     on: { input: ({ target }) => filter(target.value.trim()) } });
 }
 
-/** No more can be chosen than a request takes. */
+/** Disables the unchecked chips once the request's limit is reached. */
 function bound(chips, most) {
   const full = chips.filter((node) => boxOf(node).checked).length >= most;
   for (const node of chips) boxOf(node).disabled = full && !boxOf(node).checked;

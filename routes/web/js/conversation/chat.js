@@ -1,8 +1,8 @@
-/** The conversation on the page: which session and branch is open, its turns, and the turns under way. */
+/** The conversation on the page: the open session and branch, its turns, and the running turns. */
 
 import { ApiError } from "../api/http.js";
 import { questionOf } from "../api/turns.js";
-import { hear } from "../base/bus.js";
+import { subscribe } from "../base/bus.js";
 import { nextFrame } from "../base/frames.js";
 import { t } from "../base/i18n.js";
 import { Branching } from "../branches/display.js";
@@ -12,26 +12,26 @@ import { commandOf } from "../turn/commands.js";
 import { imagesOf } from "../turn/images.js";
 import { noteOf } from "../turn/states.js";
 import { TurnView } from "../turn/view.js";
-import { Acts } from "./acts.js";
-import { asItIs, atEnd, atTurn } from "./arrivals.js";
+import { TurnHandlers } from "./handlers.js";
+import { atEnd, atTurn, stayPut } from "./scrolling.js";
 import { ShownTurns } from "./shown.js";
 import { Thread } from "./thread.js";
 
 const TURNS_PER_FRAME = 5;
-const CHOICES_MS = 2000; // a list of conversations that takes longer keeps no question waiting
+const CHOICES_MS = 2000; // a question does not wait longer than this for the list of conversations
 
 export class Chat {
   #runs = new Runs();
   #thread = new Thread();
-  /** Resolves once the page knows what a new conversation begins with. */
+  /** Resolves once the defaults of a new conversation are known. */
   #choices = new Promise((resolve) => {
-    hear("choices", resolve);
+    subscribe("choices", resolve);
     setTimeout(resolve, CHOICES_MS);
   });
 
   /**
-   * `options()` gives what a question is asked with; `onChange` is called when anything here has changed,
-   * `onPlace(sessionId, leaf, isStep)` when another branch is shown (no leaf: the newest), by the reader's step or not,
+   * `options()` returns the options for a question; `onChange` is called after any change here,
+   * `onPlace(sessionId, leaf, isStep)` when another branch is shown (no leaf: the newest; `isStep`: the user navigated),
    * `onAsked` and `onTurnEnded(view, sessionId)`, and `onTextLeft(text, sessionId)` for an edited question not sent.
    */
   constructor(element, follower, { branchLine, composer, ...page }) {
@@ -39,14 +39,14 @@ export class Chat {
     this.shown = new ShownTurns(element);
     const onTurn = (leaf, turnId) => this.go(leaf, turnId && atTurn(follower, this.shown, turnId));
     this.branching = new Branching(this.shown, { line: branchLine, composer, onGo: onTurn });
-    this.acts = new Acts(this);
+    this.handlers = new TurnHandlers(this);
   }
 
   get sessionId() {
     return this.#thread.sessionId;
   }
 
-  /** The end of the branch that is shown, undefined for the newest. */
+  /** The end of the shown branch; undefined for the newest. */
   get leaf() {
     return this.#thread.leaf;
   }
@@ -63,18 +63,18 @@ export class Chat {
     return Boolean(this.#runs.newestOf(sessionId));
   }
 
-  /** Shows a stored session, or an empty new one for null: the branch that ends in `leaf`, or the newest. */
-  open(sessionId, leaf, arrival = atEnd(this.follower, this.shown)) {
-    return this.#open(sessionId, leaf, arrival, (thread) => thread.show(leaf));
+  /** Shows a stored session, or a new empty one for null: the branch that ends in `leaf`, by default the newest. */
+  open(sessionId, leaf, scrolling = atEnd(this.follower, this.shown)) {
+    return this.#open(sessionId, leaf, scrolling, (thread) => thread.show(leaf));
   }
 
-  /** Shows the branch through that turn, whole, at its place in it. */
+  /** Shows the whole branch through that turn, scrolled to it. */
   openAt(sessionId, turnId) {
     return this.#open(sessionId, turnId, atTurn(this.follower, this.shown, turnId), (thread) => thread.seek(turnId));
   }
 
-  async #open(sessionId, leaf, arrival, choose) {
-    this.acts.closeEditor();
+  async #open(sessionId, leaf, scrolling, choose) {
+    this.handlers.closeEditor();
     if (!sessionId || sessionId !== this.sessionId) {
       this.shown.clear();
       this.branching.clear();
@@ -83,49 +83,49 @@ export class Chat {
     const thread = (this.#thread = running?.thread ?? new Thread(sessionId));
     thread.retry = null;
     choose(thread);
-    const isOpen = () => thread === this.#thread && thread.loading === loading; // a running turn's is opened again, too
-    const loading = (thread.loading = sessionId ? this.#load(thread, arrival, isOpen) : null);
+    const isOpen = () => thread === this.#thread && thread.loading === loading; // the thread of a running turn is reused
+    const loading = (thread.loading = sessionId ? this.#load(thread, scrolling, isOpen) : null);
     this.onChange();
     await loading;
     if (thread.loading === loading) thread.loading = null;
     if (thread === this.#thread) this.onChange();
   }
 
-  /** Another branch of the session, as a step that the browser can go back. Without a leaf: the newest. */
-  go(leaf, arrival) {
+  /** Goes to another branch of the session (without a leaf: the newest), adding a step to the browser's history. */
+  go(leaf, scrolling) {
     const place = leaf === this.branching.tree?.newest ? undefined : leaf;
     this.onPlace(this.sessionId, place, place !== this.leaf);
-    return this.open(this.sessionId, place, arrival);
+    return this.open(this.sessionId, place, scrolling);
   }
 
-  /** What was asked elsewhere, in another tab say, comes onto the page; and one that could not be read. */
-  async catchUp(arrival = asItIs(this.follower)) {
+  /** Shows turns asked elsewhere (for example in another tab), or retries loading a conversation that failed to load. */
+  async catchUp(scrolling = stayPut(this.follower)) {
     const thread = this.#thread;
     if (thread.retry) return thread.retry();
-    const isIdle = () => thread === this.#thread && !thread.loading && !this.running && !this.acts.editing;
+    const isIdle = () => thread === this.#thread && !thread.loading && !this.running && !this.handlers.editing;
     if (!thread.sessionId || !isIdle()) return;
     const tree = await this.branching.read(thread.sessionId);
     const end = tree && isIdle() ? this.branching.endIn(tree, this.leaf) : null;
-    if (end !== null) await this.open(thread.sessionId, end, arrival);
+    if (end !== null) await this.open(thread.sessionId, end, scrolling);
   }
 
-  /** `repeats`: the session has this question already. */
+  /** `repeats`: the session already has this question. */
   async ask(question, { repeats = false, images = [] } = {}) {
-    this.acts.closeEditor();
+    this.handlers.closeEditor();
     const { sessionId } = this;
     if (this.#thread.loading && (!(await this.#isStillHere()) || this.running)) return this.onTextLeft(question, sessionId);
     const thread = this.#thread;
-    const view = Object.assign(new TurnView(newTurnId(), question, this.acts, images), { repeats });
+    const view = Object.assign(new TurnView(newTurnId(), question, this.handlers, images), { repeats });
     const body = this.#body({ question: questionOf(question, images), ...thread.place, turn_id: view.turnId }, thread);
-    thread.leaf = undefined; // what is asked now is the newest
+    thread.leaf = undefined; // this question becomes the newest turn
     if (thread.sessionId) this.onPlace(thread.sessionId);
-    this.shown.letGo();
+    this.shown.releasePlace();
     this.shown.append(view);
     if (thread.branched) this.branching.add(view, view.command === "clear" ? null : thread.parent);
     this.#run(view, body, thread);
   }
 
-  /** That of a first question is yet to come until the page knows its choices; another's is there at once. */
+  /** The request's body; for a first question, a promise that waits for the defaults. */
   #body(question, thread) {
     const options = this.options();
     const bodyOf = (chosen) => ({ ...question, ...chosen, stream_format: "prefix" });
@@ -133,7 +133,7 @@ export class Chat {
     return this.#choices.then(() => bodyOf(thread === this.#thread ? this.options() : options));
   }
 
-  /** Waits for the branch that is on its way; whether the page shows it then. */
+  /** Waits for the branch being loaded; resolves to whether the page still shows it then. */
   async #isStillHere() {
     const [thread, { sessionId, leaf }] = [this.#thread, this];
     await thread.loading;
@@ -141,8 +141,8 @@ export class Chat {
     return sessionId === this.sessionId && leaf === this.leaf && this.#isStillHere();
   }
 
-  /** Asks in the place of that turn, which leaves the page with all below it. A command has no such place. */
-  async askBeside(view, question) {
+  /** Asks another version of that turn, which is removed with everything below it. Commands have no versions. */
+  async askVersion(view, question) {
     const thread = this.#thread;
     if (commandOf(question)) return this.ask(question);
     const tree = await this.branching.read(thread.sessionId);
@@ -172,12 +172,12 @@ export class Chat {
     if (this.#followsUnseen(run)) await this.catchUp(atEnd(this.follower, this.shown));
   }
 
-  /** Whether the server put the question after a turn that was asked elsewhere, and is not on the page. */
+  /** Whether the server appended the question to a turn that was asked elsewhere and is not on the page. */
   #followsUnseen({ view, parent }) {
     return !view.command && parent !== undefined && this.shown.has(view) && parent !== this.shown.parentOf(view);
   }
 
-  /** The same turn once more, under its id. */
+  /** Runs the same turn again, under the same id. */
   #again(view, body) {
     if (!this.shown.has(view) || this.running) return;
     view.reset();
@@ -206,22 +206,22 @@ export class Chat {
     if (tree && thread === this.#thread && !thread.loading) this.branching.update(tree);
   }
 
-  async #load(thread, arrival, isOpen) {
+  async #load(thread, scrolling, isOpen) {
     try {
       const { turns, tree } = await this.branching.readBranch(thread, this.#runs.on(thread).at(-1));
-      if (isOpen()) await this.#show(turns, tree, arrival, isOpen);
+      if (isOpen()) await this.#show(turns, tree, scrolling, isOpen);
     } catch (error) {
       if (isOpen()) this.#loadFailed(error, thread);
     }
     if (!this.running) this.follower.stop();
   }
 
-  /** What the page shows of the branch already stays; the rest comes some at a time. */
-  async #show(turns, tree, arrival, isOpen) {
+  /** Keeps the branch's turns that are already shown and adds the rest a few at a time. */
+  async #show(turns, tree, scrolling, isOpen) {
     const thread = this.#thread;
     const ids = turns.map((turn) => turn.turn_id);
     this.onPlace(thread.sessionId, thread.leaf);
-    arrival.before();
+    scrolling.before();
     const missing = this.shown.keep(ids);
     thread.loaded(turns, this.branching.begin(tree, new Set(ids)));
     for (const run of ids.map((id) => this.#runs.find(id)).filter(Boolean)) run.thread = thread;
@@ -229,21 +229,21 @@ export class Chat {
     for (let at = 0; at === 0 || at < coming.length; at += TURNS_PER_FRAME) {
       if (!isOpen()) return;
       for (const turn of coming.slice(at, at + TURNS_PER_FRAME)) this.#append(turn);
-      if (at === 0) arrival.begun();
+      if (at === 0) scrolling.begun();
       await nextFrame();
     }
     if (!isOpen()) return;
-    const isUnknown = ({ turnId }) => !tree?.node(turnId) && !this.shown.find(turnId); // on its way to the server yet
+    const isUnknown = ({ turnId }) => !tree?.node(turnId) && !this.shown.find(turnId); // still on its way to the server
     for (const { view } of this.#runs.on(thread)) if (isUnknown(view)) this.shown.append(view);
     this.branching.update();
-    arrival.after();
+    scrolling.after();
   }
 
   #append(turn) {
     const run = this.#runs.find(turn.turn_id);
-    const open = run?.view ?? (turn.status === "running" ? new TurnView(turn.turn_id, turn.question, this.acts, imagesOf(turn)) : null);
+    const open = run?.view ?? (turn.status === "running" ? new TurnView(turn.turn_id, turn.question, this.handlers, imagesOf(turn)) : null);
     const asking = { again: (view, body) => this.#again(view, body), ask: (question) => this.running || this.ask(question) };
-    const view = open ?? storedView(turn, this.acts, asking);
+    const view = open ?? storedView(turn, this.handlers, asking);
     this.shown.append(view);
     this.branching.mark(view);
     if (open && !run) this.#run(open, null, this.#thread, storedRequest(turn));
@@ -254,21 +254,20 @@ export class Chat {
     if (error instanceof ApiError && error.status === 404) return this.shown.say("sessionMissing");
     const { sessionId, sought, leaf } = thread;
     thread.retry = () => {
-      if (this.element.contains(document.activeElement)) this.focusComposer(); // the button leaves the page
+      if (this.element.contains(document.activeElement)) this.focusComposer(); // the focused button is about to be removed
       return sought ? this.openAt(sessionId, sought) : this.open(sessionId, leaf);
     };
     this.shown.say("loadFailed", thread.retry);
   }
 }
 
-/* A stored turn on the page, and how it is asked again when it did not get its answer. */
+/* Showing a stored turn, and retrying it if it was not answered. */
 
 /**
- * `again(view, body)` asks the same turn once more, `ask(question)` a new one: for a turn that did not keep what
- * it was asked with.
+ * `again(view, body)` runs the same turn again, `ask(question)` a new one, for turns whose request was not stored.
  */
-function storedView(turn, acts, { again, ask }) {
-  const view = TurnView.stored(turn, acts);
+function storedView(turn, handlers, { again, ask }) {
+  const view = TurnView.stored(turn, handlers);
   const body = storedRequest(turn);
   const onRetry = () => (body ? again(view, body) : ask(turn.question));
   const message = noteOf(turn.status, turn.answer);
@@ -276,7 +275,7 @@ function storedView(turn, acts, { again, ask }) {
   return view;
 }
 
-/** The request's body, without its place, which the server knows. */
+/** The request's body without the parent turn, which the server knows. */
 function storedRequest(turn) {
   return turn.request && {
     question: questionOf(turn.question, imagesOf(turn)),

@@ -1,16 +1,16 @@
-/** A question as a text box in its place. Enter sends (not where a finger types), Shift+Enter breaks the line, Esc lets it be. */
+/** Edits a question in place. Enter sends (except on touch devices), Shift+Enter adds a line, Esc cancels. */
 
-import { el, isTouch, sends, setText } from "../base/dom.js";
+import { el, isSendKey, isTouch, setText } from "../base/dom.js";
 
 export class QuestionEditor {
   #hint = el("span", { class: "hint" });
   #send = el("button", { class: "button primary", type: "submit", i18n: "editSend" });
 
-  /** `maxChars` in code points, as the server counts. `onSend(question)` gets it trimmed; the editor is closed then. */
+  /** `maxChars` counts code points, as the server does. `onSend(question)` gets the trimmed text after the editor closed. */
   constructor(view, { maxChars, onSend, onClose }) {
     Object.assign(this, { view, maxChars, onSend, onClose });
     this.asked = view.element.querySelector(".asked");
-    this.words = this.asked.lastElementChild; // its images stay in sight: they go along
+    this.words = this.asked.lastElementChild; // its images stay visible: they are sent again
     this.box = el("textarea", { label: "editQuestion", rows: 1, enterkeyhint: isTouch() ? "enter" : "send", on: {
       input: () => this.#changed(), keydown: (event) => this.#key(event) } });
     this.box.value = view.question;
@@ -19,7 +19,7 @@ export class QuestionEditor {
         el("button", { class: "button", type: "button", i18n: "cancel", on: { click: () => this.close() } }), this.#send));
   }
 
-  /** The new text; "" while it is the old one. */
+  /** The new text; "" if unchanged. */
   get changed() {
     const text = this.box.value.trim();
     return text === this.view.question ? "" : text;
@@ -35,7 +35,7 @@ export class QuestionEditor {
     this.element.scrollIntoView({ block: "nearest" });
   }
 
-  /** Who had the keyboard before has it again. */
+  /** Closes the editor and returns the focus to where it was. */
   close() {
     const held = this.element.contains(document.activeElement);
     this.element.remove();
@@ -54,12 +54,12 @@ export class QuestionEditor {
   }
 
   #key(event) {
-    // 229: Safari ends the composition before it tells us about the Enter that ended it.
+    // 229: Safari ends the composition before it reports the Enter that ended it.
     if (event.isComposing || event.keyCode === 229) return;
     if (event.key === "Escape") {
-      event.stopPropagation(); // an answer under way elsewhere on the page is not to be stopped
+      event.stopPropagation(); // must not stop an answer running elsewhere on the page
       this.close();
-    } else if (sends(event)) {
+    } else if (isSendKey(event)) {
       this.#submitted(event);
     }
   }

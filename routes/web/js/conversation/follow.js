@@ -1,8 +1,8 @@
-/** Keeps the end of the conversation in view while it grows, unless the reader went up or selects something. */
+/** Keeps the end of the conversation in view while it grows, unless the user scrolled up or selects text. */
 
 const NEAR_PX = 90;
 const SETTLE_MS = 400;
-const READ_MS = 1_000; // sooner nobody has read an answer that is there at once
+const READ_MS = 1_000; // nobody can have read an answer that arrived faster
 const UP_KEYS = new Set(["PageUp", "ArrowUp", "Home"]);
 
 const page = () => document.scrollingElement;
@@ -23,30 +23,30 @@ export class Follower {
     new ResizeObserver(() => this.#grown()).observe(thread);
     addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.#listenToReader();
-    // What comes below a finished answer, its sources, does not push away what is being read.
+    // The sources added below a finished answer must not scroll the text being read away.
     thread.addEventListener("answered", ({ target, detail }) => {
-      this.#grown(); // with the answer's last piece, which is drawn in this very frame
-      if (detail.status === "failed") return; // why, and how to go on, is still to come
+      this.#grown(); // includes the last piece of the answer, which is rendered in this frame
+      if (detail.status === "failed") return; // the error card is still to come
       this.#active = false;
-      if (detail.saidForMs < READ_MS) this.#toBeginning(target);
+      if (detail.visibleForMs < READ_MS) this.#toBeginning(target);
     });
     button.addEventListener("click", () => this.toEnd());
   }
 
-  /** The conversation begins to grow: go along. */
+  /** The conversation starts to grow: follow it. */
   start() {
     clearTimeout(this.#timer);
     this.#active = true;
     this.toEnd();
   }
 
-  /** What still comes in the next moment belongs to it. */
+  /** Stops following after a moment, in which trailing content is still followed. */
   stop() {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => (this.#active = false), SETTLE_MS);
   }
 
-  /** The page stays where it is, whatever grows. */
+  /** Keeps the scroll position, whatever grows. */
   stay() {
     this.#following = false;
     this.#pinnedUntilMs = 0;
@@ -54,7 +54,7 @@ export class Follower {
 
   toEnd() {
     this.#following = true;
-    this.#pinnedUntilMs = performance.now() + SETTLE_MS; // what comes near the window is rendered only now
+    this.#pinnedUntilMs = performance.now() + SETTLE_MS; // parts coming near the viewport are only rendered now
     this.#jump();
     this.#showButton();
   }
@@ -68,7 +68,7 @@ export class Follower {
     document.addEventListener("selectionchange", () => this.#selecting() && this.#leave());
   }
 
-  /** Text that the reader marks must not run away under the mouse. */
+  /** Text being selected must not move away under the pointer. */
   #selecting() {
     const selection = getSelection();
     return !selection.isCollapsed && this.thread.contains(selection.anchorNode);
@@ -80,7 +80,7 @@ export class Follower {
     this.#showButton();
   }
 
-  /** Of an answer that came at once the question stays in view: its end is not where to begin. */
+  /** For an answer that arrived at once, keeps the question in view: its end is not where to start reading. */
   #toBeginning(turn) {
     this.#pinnedUntilMs = 0;
     if (this.#following && turn.getBoundingClientRect().top < 0) turn.scrollIntoView({ block: "start", behavior: "instant" });
@@ -92,8 +92,8 @@ export class Follower {
   }
 
   /**
-   * A page that became shorter scrolls by itself: only a reader goes up in one that did not. Near the end it follows
-   * again when the reader comes down: who has just begun to go up is there, too.
+   * Upward scrolling counts as the user's only if the page did not shrink, which scrolls it automatically. Following
+   * resumes when the user scrolls down near the end; being near the end is not enough while scrolling up.
    */
   #scrolled() {
     const [top, height] = [page().scrollTop, page().scrollHeight];
@@ -113,7 +113,7 @@ export class Follower {
     this.button.hidden = nearEnd() || this.#seesEnd();
   }
 
-  /** The last answer's end is in view, only its sources may be further down. */
+  /** Whether the end of the last answer is in view; only its sources may be further down. */
   #seesEnd() {
     const turn = this.thread.lastElementChild;
     const answer = turn?.dataset?.status === "completed" ? turn.querySelector(".prose") : null;

@@ -1,4 +1,4 @@
-/** The turns on the page, in order, as views. */
+/** The views of the turns on the page, in order. */
 
 import { el } from "../base/dom.js";
 
@@ -40,21 +40,21 @@ export class ShownTurns {
     this.element.style.minHeight = "";
   }
 
-  /** In place of the turns: what went wrong, and how to try again, where that may help. */
+  /** Replaces the turns by an error message, with a retry button if `onRetry` is given. */
   say(words, onRetry) {
     this.clear();
     const retry = onRetry && el("button", { class: "button", type: "button", i18n: "retry", on: { click: onRetry } });
     this.element.append(el("div", { class: "notice" }, el("p", { i18n: words }), retry));
   }
 
-  /** Takes the turn, and all below it, off the page. */
+  /** Removes the turn and everything below it. */
   cutFrom(view) {
     this.#cut(this.#views.indexOf(view));
   }
 
   /**
-   * Keeps what the page shows of the branch `ids` (root first), as the elements they are, and takes all below
-   * off; what was asked between them (a command, say) stays. Returns the ids that are still to be shown.
+   * Keeps the elements of the turns that the page shares with the branch `ids` (root first) and removes everything
+   * below; other turns between them (for example commands) stay. Returns the ids that are still missing.
    */
   keep(ids) {
     if (!this.#views.length) this.clear();
@@ -68,27 +68,27 @@ export class ShownTurns {
     return new Set(ids.slice(matched));
   }
 
-  /** Whether nothing below the turn is what the next question follows, or begins after. */
+  /** Whether only commands other than /clear are below the turn, so that the next question would follow it. */
   isLast(view) {
     const at = this.#views.indexOf(view);
     return at >= 0 && this.#views.slice(at + 1).every(({ command }) => command && command !== "clear");
   }
 
-  /** The question that a turn asked in the place of `view` would follow, as far as the page shows it. */
+  /** The turn that another version of `view` would follow, as far as the page shows it. */
   parentOf(view) {
     const before = this.#views.slice(0, this.#views.indexOf(view));
-    const followed = before.findLast((each) => each.leadsOn || (each.command === "clear" && each.status === "completed"));
+    const followed = before.findLast((each) => each.canBeFollowed || (each.command === "clear" && each.status === "completed"));
     return followed && !followed.command ? followed.turnId : null;
   }
 
-  /** Until it is let go, the page does not become too short for what the window shows now. */
+  /** Keeps the page tall enough for the current scroll position until `releasePlace()`. */
   holdPlace() {
     const page = document.scrollingElement;
     const below = page.scrollHeight - innerHeight - page.scrollTop;
     this.element.style.minHeight = `${Math.max(0, this.element.offsetHeight - below)}px`;
   }
 
-  letGo() {
+  releasePlace() {
     this.element.style.minHeight = "";
   }
 

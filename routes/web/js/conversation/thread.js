@@ -1,42 +1,42 @@
-/** One branch of a session, as the page shows it: which session, and where its next question grows. */
+/** One branch of a session, as shown on the page: the session, and the parent of its next question. */
 
-import { leadsOn } from "../turn/states.js";
+import { canBeFollowed } from "../turn/states.js";
 
 export class Thread {
   loading = null;
-  /** Opens it again, where its turns could not be read. */
+  /** Opens the branch again after its turns failed to load; null otherwise. */
   retry = null;
   sought = null;
-  /** The turn that the next question follows; null for a new root, undefined where the server decides. */
+  /** The turn that the next question follows; null for a new root, undefined to let the server decide. */
   #parent;
-  /** What the question of `#parent` followed itself. */
+  /** The parent of `#parent`. */
   #before;
 
-  /** `sessionId` is null while the session has not begun. */
+  /** `sessionId` is null for a session that has not begun. */
   constructor(sessionId = null) {
     this.sessionId = sessionId;
   }
 
-  /** A branch of its own, whose first question here follows `parent`. */
+  /** A new branch whose first question here follows `parent`. */
   static from(sessionId, parent) {
     const thread = new Thread(sessionId);
     thread.#parent = sessionId ? parent : undefined;
     return thread;
   }
 
-  /** The branch that ends in `leaf` is to be shown, and gone on with; without it, the newest. */
+  /** Selects the branch that ends in `leaf` (by default the newest) to be shown and continued. */
   show(leaf) {
     this.leaf = leaf;
     this.sought = null;
     if (leaf) this.#parent = leaf;
   }
 
-  /** The branch through that turn is to be shown. Where it ends is found when its turns are read. */
+  /** Selects the branch through that turn; its end is determined when its turns are loaded. */
   seek(turnId) {
     this.leaf = this.sought = turnId;
   }
 
-  /** What a question asked here says of its place. */
+  /** The request fields that place a question asked here. */
   get place() {
     return {
       ...(this.sessionId ? { session_id: this.sessionId, begin_session: false } : {}),
@@ -53,23 +53,23 @@ export class Thread {
   }
 
   /**
-   * Its stored turns are known; `others` says whether the session has more branches than this. By itself the server
-   * follows the newest completed turn, so what else is followed here is told to it.
+   * Called when the stored turns are loaded; `others` says whether the session has other branches. By default the
+   * server follows the newest completed turn, so a question that follows any other turn must name it.
    */
   loaded(turns, others) {
-    const last = turns.findLast(leadsOn);
+    const last = turns.findLast(canBeFollowed);
     if (!others && !this.branched && (!last || last.status === "completed")) return;
     this.#parent = last?.turn_id ?? null;
     this.#before = last?.parent_turn_id ?? null;
   }
 
-  /** The last turn asked here ended. After /clear none is followed, as on the server. */
-  ended({ turnId, command, status, leadsOn: followed }) {
+  /** Called when the last turn asked here ended. After /clear the next question follows none, as on the server. */
+  ended({ turnId, command, status, canBeFollowed: followed }) {
     if (command === "clear" && status === "completed") {
       if (this.branched) this.#parent = null;
     } else if (followed) {
       if (this.branched || status !== "completed") this.#follow(turnId);
-    } else if (turnId === this.#parent) this.#parent = this.#before; // asked again: nothing came of it
+    } else if (turnId === this.#parent) this.#parent = this.#before; // a retry without an answer
   }
 
   #follow(turnId) {

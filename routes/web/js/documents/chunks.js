@@ -1,4 +1,4 @@
-/** The passages of one document, in its order, with what can be done with each. */
+/** The passages of one document, in document order, with their actions. */
 
 import { listChunks } from "../api/documents.js";
 import { el, icon, setText } from "../base/dom.js";
@@ -16,17 +16,17 @@ export class ChunkList {
     this.note = el("p", { class: "faint", role: "status" });
     this.moreButton = el("button", { class: "text-button", type: "button", i18n: "more", hidden: true, on: { click: () => this.load() } });
     this.element = el("div", {}, this.list, this.note, this.moreButton);
-    const inSight = (entries) => entries.some((one) => one.isIntersecting) && this.#next && this.load();
-    this.sight = new IntersectionObserver(inSight, { root: scroller, rootMargin: "800px" });
+    const onIntersect = (entries) => entries.some((one) => one.isIntersecting) && this.#next && this.load();
+    this.observer = new IntersectionObserver(onIntersect, { root: scroller, rootMargin: "800px" });
   }
 
-  /** The next page, once at a time. */
+  /** Loads the next page; one request at a time. */
   load() {
     if (!this.#begun || this.#next) this.#loading ??= this.#load().finally(() => (this.#loading = null));
     return this.#loading;
   }
 
-  /** Pages until the passage is there, which is then shown and focused; one that is not in it: the first stays. */
+  /** Loads pages until the passage is listed, then scrolls to it and focuses it; without such a passage, does nothing. */
   async reach(chunkId) {
     const item = () => this.list.querySelector(`[data-id="${CSS.escape(chunkId)}"]`);
     for (let before = -1; !item() && this.list.childElementCount > before; ) {
@@ -50,8 +50,8 @@ export class ChunkList {
     this.note.hidden = true;
     setText(this.moreButton, "more");
     this.moreButton.hidden = !this.#next;
-    this.sight.unobserve(this.moreButton); // or a button that stays in sight is not seen again
-    this.sight.observe(this.moreButton);
+    this.observer.unobserve(this.moreButton); // otherwise a button that stays visible would not be reported again
+    this.observer.observe(this.moreButton);
   }
 
   #failed() {

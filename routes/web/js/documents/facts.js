@@ -1,16 +1,16 @@
-/** What is told of a document in small print. */
+/** The metadata shown with a document. */
 
 import { el } from "../base/dom.js";
 import { formatBytes, formatTime } from "../base/i18n.js";
 
 const kindOf = (name) => /.\.([^./\\\s]{1,8})$/.exec(name)?.[1].toUpperCase() ?? "";
 
-/** A followed document, or one of the guide, by its path: its name alone may be that of others. */
+/** The path, for documents of a followed folder or the bundled guide, whose file names may repeat; otherwise the name. */
 export function nameOf({ file_name: name, external_id: path, sample, source }) {
   return (sample || source) && path?.endsWith(`/${name}`) ? path.slice(source ? source.length + 1 : 0) : name;
 }
 
-/** Spans, a separator between them is the style sheet's. */
+/** Spans; the style sheet adds the separators. */
 export function factsOf({ file_name: name, status, chunk_count: n, size_bytes: bytes, date, source, shared }) {
   const kind = kindOf(name);
   return [

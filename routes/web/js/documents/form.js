@@ -1,4 +1,4 @@
-/** Changing a document's tags and date in place. */
+/** Editing a document's tags and date in place. */
 
 import { changeDocument } from "../api/documents.js";
 import { el, setText } from "../base/dom.js";
@@ -7,7 +7,7 @@ import { reasonOfRequest } from "../uploads/reasons.js";
 const DATE = /^\d{4}(-\d{2}(-\d{2})?)?$/;
 const split = (text) => [...new Set(text.split(/[,，、;；\n]/).map((tag) => tag.trim()).filter(Boolean))];
 
-/** `onDone(document)` hears what it is now, or null when nothing was changed. */
+/** `onDone(document)` gets the changed document, or null if nothing was changed. */
 export class DocumentForm {
   constructor(document, onDone) {
     Object.assign(this, { document, onDone });
@@ -30,7 +30,7 @@ export class DocumentForm {
       el("button", { class: "button", type: "button", i18n: "cancel", on: { click: () => this.onDone(null) } }));
   }
 
-  /** Escape ends the form, not the panel. */
+  /** Esc closes the form, not the panel. */
   #key(event) {
     if (event.key !== "Escape" || event.isComposing) return;
     event.preventDefault();

@@ -1,12 +1,12 @@
-/** The list of documents: paged, narrowed by the server, searched by name in what is loaded. */
+/** The list of documents: paged and filtered by the server, searched by name among the loaded ones. */
 
 import { listDocuments, listSources, listTags } from "../api/documents.js";
-import { tell } from "../base/bus.js";
+import { publish } from "../base/bus.js";
 import { el, icon, setText } from "../base/dom.js";
 import { reasonOf } from "../uploads/reasons.js";
 import { factsOf, nameOf, tagsOf } from "./facts.js";
 
-const ENOUGH = 20; // hits of a search: a screen is full of them
+const ENOUGH_HITS = 20; // search hits that fill a screen
 
 const plain = (text) => text.normalize("NFKC").toLowerCase();
 
@@ -20,11 +20,11 @@ export class DocumentList {
   #loading = null;
   #isLoaded = false;
   #held = new Set();
-  #sight;
+  #observer;
 
   /**
-   * `on`: `open(document)`, `remove(document)`, `mayChange(document)`, and `count(n, more)` after a change of
-   * the whole, unnarrowed list.
+   * `on`: `open(document)`, `remove(document)`, `mayChange(document)`, and `count(n, more)`, called when the unfiltered
+   * list changes.
    */
   constructor(scroller, on) {
     this.on = on;
@@ -33,8 +33,8 @@ export class DocumentList {
     this.moreButton = el("button", { class: "text-button list-more", type: "button", hidden: true,
       on: { click: () => (this.#next ? this.#more() : this.load()) } });
     this.element = el("div", {}, this.list, this.note, this.moreButton);
-    const inSight = (entries) => entries.some((one) => one.isIntersecting) && this.#next && !this.#words && this.#more();
-    this.#sight = new IntersectionObserver(inSight, { root: scroller, rootMargin: "600px" });
+    const onIntersect = (entries) => entries.some((one) => one.isIntersecting) && this.#next && !this.#words && this.#more();
+    this.#observer = new IntersectionObserver(onIntersect, { root: scroller, rootMargin: "600px" });
   }
 
   get isNarrowed() {
@@ -45,7 +45,7 @@ export class DocumentList {
     return Object.values(this.#filter).some(Boolean);
   }
 
-  /** Whether an empty list means that there are none. */
+  /** Whether an empty list means that there are no documents. */
   get isLoaded() {
     return this.#isLoaded;
   }
@@ -54,7 +54,7 @@ export class DocumentList {
     return this.#rows.size;
   }
 
-  /** Ids of the documents of the guide that came with Wenmai, where this reader may delete them. */
+  /** The ids of the bundled guide's documents that this user may delete. */
   get samples() {
     return this.#ofSample().filter((one) => this.on.mayChange(one)).map(({ document_id: id }) => id);
   }
@@ -67,7 +67,7 @@ export class DocumentList {
     return [...this.#rows.values()].map(({ document }) => document).filter((one) => one.sample);
   }
 
-  /** The first page anew, of the documents that `filter` {status, source, tag} lets through. */
+  /** Reloads the first page of the documents that match `filter` {status, source, tag}. */
   async load(filter = this.#filter) {
     this.#filter = filter;
     const round = ++this.#round;
@@ -77,30 +77,30 @@ export class DocumentList {
     this.#rows.clear();
     this.list.replaceChildren();
     this.#take(page);
-    this.#searchOn();
-    if (!this.#isFiltered) tell("documents-read", { document_ids: [...this.#rows.keys()] });
+    this.#continueSearch();
+    if (!this.#isFiltered) publish("documents-read", { document_ids: [...this.#rows.keys()] });
   }
 
   search(words) {
     this.#words = plain(words.trim());
-    for (const row of this.#rows.values()) this.#sift(row);
-    this.#tell();
-    this.#searchOn();
+    for (const row of this.#rows.values()) this.#filterRow(row);
+    this.#update();
+    this.#continueSearch();
   }
 
-  /** A document that is new, or has changed. New ones come first. */
+  /** Adds or updates a document. New ones come first. */
   put(document) {
     this.#changes += 1;
     const before = this.#rows.get(document.document_id);
-    if (!before && this.#isFiltered) return; // whether it belongs here is the server's to say
+    if (!before && this.#isFiltered) return; // only the server knows whether it matches
     const row = this.#row(document);
     if (before) before.element.replaceWith(row.element);
     else this.list.prepend(row.element);
     row.element.classList.toggle("fresh", !before);
-    this.#tell();
+    this.#update();
   }
 
-  /** Takes a row away and hands its focus to its neighbour; false when there is none left. */
+  /** Removes a row and moves its focus to a neighbour; returns false if there is none. */
   drop(documentId) {
     this.#changes += 1;
     const row = this.#rows.get(documentId);
@@ -111,8 +111,8 @@ export class DocumentList {
     const next = shown[at + 1] ?? shown[at - 1];
     this.#rows.delete(documentId);
     row.element.remove();
-    this.#more(); // or fewer would be counted than there are
-    this.#tell();
+    this.#more(); // otherwise the count would be too low
+    this.#update();
     if (held) next?.querySelector(".document-open").focus();
     return Boolean(next) || !held;
   }
@@ -121,13 +121,13 @@ export class DocumentList {
     this.#rows.get(documentId)?.element.querySelector(".document-open").focus({ preventScroll: true });
   }
 
-  /** Those that are being read in have a row of their own, which says more. */
+  /** Hides documents being ingested that have a more detailed row among the uploads. */
   hold(documentIds) {
     this.#held = new Set(documentIds);
-    for (const row of this.#rows.values()) if (row.document.status === "ingesting") this.#sift(row);
+    for (const row of this.#rows.values()) if (row.document.status === "ingesting") this.#filterRow(row);
   }
 
-  /** null when it cannot be read. Again, twice at most, when something was deleted, say, meanwhile: the reply may be older. */
+  /** Loads a page, null on failure. Retries up to twice if the list changed meanwhile: the reply may be outdated. */
   async #read(page, tries = 3) {
     const [round, changes] = [this.#round, this.#changes];
     const reply = await listDocuments(page).catch(() => null);
@@ -145,12 +145,12 @@ export class DocumentList {
     this.#loading = null;
     if (!page) return;
     if (round === this.#round) this.#take(page);
-    this.#searchOn();
+    this.#continueSearch();
   }
 
-  /** What is looked for may be further down than what is loaded. */
-  #searchOn() {
-    if (this.#words && this.#shown.length < ENOUGH) this.#more();
+  /** Loads more pages while the search has too few hits. */
+  #continueSearch() {
+    if (this.#words && this.#shown.length < ENOUGH_HITS) this.#more();
   }
 
   get #shown() {
@@ -162,7 +162,7 @@ export class DocumentList {
     this.list.append(...rows.map(({ element }) => element));
     this.#next = page?.next ?? null;
     this.#isLoaded = true;
-    this.#tell();
+    this.#update();
   }
 
   #row(document) {
@@ -173,24 +173,24 @@ export class DocumentList {
     });
     const row = { document, element, searchable: plain([nameOf(document), ...(document.tags ?? [])].join("\n")) };
     this.#rows.set(document.document_id, row);
-    this.#sift(row);
+    this.#filterRow(row);
     return row;
   }
 
-  #sift({ document, element, searchable }) {
+  #filterRow({ document, element, searchable }) {
     const isHeld = document.status === "ingesting" && this.#held.has(document.document_id);
     element.hidden = isHeld || !searchable.includes(this.#words);
   }
 
-  /** What is below the list, and how many there are. */
-  #tell() {
+  /** Updates the text below the list and reports the count. */
+  #update() {
     if (!this.#isFiltered) this.on.count(this.size, this.#next !== null);
     const nothing = this.isNarrowed && !this.#next && !this.#shown.length;
     this.#say(nothing ? "docNothingFits" : "");
     this.#offerMore();
   }
 
-  /** Words for a reader; none hide them. */
+  /** Shows a message below the list; "" hides it. */
   #say(key) {
     this.note.hidden = !key;
     if (key) setText(this.note, key);
@@ -200,8 +200,8 @@ export class DocumentList {
     this.moreButton.hidden = !this.#next;
     if (this.#words) setText(this.moreButton, "docSearchOn", { n: this.size });
     else setText(this.moreButton, "more");
-    this.#sight.unobserve(this.moreButton); // or a button that stays in sight is not seen again
-    this.#sight.observe(this.moreButton);
+    this.#observer.unobserve(this.moreButton); // otherwise a button that stays visible would not be reported again
+    this.#observer.observe(this.moreButton);
   }
 
   #failed() {
@@ -215,7 +215,7 @@ export class DocumentList {
 
 /* The rows of the list of documents. */
 
-/** `mayChange`: whether this reader may delete it. */
+/** `mayChange`: whether this user may delete it. */
 function documentRow(document, { mayChange, onOpen, onRemove }) {
   const { document_id: id, status } = document;
   const name = nameOf(document);
@@ -228,19 +228,19 @@ function documentRow(document, { mayChange, onOpen, onRemove }) {
   return el("li", { class: "document", "data-id": id, "data-status": status }, icon("docs"), open, remove);
 }
 
-/** Nothing for what is simply there. A ready document with an error has a newer version that cannot be read. */
+/** Nothing for an ordinary document. A ready document with an error has a newer version that cannot be read. */
 function state({ status, error }) {
   if (status === "ingesting") return el("span", { class: "document-state", i18n: "ingesting" });
   if (status === "failed") return el("span", { class: "document-state failed", i18n: reasonOf({ message: error ?? "" }) });
   return error && el("span", { class: "document-state failed", i18n: "docNewerRefused" });
 }
 
-/* Finding a document: its name as it is typed; state, folder and tag by asking the server. */
+/* Finding documents: by name while typing; by state, folder and tag through the server. */
 
 const STATES = ["ready", "ingesting", "failed"];
 
 export class FilterBar {
-  /** `onSearch(words)` at each key, `onFilter({status, source, tag})` at each choice. */
+  /** `onSearch(words)` is called on each input, `onFilter({status, source, tag})` on each selection. */
   constructor({ onSearch, onFilter }) {
     this.field = el("input", { type: "search", class: "document-search", label: "docSearchDocuments",
       "data-i18n-placeholder": "docSearchDocuments", autocomplete: "off", on: { input: () => onSearch(this.field.value) } });
@@ -260,10 +260,10 @@ export class FilterBar {
     return Boolean(this.field.value || Object.values(this.chosen).some(Boolean));
   }
 
-  /** What can be chosen now; a server that does not tell leaves its choice away. */
+  /** Loads the available sources and tags; a select without options is hidden. */
   async refresh() {
     const [sources, tags] = await Promise.all([listSources().catch(() => []), listTags().catch(() => null)]);
-    if (tags) tell("tags-read", { tags: tags.map(({ tag }) => tag) });
+    if (tags) publish("tags-read", { tags: tags.map(({ tag }) => tag) });
     this.#offer(this.source, sources.map(({ source }) => source));
     this.#offer(this.tag, (tags ?? []).map(({ tag }) => tag));
   }
@@ -273,7 +273,7 @@ export class FilterBar {
       el("option", { value: "", i18n: any }), ...options);
   }
 
-  /** A choice that was made stays, also when nothing has it any more. */
+  /** A selected value stays available even if no document has it any more. */
   #offer(select, values) {
     const { value } = select;
     const all = value && !values.includes(value) ? [...values, value] : values;

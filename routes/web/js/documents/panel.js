@@ -1,40 +1,40 @@
-/** The documents panel: upload or drop, follow the reading, list, open, delete after asking. */
+/** The documents panel: upload or drop files, follow their ingestion, list, open and delete documents. */
 
 import { deleteDocument, readDocument } from "../api/documents.js";
 import { identity } from "../api/http.js";
-import { tell } from "../base/bus.js";
+import { publish } from "../base/bus.js";
 import { confirmRemoval } from "../base/dialogs.js";
 import { el, icon, setLabel } from "../base/dom.js";
 import { acceptDrops } from "../uploads/drops.js";
-import { Endings, UploadList } from "../uploads/list.js";
+import { UploadAnnouncer, UploadList } from "../uploads/list.js";
 import { Uploads } from "../uploads/queue.js";
 import { reasonOfRequest } from "../uploads/reasons.js";
 import { DocumentList, FilterBar } from "./list.js";
 import { SampleNote } from "./sample.js";
 import { DocumentView } from "./view.js";
 
-/** Shared documents are the operator's; where no key is asked for, that is whoever sits here. */
+/** Shared documents belong to the operator; without access keys, every user is the operator. */
 const mayChange = ({ shared }) => !shared || !identity().Authorization;
 
 export class DocumentsPanel {
   #view = null;
   #scroll = 0;
-  #isSettled = false; // what a start brings is there, or does not come
+  #isSettled = false; // the documents that a first start loads are there, or will not come
 
   /**
-   * `onCount("3", hasSample, isSettled)` hears how many documents there are ("100+" while more are not read), and
-   * whether a start may still bring the sample; `onReading({n, done, total, isEmpty})` how many files are on their way,
-   * how many of their passages are done, and whether there is nothing to ask;
-   * `announce(text)` tells it to a screen reader while the panel is closed; `takeImages(files)` gives back what of the
-   * files that are dropped beside the panel is no image for a question.
+   * `onCount("3", hasSample, isSettled)` gets the number of documents ("100+" while not all are loaded), and whether
+   * the sample can no longer appear; `onReading({n, done, total, isEmpty})` gets the number of files in progress, how
+   * many of their passages are done, and whether there is nothing to ask about;
+   * `announce(text)` speaks to screen readers while the panel is closed; `takeImages(files)` attaches the images among
+   * files dropped outside the panel to the question and returns the rest.
    */
   constructor(dialog, { onCount, onReading, announce, takeImages }) {
     Object.assign(this, { dialog, onCount, onReading });
     this.live = el("p", { class: "offscreen", role: "status" });
-    const endings = new Endings((text) => (dialog.open ? (this.live.textContent = text) : announce(text)));
+    const announcer = new UploadAnnouncer((text) => (dialog.open ? (this.live.textContent = text) : announce(text)));
     this.uploads = new Uploads({
       onChange: (upload) => this.#changed(upload),
-      onEnd: (upload, document) => this.#ended(upload, document, endings),
+      onEnd: (upload, document) => this.#ended(upload, document, announcer),
     });
     this.#build();
     this.badges = new Badges(document.querySelectorAll(".open-documents"));
@@ -72,7 +72,7 @@ export class DocumentsPanel {
     this.filter.refresh();
   }
 
-  /** A document at one of its passages; a sentence instead where it cannot be read any more. */
+  /** Opens a document at one of its passages; shows a message if it can no longer be read. */
   async openPassage(documentId, chunkId) {
     const document = await readDocument(documentId).catch(() => null);
     this.open();
@@ -85,20 +85,20 @@ export class DocumentsPanel {
     return this.list.load();
   }
 
-  /** After the page was opened: what is there, and what is being read in. A first start soon brings the sample, or
-   * there is none. */
+  /** Loads documents and jobs after the page was opened, several times, because a server's first start soon loads the
+   * sample (if there is one). */
   async begin() {
     for (const wait of [0, 1_500, 4_000]) {
       await new Promise((resolve) => setTimeout(resolve, wait));
       await this.uploads.look();
-      if (!this.list.size || !this.dialog.open) await this.refresh(); // who has opened it is somewhere in it
+      if (!this.list.size || !this.dialog.open) await this.refresh(); // do not reload under a user who has opened it
       if (this.list.size) break;
     }
     this.#isSettled = true;
     if (this.list.isLoaded && !this.list.size) this.#counted(0, false);
   }
 
-  /** What /settings/public tells: which endings are read, and how large a file may be. */
+  /** From /settings/public: the readable file extensions and the maximum file size. */
   set limits({ formats, max_upload_bytes: maxBytes }) {
     this.uploads.limits = { formats, maxBytes };
     if (!Array.isArray(formats)) return;
@@ -128,33 +128,33 @@ export class DocumentsPanel {
 
   #changed(upload) {
     this.uploadList.show(upload);
-    const { going } = this.uploads;
-    this.list.hold(going.map(({ documentId }) => documentId));
+    const { active } = this.uploads;
+    this.list.hold(active.map(({ documentId }) => documentId));
     this.#showEmpty();
-    this.badges.show(going.length);
-    this.#tellReading(going);
+    this.badges.show(active.length);
+    this.#reportReading(active);
   }
 
-  #tellReading(going) {
-    const sum = (field) => going.reduce((total, { job }) => total + (job?.[field] ?? 0), 0);
+  #reportReading(active) {
+    const sum = (field) => active.reduce((total, { job }) => total + (job?.[field] ?? 0), 0);
     const isEmpty = this.#isSettled && this.#hasNone;
-    this.onReading({ n: going.length, done: sum("done"), total: sum("total"), isEmpty });
+    this.onReading({ n: active.length, done: sum("done"), total: sum("total"), isEmpty });
   }
 
-  #ended(upload, document, endings) {
-    endings.add(upload, document);
+  #ended(upload, document, announcer) {
+    announcer.add(upload, document);
     if (!document) return;
     this.list.put(document);
     if (this.#view?.document.document_id === document.document_id) this.#shownAnew(document);
   }
 
   #counted(n, more) {
-    const { going } = this.uploads;
-    const isSettled = this.#isSettled && !going.length;
+    const { active } = this.uploads;
+    const isSettled = this.#isSettled && !active.length;
     this.onCount(more ? `${Math.max(1, Math.floor(n / 100))}00+` : `${n}`, this.list.hasSample, isSettled);
     this.sample.show(this.list.samples);
     this.#showEmpty();
-    this.#tellReading(going);
+    this.#reportReading(active);
   }
 
   get #hasNone() {
@@ -188,14 +188,14 @@ export class DocumentsPanel {
     this.home.after(this.#view.element);
   }
 
-  /** What was opened while it was read in has its passages now. */
+  /** Redraws a document that was opened during its ingestion, with its passages. */
   #shownAnew(document) {
     const hadFocus = this.#view.element.contains(window.document.activeElement);
     this.#show(document);
     if (hadFocus) this.#view.title.focus();
   }
 
-  /** Back where the reader was in the list. */
+  /** Returns to the previous position in the list. */
   #goHome() {
     if (!this.#view) return;
     const { document } = this.#view;
@@ -206,10 +206,10 @@ export class DocumentsPanel {
     this.list.focus(document.document_id);
   }
 
-  /** Closed first, or the focus would come back here from where it went. */
+  /** Closes the panel first; otherwise closing would take the focus back from where the event moved it. */
   #hand(name, detail) {
     this.dialog.close();
-    tell(name, detail);
+    publish(name, detail);
   }
 
   #learn(document) {
@@ -236,7 +236,7 @@ export class DocumentsPanel {
   }
 }
 
-/** How many files are on their way, on the buttons that open the panel. */
+/** The number of files in progress, on the buttons that open the panel. */
 class Badges {
   constructor(buttons) {
     this.badges = [...buttons].map((button) => {
@@ -255,21 +255,21 @@ class Badges {
   }
 }
 
-/** What stands where the documents will: what can be read, and where to begin. */
+/** Shown instead of an empty list: which formats can be read, and where to begin. */
 class EmptyState {
   constructor() {
-    this.endings = el("p", { class: "faint" });
-    const all = el("details", { class: "original" }, el("summary", { i18n: "docAllFormats" }), this.endings);
+    this.extensions = el("p", { class: "faint" });
+    const all = el("details", { class: "original" }, el("summary", { i18n: "docAllFormats" }), this.extensions);
     this.element = el("div", { class: "no-documents", hidden: true },
       el("p", { i18n: "noDocuments" }), el("p", { class: "faint", i18n: "docReadable" }), all);
   }
 
-  set formats(endings) {
-    this.endings.textContent = endings.join(" ");
+  set formats(extensions) {
+    this.extensions.textContent = extensions.join(" ");
   }
 }
 
-/** What was just done, in quiet sentences that stay until they are closed or followed by others. */
+/** The outcome of the last action, shown until it is closed or replaced. */
 class Notice {
   constructor() {
     this.text = el("p");
@@ -286,22 +286,22 @@ class Notice {
   }
 }
 
-/* Deleting a document: asked first, and said afterwards what went and what was checked. */
+/* Deleting a document: confirmed first, then reported with what was deleted and checked. */
 
 /**
- * Resolves to null when the reader thought better of it, else to {isDeleted, sentences}: [key, vars] of
- * sentences to show one after the other.
+ * Resolves to null if the user cancelled, otherwise to {isDeleted, sentences}: the [key, vars] of the sentences to
+ * show in sequence.
  */
 async function removeDocument(document) {
   const { document_id: id, file_name: name, chunk_count: n } = document;
   if (!(await confirmRemoval("deleteDocument", { name, n }))) return null;
   try {
     const sentences = report(document, await deleteDocument(id));
-    tell("document-deleted", { document_id: id });
+    publish("document-deleted", { document_id: id });
     return { isDeleted: true, sentences };
   } catch (error) {
-    const isDeleted = error.status === 404; // somebody else was quicker
-    if (isDeleted) tell("document-deleted", { document_id: id });
+    const isDeleted = error.status === 404; // somebody else deleted it first
+    if (isDeleted) publish("document-deleted", { document_id: id });
     return { isDeleted, sentences: isDeleted ? [["docDeleted", { name, n }]] : [["docDeleteFailed", { name }], [reasonOfRequest(error)]] };
   }
 }

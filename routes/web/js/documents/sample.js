@@ -1,7 +1,7 @@
-/** The guide that came with Wenmai, where its documents are listed: what it is, and one button that removes all of it. */
+/** A note about the bundled guide while its documents are listed, with a button that removes all of it. */
 
 import { removeSample } from "../api/documents.js";
-import { tell } from "../base/bus.js";
+import { publish } from "../base/bus.js";
 import { confirmRemoval } from "../base/dialogs.js";
 import { el } from "../base/dom.js";
 import { reasonOfRequest } from "../uploads/reasons.js";
@@ -9,14 +9,14 @@ import { reasonOfRequest } from "../uploads/reasons.js";
 export class SampleNote {
   #ids = [];
 
-  /** `onRemoved({isDeleted, sentences})`: [key, vars] of sentences to show one after the other. */
+  /** `onRemoved({isDeleted, sentences})`: the [key, vars] of the sentences to show in sequence. */
   constructor(onRemoved) {
     const button = el("button", { class: "text-button", type: "button", "data-action": "remove-sample", i18n: "docRemoveSample",
       on: { click: () => this.#remove(onRemoved) } });
     this.element = el("div", { class: "sample-note", hidden: true }, el("span", { i18n: "docSample" }), button);
   }
 
-  /** Ids of those of its documents that are listed and that this reader may delete. */
+  /** `ids`: the guide's listed documents that this user may delete. */
   show(ids) {
     this.#ids = ids;
     this.element.hidden = ids.length === 0;
@@ -27,7 +27,7 @@ export class SampleNote {
     const ids = this.#ids;
     try {
       const { documents, chunks, left } = await removeSample();
-      for (const id of ids) tell("document-deleted", { document_id: id });
+      for (const id of ids) publish("document-deleted", { document_id: id });
       const proof = left ? ["docProofLeft", { n: left }] : ["docProofPartial"];
       onRemoved({ isDeleted: true, sentences: [["docSampleRemoved", { n: documents, chunks }], proof] });
     } catch (error) {

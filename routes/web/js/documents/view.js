@@ -1,4 +1,4 @@
-/** One document, opened: what is known of it, what can be done with it, and its passages. */
+/** An opened document: its metadata, actions and passages. */
 
 import { el, icon } from "../base/dom.js";
 import { originalWords, reasonOf } from "../uploads/reasons.js";
@@ -9,7 +9,7 @@ import { DocumentForm } from "./form.js";
 export class DocumentView {
   /**
    * `on`: `back()`, `ask(document)`, `remove(document)`, `changed(document)`, `quote(chunk)`, `persona(chunk)`;
-   * `mayChange`: whether this reader may change and delete it.
+   * `mayChange`: whether this user may change and delete it.
    */
   constructor(document, scroller, mayChange, on) {
     Object.assign(this, { document, mayChange, on });

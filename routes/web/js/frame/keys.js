@@ -1,4 +1,4 @@
-/** The page's keys, beyond those of the question box. */
+/** The page's keyboard shortcuts, in addition to those of the question box. */
 
 import { showDialog } from "../base/dialogs.js";
 import { el, icon } from "../base/dom.js";
@@ -7,7 +7,7 @@ import { menuIsOpen } from "../base/menu.js";
 const mac = /Mac|iPhone|iPad/.test(navigator.platform);
 const command = mac ? "⌘" : "Ctrl";
 
-/** [keys, what they do], for the list of keys. A new conversation has a key that no browser takes for itself. */
+/** [keys, text key] for the list of shortcuts. The one for a new conversation is not reserved by any browser. */
 const KEYS = [
   [["Enter"], "keySend"],
   [["Shift", "Enter"], "keyNewLine"],
@@ -26,15 +26,15 @@ const isNewChat = ({ key, altKey, ctrlKey, metaKey, shiftKey }) =>
 const isSearch = ({ key, altKey, ctrlKey, metaKey, shiftKey }) =>
   (mac ? metaKey && !ctrlKey : ctrlKey && !metaKey) && !altKey && !shiftKey && key.toLowerCase() === "k";
 
-/** `acts`: {newChat, search, question, help}. A dialog or a menu that is open has its keys for itself. */
-export function setUpShortcuts(acts) {
+/** `handlers`: {newChat, search, question, help}. Shortcuts are disabled while a dialog or a menu is open. */
+export function setUpShortcuts(handlers) {
   document.addEventListener("keydown", (event) => {
     if (event.isComposing || event.keyCode === 229 || event.defaultPrevented) return;
     if (document.querySelector("dialog[open]") || menuIsOpen()) return;
     const act = actOf(event);
     if (!act) return;
     event.preventDefault();
-    acts[act]();
+    handlers[act]();
   });
 }
 
@@ -45,7 +45,7 @@ function actOf(event) {
   return { "/": "question", "?": "help" }[event.key] ?? null;
 }
 
-/** The list of keys. */
+/** Shows the list of shortcuts. */
 export function showKeys() {
   const rows = KEYS.flatMap(([keys, i18n]) => [el("dt", { i18n }), el("dd", {}, ...keys.map((key) => el("kbd", { text: key })))]);
   const head = el("div", { class: "panel-head" }, el("h2", { i18n: "keys" }),

@@ -1,4 +1,4 @@
-/** One quiet line for the whole page: what an action did, or why it could not be done. */
+/** The page's notice line: the outcome of an action, or why it failed. */
 
 import { ApiError } from "../api/http.js";
 import { el, icon } from "../base/dom.js";
@@ -9,18 +9,18 @@ const WHY = { 401: "whyRefused", 403: "whyRefused", 429: "whyBusy", 503: "whyBus
 
 let timer = 0;
 
-/** Says it for a moment. */
-export function say(key, vars) {
+/** Shows a message for a moment. */
+export function notify(key, vars) {
   show("done", key, vars);
-  timer = setTimeout(hush, SHOWN_MS);
+  timer = setTimeout(clearNotice, SHOWN_MS);
 }
 
-/** Says that something failed until it is put away. `key`'s words take a {why}; `missing` is why when it is a 404. */
-export function sayFailed(key, error, missing) {
+/** Shows an error until it is closed. The text of `key` takes a {why}; `missing` is the reason for a 404. */
+export function notifyFailure(key, error, missing) {
   show("failed", key, { why: reason(error, missing) });
 }
 
-export function hush() {
+export function clearNotice() {
   clearTimeout(timer);
   line().replaceChildren();
 }
@@ -31,7 +31,7 @@ function show(kind, key, vars) {
   clearTimeout(timer);
   line().dataset.kind = kind;
   line().replaceChildren(el("span", { i18n: [key, vars] }),
-    el("button", { class: "quiet", type: "button", label: "close", on: { click: hush } }, icon("close")));
+    el("button", { class: "quiet", type: "button", label: "close", on: { click: clearNotice } }, icon("close")));
 }
 
 function reason(error, missing) {

@@ -10,13 +10,13 @@ export class Sidebar {
     this.#opener.addEventListener("click", () => this.open());
     document.querySelector("#backdrop").addEventListener("click", () => this.close());
     document.querySelector("#close-sidebar").addEventListener("click", () => this.close());
-    // On the body: before the page's own listeners, for which Esc means to stop the answer.
+    // On the body, to run before the page's own listeners, where Esc stops the answer.
     document.body.addEventListener("keydown", (event) => this.#key(event));
     this.#narrow.addEventListener("change", () => this.#set(false));
     this.#set(false);
   }
 
-  /** Nothing to do where it is a column. */
+  /** Opens the drawer; does nothing on a wide screen. */
   open() {
     if (!this.#narrow.matches || this.#isOpen) return;
     this.#set(true);
@@ -34,7 +34,7 @@ export class Sidebar {
     return document.body.classList.contains("sidebar-open");
   }
 
-  /** While the drawer is open, the focus cannot leave it; while it is shut, it cannot get in. */
+  /** Traps the focus in the open drawer, and keeps it out of the closed one. */
   #set(open) {
     document.body.classList.toggle("sidebar-open", open);
     this.#opener.setAttribute("aria-expanded", String(open));

@@ -1,4 +1,4 @@
-/** As the device, light, or dark: one button that shows what is chosen, and a menu to choose from. */
+/** The theme button (system, light or dark), which shows the current choice and opens a menu. */
 
 import { icon } from "../base/dom.js";
 import { toggleMenu } from "../base/menu.js";
@@ -25,7 +25,7 @@ function show(button) {
 
 const themeChoice = () => document.documentElement.dataset.theme ?? "system";
 
-/** One of THEMES; "system" goes along with the device. */
+/** `theme`: one of THEMES; "system" follows the device. */
 function chooseTheme(theme) {
   if (theme === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
@@ -33,7 +33,7 @@ function chooseTheme(theme) {
   colourBrowser();
 }
 
-/** The browser's own bars take the page's ground, also where the page is not as the device. */
+/** Gives the browser's toolbar the page's background, even if the theme differs from the device's. */
 function colourBrowser() {
   const ground = getComputedStyle(document.body).backgroundColor;
   for (const meta of document.querySelectorAll("meta[name=theme-color]")) {

@@ -1,7 +1,7 @@
-/** The library's picker: module, batch, item. An item becomes the persona, or text in the question box. */
+/** Browses the library (module, batch, item). An item can become the persona or be quoted in the question box. */
 
 import { listBatches, listItems, listModules } from "../api/library.js";
-import { orNotice } from "../api/http.js";
+import { runWithNotice } from "../api/http.js";
 import { el, icon, setText } from "../base/dom.js";
 import { firstChars } from "../base/insert.js";
 import { wordsFor } from "../persona/dialog.js";
@@ -10,30 +10,30 @@ const EXCERPT_CHARS = 90;
 const STEPS = { ArrowDown: (at) => at + 1, ArrowUp: (at) => at - 1, Home: () => 0, End: () => -1 };
 
 /**
- * `setPersona(item)` may refuse with an error, which is said here; `quote(item)` puts it into the box.
- * An item is {batch_name, title, content}. `replaces`: the first words of the persona that would go, or "".
- * `left()`: it is closed, and nothing was put into the box.
+ * `setPersona(item)` may throw an error, which is shown here; `quote(item)` inserts the item into the box.
+ * An item is {batch_name, title, content}. `replaces`: the first words of the persona to be replaced, or "".
+ * `left()` is called when the dialog closes without a quote.
  */
-export function openLibrary(acts) {
-  new Picker(acts).show();
+export function openLibrary(handlers) {
+  new Picker(handlers).show();
 }
 
 class Picker {
-  #trail = []; // of {name}, the last may be an item
+  #trail = []; // of {name}; the last may be an item
   #going = 0;
   #quoted = false;
   #path = el("ol", { class: "library-path" });
   #body = el("div", { class: "library-body" });
   #notice = el("p", { class: "persona-fault", role: "alert" });
 
-  constructor(acts) {
-    this.acts = acts;
+  constructor(handlers) {
+    this.handlers = handlers;
     const close = el("button", { class: "quiet", type: "button", label: "close", on: { click: () => this.dialog.close() } }, icon("close"));
     this.dialog = el("dialog", { class: "library", label: "library" },
       el("header", {}, el("nav", { label: "libraryPath" }, this.#path), close), this.#body, this.#notice);
     this.dialog.addEventListener("close", () => {
       this.dialog.remove();
-      if (!this.#quoted) this.acts.left();
+      if (!this.#quoted) this.handlers.left();
     });
     this.dialog.addEventListener("click", (event) => event.target === this.dialog && this.dialog.close());
     this.dialog.addEventListener("keydown", (event) => this.#key(event));
@@ -45,12 +45,12 @@ class Picker {
     this.#go([]);
   }
 
-  /** `from`: the name to come back to. */
+  /** `from`: the name of the entry to focus when going back. */
   #go(trail, from = "") {
     const going = ++this.#going;
-    return orNotice(this.#notice, async () => {
+    return runWithNotice(this.#notice, async () => {
       const content = await this.#content(trail);
-      if (going !== this.#going) return; // something else was opened meanwhile
+      if (going !== this.#going) return; // something else was opened in the meantime
       this.#trail = trail;
       this.#body.replaceChildren(...content.filter(Boolean));
       this.#path.replaceChildren(...[{}, ...trail].map(({ name }, depth) => this.#place(name, depth)));
@@ -88,7 +88,7 @@ class Picker {
     const add = ({ items, next }) => {
       entries.append(...items.map((item) => el("li", {}, this.#entry({ name: item.title, item }, { text: excerpt(item.content) }))));
       more.hidden = next === null;
-      more.onclick = () => orNotice(this.#notice, async () => {
+      more.onclick = () => runWithNotice(this.#notice, async () => {
         const at = entries.childElementCount;
         add(await listItems(module, batch, next));
         entries.children[at].firstElementChild.focus();
@@ -104,7 +104,7 @@ class Picker {
     const quote = el("button", { class: "button", type: "button", i18n: "libraryQuote", on: { click: () => this.#quote(item) } });
     return [
       el("div", { class: "library-text", tabindex: "0", role: "group", label: "libraryText", text: content }),
-      this.acts.replaces && el("p", { class: "faint", i18n: ["personaReplaces", { replaces: this.acts.replaces }] }),
+      this.handlers.replaces && el("p", { class: "faint", i18n: ["personaReplaces", { replaces: this.handlers.replaces }] }),
       el("div", { class: "dialog-actions" }, quote, set),
     ];
   }
@@ -112,7 +112,7 @@ class Picker {
   async #set(item, button) {
     button.disabled = true;
     try {
-      await this.acts.setPersona(item);
+      await this.handlers.setPersona(item);
       this.dialog.close();
     } catch (error) {
       setText(this.#notice, ...wordsFor(error));
@@ -120,10 +120,10 @@ class Picker {
     }
   }
 
-  /** Whoever puts it there closes what lies over the box. */
+  /** `handlers.quote` closes the dialog. */
   #quote(item) {
     this.#quoted = true;
-    this.acts.quote(item);
+    this.handlers.quote(item);
   }
 
   #entry(place, note) {
@@ -131,7 +131,7 @@ class Picker {
       el("span", { class: "library-name", text: place.name }), el("span", { class: "faint", ...note }), icon("chevron"));
   }
 
-  /** One place of the path; the last is where the reader is. */
+  /** One element of the breadcrumb path; the last is the current place. */
   #place(name, depth) {
     const words = depth ? { text: name } : { i18n: "library" };
     if (depth === this.#trail.length) return el("li", {}, el("h2", { "aria-current": "page", ...words }));

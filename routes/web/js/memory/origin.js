@@ -1,9 +1,9 @@
-/** Where a memory comes from: a link into its conversation, and when that was. */
+/** A memory's origin: a link to its conversation, and the date. */
 
 import { el } from "../base/dom.js";
 import { formatDay } from "../base/i18n.js";
 
-/** Of a memory as the list has it, or as the STATUS event names it. */
+/** Takes a memory from the list or from a STATUS event. */
 export function originOf({ session_id: session, turn_id: turnId, turn_ids: turnIds = [], created_at: created }) {
   const turn = turnId || turnIds[0];
   const words = (key) => [key, { day: formatDay(new Date(created)) }];

@@ -1,4 +1,4 @@
-/** The memory panel: what is remembered, since when and from where; add, change, forget, switch off. */
+/** The memory panel: lists memories with their date and origin; adds, edits and deletes them; switches memory off. */
 
 import { addMemory, changeMemory, deleteMemory, listMemories, switchMemory } from "../api/memories.js";
 import { ApiError } from "../api/http.js";
@@ -31,7 +31,7 @@ export class MemoryPanel {
     dialog.addEventListener("click", (event) => event.target.closest("a") && dialog.close());
   }
 
-  /** With `content`, the one that is to be put right stands alone. */
+  /** With `content`, lists only the memory to correct and opens it for editing. */
   async open({ memoryId, content = "" } = {}) {
     if (!this.dialog.open) this.dialog.showModal();
     this.notice.textContent = "";
@@ -51,7 +51,7 @@ export class MemoryPanel {
     const refreshes = this.#refreshes;
     await this.#try(async () => {
       const page = await listMemories({ before: this.#next, query: this.#query });
-      if (refreshes !== this.#refreshes) return; // something else is asked for by now
+      if (refreshes !== this.#refreshes) return; // superseded by a newer request
       this.list.append(...page.memories.map((memory) => this.#item(memory)));
       this.#next = page.next;
       this.more.hidden = page.next === null;
@@ -77,7 +77,7 @@ export class MemoryPanel {
       const content = field.value;
       await this.#act(async () => {
         await addMemory(content);
-        if (field.value === content) field.value = ""; // else the next one is being typed
+        if (field.value === content) field.value = ""; // otherwise the next one is already being typed
         await this.refresh();
       });
     };
@@ -123,7 +123,7 @@ export class MemoryPanel {
     return this.#try(work);
   }
 
-  /** What goes wrong is said in the panel, and nothing is lost of what was typed. */
+  /** Shows errors in the panel; typed text is not lost. */
   async #try(work) {
     try {
       await work();

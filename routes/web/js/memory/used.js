@@ -1,7 +1,7 @@
-/** What an answer was told of other conversations, below it; each can be put right. */
+/** The memories used for an answer, listed below it; each can be corrected. */
 
 import { memoriesOfTurn } from "../api/memories.js";
-import { tell } from "../base/bus.js";
+import { publish } from "../base/bus.js";
 import { el, icon } from "../base/dom.js";
 import { originOf } from "./origin.js";
 
@@ -16,14 +16,14 @@ export class UsedMemories {
     );
   }
 
-  /** Of a turn that is read again; what was deleted since is not there. */
+  /** For a stored turn; memories deleted since are missing. */
   async showStored(turnId, ids = []) {
     if (ids.length) this.show(await memoriesOfTurn(turnId).catch(() => []));
   }
 
-  /** What was said in another conversation stands there; a memory can be put right. */
+  /** An episode stays as it was said in its conversation; other memories can be corrected. */
   #line(memory) {
-    const wrong = () => tell("open-memory", { memoryId: memory.memory_id, content: memory.content });
+    const wrong = () => publish("open-memory", { memoryId: memory.memory_id, content: memory.content });
     const button = el("button", { class: "text-button", type: "button", i18n: "memoryWrong", on: { click: wrong } });
     const put = memory.type === "episode" ? [] : [button];
     return el("li", {}, el("span", { text: memory.content }), originOf(memory), ...put);

@@ -1,18 +1,18 @@
-/** The dialog in which a persona is written, or read before a passage becomes one. */
+/** The dialog for writing a persona, or for reviewing a passage before it becomes one. */
 
 import { ApiError } from "../api/http.js";
 import { el, setText } from "../base/dom.js";
 import { countChars } from "../base/insert.js";
 
-const MOST_NAME_CHARS = 200;
+const MAX_NAME_CHARS = 200;
 
 /**
- * `start` {name, text}: what it begins with. `source`: the file that the text is from, or "". `replaces`: the
- * first words of the persona that goes. `save({name, text})` may refuse with an error, which is said here, and
- * nothing typed is gone. Resolves to null once saved, otherwise to what was typed.
+ * `start` {name, text}: the initial values. `source`: the file that the text is from, or "". `replaces`: the first
+ * words of the persona to be replaced. `save({name, text})` may throw an error, which is shown here without losing
+ * the input. Resolves to null once saved, otherwise to the input.
  */
 export function writePersona({ start, source, replaces, maxChars, save }) {
-  const name = el("input", { class: "persona-name", value: start.name, maxlength: MOST_NAME_CHARS, autocomplete: "off", id: "persona-name" });
+  const name = el("input", { class: "persona-name", value: start.name, maxlength: MAX_NAME_CHARS, autocomplete: "off", id: "persona-name" });
   const text = el("textarea", { class: "persona-text", id: "persona-text", rows: 8 });
   text.value = start.text;
   const count = el("p", { class: "hint persona-count", role: "status" });
@@ -26,8 +26,8 @@ export function writePersona({ start, source, replaces, maxChars, save }) {
     el("label", { for: "persona-text", i18n: "personaText" }), text, count,
     el("label", { for: "persona-name", i18n: "personaName" }), name, fault,
     el("div", { class: "dialog-actions" }, cancel(), set));
-  text.addEventListener("input", () => tellCount(text, maxChars, count, set));
-  tellCount(text, maxChars, count, set);
+  text.addEventListener("input", () => showCount(text, maxChars, count, set));
+  showCount(text, maxChars, count, set);
   return shown(form, { set, fault, save, typed: () => ({ name: name.value.trim(), text: text.value.trim() }) });
 }
 
@@ -63,14 +63,14 @@ async function attempt(act, button, fault) {
   }
 }
 
-function tellCount(text, max, count, set) {
+function showCount(text, max, count, set) {
   const n = countChars(text.value.trim());
   set.disabled = n === 0 || n > max;
   count.classList.toggle("warning", n > max);
   setText(count, n > max ? "tooLong" : "personaCount", { n, max, over: n - max });
 }
 
-/** Why a persona could not be set or cleared, as `setText` takes it. */
+/** The arguments of `setText` that say why a persona could not be set or cleared. */
 export function wordsFor(error) {
   if (!(error instanceof ApiError)) return ["personaUnreachable"];
   if (error.status === 404) return ["personaNoSession"];

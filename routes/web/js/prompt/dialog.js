@@ -1,4 +1,4 @@
-/** The dialog about one turn's prompt: what was sent to the model, and what a search for it finds now. */
+/** The dialog about a turn's prompt: what was sent to the model, and what retrieval finds for it now. */
 
 import { readPrompt } from "../api/turns.js";
 import { showDialog } from "../base/dialogs.js";
@@ -6,7 +6,7 @@ import { el, icon } from "../base/dom.js";
 import { RetrievalTab } from "./retrieval.js";
 import { sentContent } from "./sent.js";
 
-/** Opens it over the page; Esc or a click beside it closes it, and `opener` has the focus again. */
+/** Opens the dialog; Esc or a click outside closes it and returns the focus to `opener`. */
 export async function showPrompt(turnId, opener) {
   const sent = el("div", { class: "prompt-body" });
   const retrieval = new RetrievalTab(turnId);
@@ -30,7 +30,7 @@ export async function showPrompt(turnId, opener) {
   })));
 }
 
-/** The summary of earlier turns that the model was given for this one. */
+/** Shows the summary of earlier turns that the model was given for this one. */
 export async function showSummary(turnId) {
   const prompt = await readPrompt(turnId).catch(() => null);
   const text = prompt?.parts?.find(({ part, kept }) => part === "summary" && kept)?.text;
@@ -54,11 +54,11 @@ function head() {
   return el("div", { class: "panel-head" }, el("h2", { i18n: "promptTitle" }), el("form", { method: "dialog" }, close));
 }
 
-/* Tabs as ARIA has them: one tab stop, arrow keys, Home and End; a panel for each. */
+/* ARIA tabs: one tab stop, arrow keys, Home and End; one panel per tab. */
 
 /**
- * `panes` are {id, title, content, onFirst}; the first is chosen. `onFirst` is called when a pane is shown for
- * the first time. Gives the elements to place, and `choose(id)`, which also moves the focus there.
+ * `panes` are {id, title, content, onFirst}; the first is selected. `onFirst` is called when a pane is shown for the
+ * first time. Returns the elements to insert, and `choose(id)`, which also moves the focus there.
  */
 function tabs(label, panes) {
   const buttons = panes.map((pane) => el("button", { class: "tab", type: "button", role: "tab", id: `${pane.id}-tab`,

@@ -1,4 +1,4 @@
-/** The parts of a prompt as folding blocks, in the order the model got them, and those that it did not get. */
+/** The parts of a prompt as collapsible blocks, in the order sent to the model, and the parts that were left out. */
 
 import { el, icon } from "../base/dom.js";
 import { hasWords } from "../base/i18n.js";
@@ -6,27 +6,27 @@ import { hasWords } from "../base/i18n.js";
 const PREVIEW_CHARS = 200;
 const FEW = 3;
 
-/** A word of ours for a value of the server's, or that value itself. */
+/** The text key for a value from the server, or the value itself if it has none. */
 export const word = (kind, value) => (hasWords(`${kind}_${value}`) ? `${kind}_${value}` : String(value ?? ""));
 
-/** `total` is the tokens of the whole prompt, of which each part shows its share. */
-export function partList(parts, total, acts) {
-  return el("ol", { class: "prompt-parts" }, ...parts.map((part) => el("li", {}, block(part, total, acts))));
+/** `total`: the tokens of the whole prompt, of which each part shows its share. */
+export function partList(parts, total, handlers) {
+  return el("ol", { class: "prompt-parts" }, ...parts.map((part) => el("li", {}, block(part, total, handlers))));
 }
 
-/** The parts that found no place, those of one kind and reason together. */
-export function leftOut(parts, acts) {
+/** The parts that were left out; passages of the same kind and reason share a row. */
+export function leftOut(parts, handlers) {
   if (!parts.length) return null;
-  const rows = together(parts);
+  const rows = groupPassages(parts);
   const passages = parts.some((part) => part.chunk_id);
   return el("details", { class: "uncited", open: rows.length <= FEW },
     el("summary", {}, icon("chevron"), el("span", { i18n: ["promptDropped", { n: parts.length }] })),
-    partList(rows, 0, acts),
-    passages && el("button", { class: "text-button", type: "button", i18n: "promptWhichPassages", on: { click: acts.showRetrieval } }));
+    partList(rows, 0, handlers),
+    passages && el("button", { class: "text-button", type: "button", i18n: "promptWhichPassages", on: { click: handlers.showRetrieval } }));
 }
 
-/** A passage that was left out has a number only, so it is the count that tells something. */
-function together(parts) {
+/** Groups omitted passages, since they have no text and only their count is informative. */
+function groupPassages(parts) {
   const rows = new Map();
   for (const [at, part] of parts.entries()) {
     const key = part.chunk_id ? `${part.part} ${part.reason}` : at;
@@ -37,7 +37,7 @@ function together(parts) {
   return [...rows.values()];
 }
 
-function block(part, total, acts) {
+function block(part, total, handlers) {
   const state = part.removed ? "removed" : part.kept ? "kept" : "dropped";
   const head = el("span", { class: "part-head" },
     el("span", { class: "part-name", i18n: word("part", part.part) }),
@@ -45,21 +45,21 @@ function block(part, total, acts) {
     part.images > 0 && el("span", { class: "part-count", i18n: ["promptImages", { n: part.images }] }),
     el("span", { class: "part-role", i18n: word("role", part.role) }), note(part, state));
   const row = [head, share(part, total)];
-  const link = part.turn_id && turnLink(part.turn_id, acts);
+  const link = part.turn_id && turnLink(part.turn_id, handlers);
   if (!part.text) return el("div", { class: "prompt-part", "data-state": state }, el("div", { class: "part-row" }, ...row), link);
   return el("details", { class: "prompt-part", "data-state": state },
     el("summary", { class: "part-row" }, icon("chevron"), ...row, el("span", { class: "part-preview", text: part.text.slice(0, PREVIEW_CHARS) })),
     el("div", { class: "part-text", text: part.text }), link);
 }
 
-/** Why it is there or why not, where something is to be said of that. */
+/** Why the part is or is not included, if there is something to say. */
 function note(part, state) {
   const fate = { removed: "promptErased", dropped: "promptLeftOut" }[state];
   const reason = part.reason && el("span", { i18n: word("reason", part.reason) });
   return el("span", { class: "part-note" }, fate && el("span", { i18n: fate }), reason);
 }
 
-/** To the turn that the part repeats, where the page shows it. */
+/** A link to the turn that the part repeats, if the page shows it. */
 function turnLink(turnId, { goTo }) {
   const asked = document.querySelector(`.turn[data-turn="${CSS.escape(turnId)}"] .asked`);
   if (!asked) return el("p", { class: "part-turn faint", i18n: "promptTurnElsewhere" });
@@ -74,9 +74,9 @@ function share({ kept, tokens }, total) {
     el("span", { class: "part-tokens", ...(tokens > 0 && { i18n: ["promptTokens", { n: tokens }] }) }));
 }
 
-/* What a question was limited to, in words. */
+/* The filters of a question, in words. */
 
-/** `filters` as a request takes them; null when they limit nothing. */
+/** Takes a request's `filters`; returns null if there are none. */
 export function filterLine({ tags = [], document_ids: documents = [], sources = [], since, until } = {}) {
   const limits = [
     tags.length > 0 && el("span", { i18n: ["filterTags", { n: tags.length, tags: tags.join("、") }] }),

@@ -1,4 +1,4 @@
-/** A search made now for a turn's question: every candidate stage by stage, and why a document was not found. */
+/** Repeats the retrieval for a turn's question: every candidate by stage, and why a document was not found. */
 
 import { search } from "../api/documents.js";
 import { ApiError } from "../api/http.js";
@@ -42,7 +42,7 @@ export class RetrievalTab {
   }
 }
 
-/** As the turn had it. A turn that is of old does not say how many passages it wanted at most. */
+/** The search request for the turn. Old turns did not store their maximum number of passages. */
 function bodyOf({ question, session_id, parent_turn_id, model_id, filters, request }) {
   return {
     question,
@@ -70,12 +70,12 @@ function shown({ candidates }, body) {
   return [filterLine(body.filters), ...rows, new WhyNot(body).element].filter(Boolean);
 }
 
-/* The candidates of a search as a table: one row each, which opens to the chunk. On a phone it reads as a list. */
+/* The candidates of a search as a table: one row each, which expands to the chunk. On a phone it is laid out as a list. */
 
 const KINDS = { all: () => true, kept: (one) => one.kept, dropped: (one) => !one.kept };
 const COLUMNS = ["document", ...STAGES, "tokens", "outcome"];
 
-/** Gives the elements to place: the choice of rows, and the table. In the server's order. */
+/** Returns the elements to insert: the row filter and the table, in the server's order. */
 function candidateTable(candidates) {
   const rows = candidates.map((candidate, at) => ({ candidate, ...row(candidate, at + 1) }));
   const table = el("table", { class: "candidates", role: "table" },
@@ -90,7 +90,7 @@ function candidateTable(candidates) {
   }), table];
 }
 
-// The roles are said again: a table that is laid out as a list would lose them.
+// Explicit ARIA roles, which a table laid out as a list would lose.
 const heading = (name) => el("th", { role: "columnheader", scope: "col", i18n: `column_${name}` });
 
 function choice(candidates, onChoose) {
@@ -120,7 +120,7 @@ function row(candidate, number) {
   return { element, opened };
 }
 
-/** The column's name is in each cell too, for the list of a phone. */
+/** Each cell repeats the column's name, for the list layout on phones. */
 const cell = (name, ...content) => el("td", { role: "cell", "data-column": name },
   el("span", { class: "cell-name", "aria-hidden": "true", i18n: `column_${name}` }), ...content);
 

@@ -1,4 +1,4 @@
-/** What was sent to the model for one turn: the window, the parts, the request, the reply. */
+/** What was sent to the model for a turn: window usage, parts, request and reply. */
 
 import { ApiError } from "../api/http.js";
 import { readPrompt } from "../api/turns.js";
@@ -7,17 +7,17 @@ import { el, icon } from "../base/dom.js";
 import { causeOf } from "../base/i18n.js";
 import { filterLine, leftOut, partList, word } from "./parts.js";
 
-/** `acts`: `goTo(element)` leaves the dialog for a turn on the page, `showRetrieval()` shows the other tab. */
-export async function sentContent(turnId, acts) {
+/** `handlers`: `goTo(element)` closes the dialog and goes to a turn on the page, `showRetrieval()` shows the other tab. */
+export async function sentContent(turnId, handlers) {
   try {
     const prompt = await readPrompt(turnId);
-    return prompt?.parts ? shown(prompt, acts) : [el("p", { class: "faint", i18n: "promptNone" })];
+    return prompt?.parts ? shown(prompt, handlers) : [el("p", { class: "faint", i18n: "promptNone" })];
   } catch (error) {
     return [el("p", { class: "faint", i18n: error instanceof ApiError ? causeOf(error) : "promptFailed" })];
   }
 }
 
-function shown(prompt, acts) {
+function shown(prompt, handlers) {
   const { request = {}, parts, filters } = prompt;
   const sent = parts.filter((part) => part.kept);
   return [
@@ -25,8 +25,8 @@ function shown(prompt, acts) {
     windowBar(sent, prompt),
     filterLine(filters),
     el("p", { class: "prompt-state", "data-exact": String(request.exact === true), i18n: state(request, parts) }),
-    partList(sent, prompt.prompt_tokens, acts),
-    leftOut(parts.filter((part) => !part.kept), acts),
+    partList(sent, prompt.prompt_tokens, handlers),
+    leftOut(parts.filter((part) => !part.kept), handlers),
     request.body && textBlock("promptRequest", "copyRequest", request.body),
     reply(prompt.response ?? {}),
     prompt.response?.raw && textBlock("promptRaw", "copyReply", prompt.response.raw),
@@ -41,7 +41,7 @@ function facts({ model_id: model, layout = "", prompt_tokens: used = 0, window, 
     window > 0 && el("span", { i18n: ["promptRoom", { window, answer }] }));
 }
 
-/** What the request below is: the very one, none, or no longer whole. */
+/** Says whether the request shown is exact, rebuilt, incomplete or was never sent. */
 function state({ sha256, exact, body }, parts) {
   if (exact) return "promptExact";
   if (!sha256) return "promptUnsent";
@@ -60,11 +60,11 @@ function reply({ id, model, finish_reason: reason, status, usage }) {
   return facts && el("p", { class: "prompt-reply", i18n: ["promptReply", { facts }] });
 }
 
-/* How the model's window was filled: each kind of part, what is kept for the answer, what is left. */
+/* How the model's window was used: each kind of part, the room reserved for the answer, and what is free. */
 
 const KNOWN = ["persona", "system", "memory", "summary", "relevant_history", "recent_history", "knowledge", "attached", "question"];
 
-/** `sent` are the parts that were sent, in their order. Without a known window the prompt is the whole. */
+/** `sent`: the parts that were sent, in order. If the window's size is unknown, shares are of the prompt. */
 function windowBar(sent, { window = 0, answer_tokens: answer = 0, prompt_tokens: used = 0 }) {
   const shares = [...byKind(sent)];
   if (window > 0) shares.push(["answer", answer], ["free", Math.max(0, window - used - answer)]);

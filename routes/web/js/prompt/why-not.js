@@ -1,4 +1,4 @@
-/** "Why not my document?": how far one document came in the search, and which stage stood in its way. */
+/** "Why not my document?": how far a document got in the search, and which stage dropped it. */
 
 import { ApiError } from "../api/http.js";
 import { allDocuments, search } from "../api/documents.js";
@@ -13,7 +13,7 @@ export class WhyNot {
   #ask = el("button", { class: "button", type: "button", i18n: "whyNotAsk", disabled: true, on: { click: () => this.#explain() } });
   #answer = el("div", { class: "why-answer", role: "status" });
 
-  /** `body` is that of the search. */
+  /** `body`: the search request. */
   constructor(body) {
     this.body = body;
     this.element = el("details", { class: "why-not uncited" },
@@ -50,7 +50,7 @@ export class WhyNot {
   }
 }
 
-/** By name; where two have the same name, what else tells them apart. */
+/** Sorted by name; documents with the same name get something to distinguish them. */
 function options(documents) {
   const times = new Map();
   for (const { file_name: name } of documents) times.set(name, (times.get(name) ?? 0) + 1);
@@ -63,7 +63,7 @@ function options(documents) {
   return named.map(({ value, text }) => el("option", { value, text }));
 }
 
-/** The message is the server's: what to try, in the question's language. */
+/** The message comes from the server: what to try, in the question's language. */
 function explained({ stage, message, error, chunks }) {
   return [
     el("p", { class: "why-stage" }, el("span", { class: "why-head", i18n: "whyNotStage" }), el("span", { i18n: word("stage", stage) })),
@@ -83,7 +83,7 @@ function chunkItem(chunk) {
       ...alone(chunk.alone_probability)));
 }
 
-/** Of a list also the score of the last one that it handed on: what there was to beat. */
+/** Rank and score at a stage; if it was not kept, also the score of the last one kept, which it had to beat. */
 function standing(stage, place) {
   const score = scoreText(stage, place);
   const last = place?.last_score != null && !place.kept ? scoreText(stage, { score: place.last_score }) : "";

@@ -1,4 +1,4 @@
-/** What a reader can do with a conversation. Each says in words how it went. */
+/** The actions on a conversation. Each reports its outcome to the user. */
 
 import { ApiError } from "../api/http.js";
 import { changeSession, deleteSession, exportSession, readSession } from "../api/sessions.js";
@@ -6,65 +6,65 @@ import { confirmRemoval } from "../base/dialogs.js";
 import { el } from "../base/dom.js";
 import { formatDay, t } from "../base/i18n.js";
 import { toggleMenu } from "../base/menu.js";
-import { hush, say, sayFailed } from "../frame/notice.js";
+import { clearNotice, notify, notifyFailure } from "../frame/notice.js";
 import { showShares } from "./share.js";
 
 /**
- * `onChanged(session)` hears of what the server now says of it, `onErased(id)` of one that is gone. `leafOf(id)` knows
- * where the branch of it ends that is shown.
+ * `onChanged(session)` gets the session as the server now has it, `onErased(id)` the id of a deleted one. `leafOf(id)`
+ * returns the end of its shown branch.
  */
 export class SessionActions {
   constructor({ onChanged, onErased, leafOf }) {
     Object.assign(this, { onChanged, onErased, leafOf });
   }
 
-  /** Resolves to whether it has the new title. */
+  /** Resolves to whether the title was changed. */
   async rename({ session_id: id }, title) {
     return this.#change(id, { title }, "renameFailed");
   }
 
   async hold({ session_id: id }, hold) {
-    if (await this.#change(id, { hold }, "holdFailed")) say(hold ? "held" : "holdEnded");
+    if (await this.#change(id, { hold }, "holdFailed")) notify(hold ? "held" : "holdEnded");
   }
 
   async export({ session_id: id }, format) {
-    hush();
+    clearNotice();
     try {
       const response = await exportSession(id, format);
       download(await response.blob(), nameOf(response, `wenmai-${id.slice(0, 8)}.${format}`));
     } catch (error) {
-      sayFailed("exportFailed", error, "sessionMissing");
+      notifyFailure("exportFailed", error, "sessionMissing");
     }
   }
 
   share({ session_id: id }) {
-    hush();
+    clearNotice();
     return showShares(id, this.leafOf(id));
   }
 
-  /** Asks first. Nothing vanishes from the list before the server says that it is erased. */
+  /** Asks for confirmation. The list changes only after the server has confirmed the erasure. */
   async erase(session) {
-    hush();
+    clearNotice();
     const { session_id: id, title } = session;
     try {
       const { turn_count: n } = { ...session, ...(await readSession(id)) };
       if (!(await confirmRemoval("deleteSession", { title: title || t("untitled"), n }))) return;
       const { turns_erased: erased, proof } = (await deleteSession(id)) ?? {};
-      say(proof?.hits ? "erasedNotAll" : "erased", { n: erased ?? n });
+      notify(proof?.hits ? "erasedNotAll" : "erased", { n: erased ?? n });
     } catch (error) {
-      sayFailed("deleteFailed", error, "sessionMissing");
+      notifyFailure("deleteFailed", error, "sessionMissing");
       if (!isDeleted(error)) return;
     }
     this.onErased(id);
   }
 
   async #change(id, changes, failed) {
-    hush();
+    clearNotice();
     try {
       this.onChanged(await changeSession(id, changes));
       return true;
     } catch (error) {
-      sayFailed(failed, error, "sessionMissing");
+      notifyFailure(failed, error, "sessionMissing");
       return false;
     }
   }
@@ -72,11 +72,11 @@ export class SessionActions {
 
 const isDeleted = (error) => error instanceof ApiError && error.status === 404;
 
-/* The menu of one conversation, the same in the list and above the conversation itself. */
+/* The menu of a conversation, used in the list and above the conversation. */
 
 const DAY_MS = 86_400_000;
 
-/** `actions`: a SessionActions; `rename()` begins to edit the title; `days` is the server's age limit. */
+/** `actions`: a SessionActions; `rename()` starts editing the title; `days`: the server's age limit. */
 export function showSessionMenu(opener, session, { actions, rename, days }) {
   const { hold } = session;
   toggleMenu(opener, {
@@ -93,18 +93,18 @@ export function showSessionMenu(opener, session, { actions, rename, days }) {
   });
 }
 
-/** Turns go by their own age: the last of them when the newest is too old. */
+/** Turns expire one by one; the last of them when the newest is too old. */
 function expiry({ expire_days: own, updated_at: updated }, days) {
   const limit = own ?? days;
   if (!limit) return null;
   return ["expires", { n: limit, date: formatDay(new Date(new Date(updated).getTime() + limit * DAY_MS)) }];
 }
 
-/* Handing the reader a file. */
+/* Downloading a file. */
 
-const REVOKE_MS = 10_000; // a browser may read it a moment later
+const REVOKE_MS = 10_000; // the browser may read it a moment later
 
-/** The name that the server made for it, of the title and safe; `otherwise` where it named none. */
+/** The safe file name that the server made from the title; `otherwise` if it sent none. */
 function nameOf(response, otherwise) {
   const encoded = /filename\*=UTF-8''([^;]+)/i.exec(response.headers.get("Content-Disposition") ?? "")?.[1];
   try {

@@ -1,18 +1,18 @@
-/** Above the conversation: its title, which can be edited there, and its menu. */
+/** The header above the conversation: its title, which can be edited in place, and its menu. */
 
-import { hear } from "../base/bus.js";
+import { subscribe } from "../base/bus.js";
 import { el, icon } from "../base/dom.js";
 import { t } from "../base/i18n.js";
 import { editTitle, pinMark, setPin } from "./title.js";
 
 export class SessionHead {
   #session = null;
-  #asking = new Set(); // turns that wait for the reader's word, who may be in another tab
+  #asking = new Set(); // turns waiting for approval by the user, who may be in another tab
   #pin = pinMark();
   #text = el("span", { class: "head-text" });
   #narrow = matchMedia("(max-width: 860px)");
 
-  /** `list`: the SessionList that knows what can be done with a conversation. `main` and `topbar` are where it stands. */
+  /** `list`: the SessionList, which has the actions. `main` and `topbar`: the possible parents of the header. */
   constructor(list, { main, topbar }) {
     Object.assign(this, { list, main, topbar });
     this.heading = el("h1", { tabindex: "-1", on: { dblclick: () => this.rename() } }, this.#text, this.#pin);
@@ -20,7 +20,7 @@ export class SessionHead {
       on: { click: () => list.menu(this.button, this.#session, () => this.rename()) } }, icon("dots"));
     this.element = el("div", { id: "session-head" }, this.heading, this.button);
     this.element.addEventListener("keydown", (event) => event.key === "F2" && this.rename());
-    hear("approval", ({ turnId, asks }) => {
+    subscribe("approval", ({ turnId, asks }) => {
       this.#asking[asks ? "add" : "delete"](turnId);
       this.draw();
     });
@@ -29,7 +29,7 @@ export class SessionHead {
     this.show(null);
   }
 
-  /** Null: a conversation of which nothing is known yet. */
+  /** null: a conversation that is not known yet. */
   show(session) {
     this.#session = session;
     this.draw();
@@ -57,7 +57,7 @@ export class SessionHead {
     editTitle(this.heading, { title: session.title ?? "", save, home: this.heading });
   }
 
-  /** A line of its own on a wide screen; on a narrow one the bar has room for it. */
+  /** Places the header on its own line on a wide screen, in the top bar on a narrow one. */
   #stand() {
     if (this.#narrow.matches) this.topbar.querySelector(".brand-name").after(this.element);
     else this.main.prepend(this.element);

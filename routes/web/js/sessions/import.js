@@ -1,4 +1,4 @@
-/** Conversations of another product, or one of our own: a file, then what it would bring in, and only then is it brought in. */
+/** Imports conversations of other products or our own exports: choose a file, preview, then import. */
 
 import { ApiError } from "../api/http.js";
 import { importFile, importSession } from "../api/sessions.js";
@@ -7,30 +7,31 @@ import { showDialog } from "../base/dialogs.js";
 import { el, setText } from "../base/dom.js";
 import { causeOf, t } from "../base/i18n.js";
 
-const MOST_LISTED = 50;
+const MAX_LISTED = 50;
 const COUNTED = ["branches", "attachments", "orphans", "left_out"];
 
-/** `onDone()` hears that something was brought in. */
+/** `onDone()` is called after an import. */
 export function showImport(onDone) {
   return new Import(onDone).show();
 }
 
 const sum = (conversations, name) => conversations.reduce((total, each) => total + each[name], 0);
 
-/** What is wrong with a file, the server knows best. */
+/** The reason for a failure, in the server's words if the file is at fault. */
 function refusal(error, isOwn) {
   if (!(error instanceof ApiError)) return ["unreachable"];
   if (isOwn && error.status === 409) return ["importNothing", { product: "Wenmai" }];
   return error.status === 422 ? ["importRefused", { why: error.message }] : [causeOf(error)];
 }
 
-/** One conversation in the form of our own export; null: the file is none, and the server knows the others. */
+/** The conversation of one of our own exports; null for other files, which the server parses. */
 async function ownExport(file) {
   const session = file.name.toLowerCase().endsWith(".json") && (await file.text().then(JSON.parse).catch(() => null));
   return Array.isArray(session?.turns) && session.turns.length ? session : null;
 }
 
-/** As the server plans those of other products. It takes all of a conversation or nothing: the newest turn stays longest. */
+/** A plan like the server's for other products. Checking the newest turn, which expires last, is enough: an import is
+ * all or nothing. */
 async function planOf({ title, turns }) {
   const { turn_id: newest } = turns.at(-1);
   const isHere = Boolean(newest) && (await hasTurn(newest).then(() => true, () => false));
@@ -41,11 +42,11 @@ async function planOf({ title, turns }) {
 }
 
 class Import {
-  #own = null; // the conversation, where the file is an export of ours
+  #own = null; // the conversation, if the file is one of our own exports
   #file = el("input", { type: "file", accept: ".json,.jsonl,.zip", label: "importFile", on: { change: () => this.#plan() } });
   #shown = el("div", { class: "import-plan" });
   #notice = el("p", { role: "status", class: "faint" });
-  #apply = el("button", { class: "button primary", type: "button", i18n: "importApply", hidden: true, on: { click: () => this.#bringIn() } });
+  #apply = el("button", { class: "button primary", type: "button", i18n: "importApply", hidden: true, on: { click: () => this.#import() } });
   #step = 0;
 
   constructor(onDone) {
@@ -61,13 +62,13 @@ class Import {
     ], "small-dialog");
   }
 
-  /** Nothing is written yet. */
+  /** Previews the import without writing anything. */
   #plan() {
     return this.#try("importReading", async (isStale) => {
       const [file] = this.#file.files;
       if (!file) return;
       const own = await ownExport(file);
-      if (isStale()) return; // another file was chosen since
+      if (isStale()) return; // another file was chosen in the meantime
       this.#own = own;
       const { product, conversations } = this.#own ? await planOf(this.#own) : await importFile(file, false);
       if (isStale()) return;
@@ -84,13 +85,13 @@ class Import {
   }
 
   #listed(conversations) {
-    const items = conversations.slice(0, MOST_LISTED).map(({ title, fresh, turns }) =>
+    const items = conversations.slice(0, MAX_LISTED).map(({ title, fresh, turns }) =>
       el("li", {}, el("span", { text: title || t("untitled") }), el("span", { class: "faint", text: `${fresh} / ${turns}` })));
-    const more = conversations.length - MOST_LISTED;
+    const more = conversations.length - MAX_LISTED;
     return el("ul", { class: "import-list" }, ...items, more > 0 && el("li", { class: "faint", i18n: ["importMore", { n: more }] }));
   }
 
-  #bringIn() {
+  #import() {
     this.#apply.hidden = true;
     return this.#try("importing", async (isStale) => {
       const n = this.#own

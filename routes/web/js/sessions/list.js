@@ -1,4 +1,4 @@
-/** The list of conversations: it keeps itself new, and the reader's place in it. */
+/** The list of conversations, which refreshes itself and keeps the user's position. */
 
 import { readSession } from "../api/sessions.js";
 import { el, icon, setTitle } from "../base/dom.js";
@@ -7,7 +7,7 @@ import { SessionActions, showSessionMenu } from "./actions.js";
 import { SessionPages } from "./pages.js";
 import { editTitle, pinMark, setPin } from "./title.js";
 
-const LOOK_AGAIN_MS = 4_000;
+const POLL_MS = 4_000;
 
 export class SessionList {
   #pages = new SessionPages();
@@ -15,14 +15,14 @@ export class SessionList {
   #headings = new Map();
   #current = null;
   #later = 0;
-  /** The open session where no page that is read has it. */
-  #apart = null;
+  /** The open session, if it is on none of the loaded pages. */
+  #offPage = null;
   #more = el("button", { class: "text-button", type: "button", i18n: "more", on: { click: () => this.#loadMore() } });
 
   /**
-   * `onErased(id)` tells the page, which may have that session open; `onCurrent(session)` what is known of the
-   * open one, null while nothing is; `leafOf(id)` says where the branch ends that is shown of it; `isAnswering(id)`
-   * whether this page waits for an answer there; `announce(text)` reads to those who cannot see.
+   * `onErased(id)` notifies the page, which may have that session open; `onCurrent(session)` gets the open session, or
+   * null while unknown; `leafOf(id)` returns the end of its shown branch; `isAnswering(id)` whether this page waits for
+   * an answer there; `announce(text)` speaks to screen readers.
    */
   constructor(element, { onErased, onCurrent, leafOf, isAnswering, announce }) {
     Object.assign(this, { element, onCurrent, isAnswering, announce });
@@ -39,16 +39,16 @@ export class SessionList {
 
   async refresh() {
     await this.#read();
-    await this.#readApart();
-    if (this.#pages.lack(this.#apart)) await this.#read(); // it began while the list was on its way
+    await this.#readOffPage();
+    if (this.#pages.isMissing(this.#offPage)) await this.#read(); // it began while the list was being loaded
   }
 
-  /** Only conversations whose title, or a turn, has `text`; all for "". */
+  /** Lists only conversations with `text` in their title or turns; "" lists all. */
   async search(text) {
     this.#pages.query = text;
     this.element.setAttribute("aria-busy", "true");
     await this.refresh();
-    if (this.#pages.query !== text) return; // the search that overtook it tells
+    if (this.#pages.query !== text) return; // a newer search will report
     this.element.removeAttribute("aria-busy");
     this.element.scrollTop = 0;
     if (text && this.#pages.shown === text) this.announce(this.#pages.sessions.length ? t("sessionsMatch", { n: this.#count }) : t("sessionsMatchNone"));
@@ -57,19 +57,19 @@ export class SessionList {
   set current(sessionId) {
     if (sessionId === this.#current) return this.#markAnswering();
     this.#current = sessionId;
-    this.#apart = null;
+    this.#offPage = null;
     this.#mark();
   }
 
-  /** The reader went to the open session: its name is read out as soon as it is known. */
+  /** The user opened a session: announces its title once it is known. */
   async opened() {
     const id = this.#current;
-    if (!this.#known(id)) await (this.#pages.shown === null ? this.#readApart() : this.refresh());
+    if (!this.#known(id)) await (this.#pages.shown === null ? this.#readOffPage() : this.refresh());
     const title = this.#known(id)?.title;
     if (title && id === this.#current) this.announce(t("opened", { title }));
   }
 
-  /** The menu of the open session, above it; `rename()` begins to edit its title there. */
+  /** Opens a session's menu; `rename()` starts editing its title. */
   menu(opener, session, rename) {
     showSessionMenu(opener, session, { actions: this.actions, rename, days: this.expireDays });
   }
@@ -77,7 +77,7 @@ export class SessionList {
   async #read() {
     try {
       await this.#pages.refresh();
-      if (this.#pages.shown !== null) this.draw(); // null: it was overtaken by a search
+      if (this.#pages.shown !== null) this.draw(); // null: superseded by a search
     } catch {
       if (this.#pages.shown !== this.#pages.query) this.#showFailure();
     }
@@ -96,7 +96,7 @@ export class SessionList {
   }
 
   #known(id) {
-    return this.#pages.find(id) ?? (this.#apart?.session_id === id ? this.#apart : null);
+    return this.#pages.find(id) ?? (this.#offPage?.session_id === id ? this.#offPage : null);
   }
 
   #grouped(sessions) {
@@ -120,9 +120,9 @@ export class SessionList {
 
   #row(session) {
     const id = session.session_id;
-    const acts = { menu: (...about) => this.menu(...about), rename: (...to) => this.actions.rename(...to) };
+    const handlers = { menu: (...about) => this.menu(...about), rename: (...to) => this.actions.rename(...to) };
     if (this.#rows.has(id)) this.#rows.get(id).show(session);
-    else this.#rows.set(id, new SessionRow(session, acts));
+    else this.#rows.set(id, new SessionRow(session, handlers));
     return this.#rows.get(id);
   }
 
@@ -142,7 +142,7 @@ export class SessionList {
       await this.#pages.more();
       this.draw();
     } catch {
-      this.announce(t("sessionsFailed")); // the button stays, to try again
+      this.announce(t("sessionsFailed")); // the button stays for another try
     }
   }
 
@@ -152,7 +152,7 @@ export class SessionList {
     this.onCurrent(this.#current && this.#known(this.#current));
   }
 
-  /** Those that this page waits for, and as far as the server has told, those of others. */
+  /** Marks sessions with a running answer: those that this page waits for and, as last reported, those of others. */
   #markAnswering() {
     let elsewhere = false;
     for (const [id, row] of this.#rows) {
@@ -161,37 +161,37 @@ export class SessionList {
       elsewhere ||= isPending && !isHere;
     }
     clearTimeout(this.#later);
-    if (elsewhere) this.#later = setTimeout(() => document.hidden || this.refresh(), LOOK_AGAIN_MS); // nobody tells of its end
+    if (elsewhere) this.#later = setTimeout(() => document.hidden || this.refresh(), POLL_MS); // there is no event for its end
   }
 
-  /** An old session, opened by its address, is on no page that is read so far. */
-  async #readApart() {
+  /** Loads the open session separately if it is on none of the loaded pages, as an old one opened by its address. */
+  async #readOffPage() {
     const id = this.#current;
     if (!id || this.#pages.find(id)) return;
-    const session = await readSession(id).catch(() => null); // the conversation itself says what is wrong
+    const session = await readSession(id).catch(() => null); // the conversation itself shows the error
     if (id !== this.#current) return;
-    this.#apart = session;
+    this.#offPage = session;
     this.#mark();
   }
 
   #changed(session) {
     this.#pages.change(session);
-    if (this.#apart?.session_id === session.session_id) this.#apart = { ...this.#apart, ...session };
+    if (this.#offPage?.session_id === session.session_id) this.#offPage = { ...this.#offPage, ...session };
     this.draw();
   }
 
-  #erased(id, tell) {
+  #erased(id, notify) {
     const row = this.#rows.get(id)?.element;
-    const at = document.activeElement; // whoever writes elsewhere by now goes on there
+    const at = document.activeElement; // do not take the focus from a user who types elsewhere
     const next = row?.contains(at) && (row.nextElementSibling ?? row.previousElementSibling);
     this.#pages.remove(id);
     this.draw();
     if (next || at === document.body) (next?.querySelector?.("a") ?? this.element.querySelector("a"))?.focus({ preventScroll: true });
-    tell(id);
+    notify(id);
     this.refresh();
   }
 
-  /** Up and down, from one conversation to the next; from the search down to the first. */
+  /** Arrow keys move between conversations, and from the search field to the first one. */
   #key(event) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!step || event.isComposing || !event.target.matches(".session-link, [type=search]")) return;
@@ -208,12 +208,12 @@ class SessionRow {
   #match = el("span", { class: "session-match", hidden: true });
   #answering = el("span", { class: "answering", hidden: true }, el("span", { class: "offscreen", i18n: "sessionAnswering" }));
 
-  /** `acts`: {menu(opener, session, rename), rename(session, title)}. */
-  constructor(session, acts) {
-    this.acts = acts;
+  /** `handlers`: {menu(opener, session, rename), rename(session, title)}. */
+  constructor(session, handlers) {
+    this.handlers = handlers;
     this.link = el("a", { class: "session-link" }, this.#title, this.#answering, this.#pin, this.#match);
     this.button = el("button", { class: "quiet row-menu", type: "button", "aria-haspopup": "menu", "aria-expanded": "false",
-      on: { click: () => acts.menu(this.button, this.session, () => this.rename()) } }, icon("dots"));
+      on: { click: () => handlers.menu(this.button, this.session, () => this.rename()) } }, icon("dots"));
     this.element = el("div", { class: "session", "data-session": session.session_id }, this.link, this.button);
     this.element.addEventListener("keydown", (event) => event.key === "F2" && this.rename());
     setTitle(this.#answering, "sessionAnswering");
@@ -229,7 +229,7 @@ class SessionRow {
     const title = session.title || t("untitled");
     if (this.#title.textContent !== title) this.#title.textContent = title;
     this.link.title = title;
-    const { match } = session; // the turn that a search found
+    const { match } = session; // the turn that matches the search
     this.link.href = `#/s/${session.session_id}${match ? `/${match.turn_id}` : ""}`;
     this.#match.textContent = match?.text ?? "";
     this.#match.hidden = !match;
@@ -244,16 +244,16 @@ class SessionRow {
   }
 
   rename() {
-    const save = (title) => this.acts.rename(this.session, title);
+    const save = (title) => this.handlers.rename(this.session, title);
     editTitle(this.link, { title: this.session.title ?? "", save, home: this.link });
   }
 }
 
-/* Which heading a conversation stands under, by the day of its newest turn. */
+/* Groups conversations under headings by the day of their newest turn. */
 
 const WEEK_DAYS = 7;
 
-/** {key, title}: those of one group have the same key. A time that is none counts as long ago. */
+/** {key, title}; the key identifies the group. An invalid time counts as long ago. */
 function groupOf(updatedAt) {
   const days = daysAgo(updatedAt);
   if (days <= 0) return { key: "today", title: t("today") };
@@ -263,15 +263,15 @@ function groupOf(updatedAt) {
   return { key: updatedAt.slice(0, 7), title: formatMonth(updatedAt) };
 }
 
-/* Putting nodes in order without disturbing the one that the reader is at. */
+/* Reorders nodes without disturbing the focused one. */
 
-/** `parent` holds exactly `nodes` afterwards, in that order. The one with the focus does not move, nor does the view. */
+/** Makes `nodes` the children of `parent`, in order. The focused node is not moved; the scroll position is kept. */
 function arrange(parent, nodes) {
   if (parent.childNodes.length === nodes.length && nodes.every((node, at) => node === parent.childNodes[at])) return;
   const top = parent.scrollTop;
   const shown = new Set(nodes);
   for (const node of [...parent.childNodes]) if (!shown.has(node)) node.remove();
-  // A node that moves loses the focus, and a field in it what was typed.
+  // A moved node loses the focus, and a field in it loses its input.
   const focused = nodes.find((node) => node.parentNode === parent && node.contains(document.activeElement));
   const at = nodes.indexOf(focused);
   for (const node of nodes.slice(0, Math.max(at, 0))) parent.insertBefore(node, focused);

@@ -1,23 +1,23 @@
-/** The conversations as far as they are read: the newest first, page by page, or those that a search found. */
+/** The conversations loaded so far, newest first, page by page; all of them or the results of a search. */
 
 import { listSessions } from "../api/sessions.js";
-import { tell } from "../base/bus.js";
+import { publish } from "../base/bus.js";
 
 export class SessionPages {
   sessions = [];
-  /** What to search for; what `sessions` were found by is `shown`, null before the first reply. */
+  /** The text to search for; `shown` is the query that `sessions` belong to, null before the first reply. */
   query = "";
   shown = null;
   #next = null;
   #changes = 0;
-  /** One request after the other: the last word is the newest. */
+  /** Serializes the requests, so that the last reply is the newest. */
   #queue = Promise.resolve();
 
   get hasMore() {
     return this.#next !== null;
   }
 
-  /** Reads the newest again; what was read before and is older stays. */
+  /** Reloads the first page; older conversations already loaded are kept. */
   refresh() {
     return this.#enqueue(() => this.#refresh());
   }
@@ -30,13 +30,13 @@ export class SessionPages {
     return this.sessions.find((session) => session.session_id === sessionId);
   }
 
-  /** Whether `session` belongs between those that are read: a list without it is older than the session. */
-  lack(session) {
+  /** Whether `session` is missing from the loaded range, which means that the list is outdated. */
+  isMissing(session) {
     if (!session || this.shown !== "" || this.find(session.session_id)) return false;
     return !this.hasMore || session.updated_at > this.sessions.at(-1).updated_at;
   }
 
-  /** Puts what a reply says of a session over what is known of it. */
+  /** Merges a reply's fields into the listed session. */
   change(session) {
     this.#changes += 1;
     this.sessions = this.sessions.map((known) => (known.session_id === session.session_id ? { ...known, ...session } : known));
@@ -49,22 +49,22 @@ export class SessionPages {
 
   #enqueue(read) {
     const reading = this.#queue.then(read);
-    this.#queue = reading.catch(() => {}); // whoever asked hears of it
+    this.#queue = reading.catch(() => {}); // the caller handles the error
     return reading;
   }
 
-  /** Once more when something was renamed, say, meanwhile: the reply may be older than that. */
+  /** Retries if a session was renamed or removed meanwhile, because the reply may be outdated. */
   async #read(which) {
     const changes = this.#changes;
     const page = await listSessions(which);
-    if (page?.choices) tell("choices", page.choices);
+    if (page?.choices) publish("choices", page.choices);
     return changes === this.#changes ? page : this.#read(which);
   }
 
   async #refresh() {
     const { query } = this;
     const page = await this.#read({ query });
-    if (query !== this.query) return; // what is looked for by now is read next
+    if (query !== this.query) return; // the newer query is loaded next
     const fresh = page?.sessions ?? [];
     const next = page?.next ?? null;
     const older = next !== null && query === this.shown ? olderThan(fresh, this.sessions) : [];
@@ -86,7 +86,7 @@ const without = (known, sessions) => {
   return sessions.filter((session) => !ids.has(session.session_id));
 };
 
-/** Those of `known` that come after `fresh`; none when the two do not meet, for others may lie between them. */
+/** The sessions of `known` that are older than `fresh`; none if the two do not overlap, as others may lie between. */
 function olderThan(fresh, known) {
   const rest = without(fresh, known);
   if (rest.length === known.length) return [];

@@ -1,4 +1,4 @@
-/** The field above the list: what is typed is searched for a moment later; Esc clears it. */
+/** The search field above the list: searches shortly after typing stops; Esc clears it. */
 
 const PAUSE_MS = 200;
 
@@ -6,7 +6,7 @@ export class SessionSearch {
   #timer = 0;
   #last = "";
 
-  /** `onSearch(text)` hears each new text, "" when there is nothing to search for. */
+  /** `onSearch(text)` gets each new text, "" to end the search. */
   constructor(field, onSearch) {
     Object.assign(this, { field, onSearch });
     field.addEventListener("input", (event) => this.#changed(event.isComposing));
@@ -23,13 +23,13 @@ export class SessionSearch {
     if (event.isComposing || event.keyCode === 229) return;
     if (event.key === "Enter") this.#search();
     if (event.key !== "Escape" || !this.field.value) return;
-    event.stopPropagation(); // it would stop an answer, or close the drawer
+    event.stopPropagation(); // would stop an answer or close the drawer
     event.preventDefault();
     this.field.value = "";
     this.#search();
   }
 
-  /** Half a word of an input method finds nothing. */
+  /** Waits until an IME composition has ended. */
   #changed(composing) {
     clearTimeout(this.#timer);
     if (!composing) this.#timer = setTimeout(() => this.#search(), this.field.value ? PAUSE_MS : 0);

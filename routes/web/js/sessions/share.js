@@ -1,6 +1,6 @@
-/** Links by which others read a branch: made, listed with the day they end, taken back. */
+/** Share links to a branch: create, list with their expiry, revoke. */
 
-import { orNotice } from "../api/http.js";
+import { runWithNotice } from "../api/http.js";
 import { createShare, listShares, revokeShare } from "../api/sessions.js";
 import { copyText } from "../base/clipboard.js";
 import { showDialog } from "../base/dialogs.js";
@@ -10,7 +10,7 @@ import { formatDay } from "../base/i18n.js";
 const DAYS = [1, 7, 30, 365];
 const USUAL_DAYS = 7;
 
-/** `leaf`: where the branch ends; undefined: the session's newest turn. */
+/** `leaf`: the end of the branch; undefined for the session's newest turn. */
 export function showShares(sessionId, leaf) {
   return new Shares(sessionId, leaf).show();
 }
@@ -36,7 +36,7 @@ class Shares {
       this.#fresh, this.#list, this.#notice,
       el("div", { class: "dialog-actions" }, el("button", { class: "button", value: "", i18n: "close" })),
     ], "small-dialog");
-    orNotice(this.#notice, () => this.#read());
+    runWithNotice(this.#notice, () => this.#read());
     return closed;
   }
 
@@ -45,14 +45,14 @@ class Shares {
   }
 
   #make() {
-    return orNotice(this.#notice, async () => {
+    return runWithNotice(this.#notice, async () => {
       const options = { expire_days: Number(this.#days.value), passages: this.#passages.checked };
       this.#showAddress((await createShare(this.sessionId, { ...options, ...(this.leaf && { leaf: this.leaf }) })).url);
       await this.#read();
     });
   }
 
-  /** The server keeps only its hash: here it is shown, and never again. */
+  /** Shows the link, which is possible only now: the server stores only its hash. */
   #showAddress(url) {
     const copy = el("button", { class: "quiet", type: "button", label: "copy", on: { click: () => copyText(url, copy) } }, icon("copy"));
     const field = el("input", { value: url, readonly: true, label: "shareAddress", on: { focus: () => field.select() } });
@@ -62,9 +62,9 @@ class Shares {
   }
 
   #item({ share_id: shareId, expires_at: end, passages }) {
-    const revoke = () => orNotice(this.#notice, async () => {
+    const revoke = () => runWithNotice(this.#notice, async () => {
       await revokeShare(this.sessionId, shareId);
-      this.#fresh.hidden = true; // it may be this one's
+      this.#fresh.hidden = true; // the link shown may be the revoked one
       await this.#read();
     });
     return el("li", { "data-share": shareId },

@@ -1,11 +1,11 @@
-/** A conversation's title, edited in its place, and the mark beside it. */
+/** Editing a conversation's title in place, and the pin next to it. */
 
 import { el, icon } from "../base/dom.js";
 import { t } from "../base/i18n.js";
 
 /**
- * Shows a field in the place of `shown`. Enter and leaving it save, Esc does not; `save(title)` resolves to
- * whether it is saved: what was typed stays in the field until then. The focus goes back to `home`.
+ * Replaces `shown` by a text field. Enter and blur save, Esc cancels. `save(title)` resolves to whether the title was
+ * saved; until then the field stays with its text. The focus returns to `home`.
  */
 export function editTitle(shown, { title, save, home }) {
   if (shown.hidden) return;
@@ -21,7 +21,7 @@ export function editTitle(shown, { title, save, home }) {
 }
 
 function key(event, editing) {
-  event.stopPropagation(); // Esc, say, would stop an answer
+  event.stopPropagation(); // Esc, for example, would stop an answer
   if (event.isComposing || event.keyCode === 229) return;
   if (event.key === "Enter") finish(editing);
   if (event.key === "Escape") editing.end();
@@ -46,7 +46,7 @@ function end(editing, shown, home) {
   editing.input.remove();
 }
 
-/* The small mark of a conversation that the clean-up leaves alone. */
+/* The pin of a conversation that is exempt from clean-up. */
 
 export const pinMark = () => el("span", { class: "pin", hidden: true }, icon("pin"), el("span", { class: "offscreen" }));
 

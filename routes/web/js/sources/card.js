@@ -1,34 +1,34 @@
-/** One source as a folding card: its head always, its body when it is first opened. */
+/** A source as a collapsible card, whose body is created when it is first opened. */
 
-import { tell } from "../base/bus.js";
+import { publish } from "../base/bus.js";
 import { el, setText } from "../base/dom.js";
 import { Context } from "./context.js";
-import { atAGlance, markedText, settleScroll } from "./passage.js";
+import { markedText, plainPreview, settleScroll } from "./passage.js";
 
-/** `deck` is the SourcesView that the card belongs to. */
-export function sourceCard(citation, deck) {
+/** `sources`: the SourcesView to which the card belongs. */
+export function sourceCard(citation, sources) {
   const card = el("details", { class: "source", "data-index": citation.index });
   card.append(summary(citation));
-  card.firstChild.addEventListener("click", (event) => turn(event, card));
+  card.firstChild.addEventListener("click", (event) => toggle(event, card));
   card.fill = () => {
     if (card.dataset.filled) return;
     card.dataset.filled = "1";
-    const body = cardBody(citation, deck);
+    const body = cardBody(citation, sources);
     card.append(body.element);
     body.settle();
   };
-  card.addEventListener("toggle", () => card.open && card.fill()); // a search in the page opens it too
+  card.addEventListener("toggle", () => card.open && card.fill()); // the browser's find-in-page opens it, too
   return card;
 }
 
-/** Its body comes with the opening, not a frame after it. */
-function turn(event, card) {
+/** Fills the body together with opening, not a frame later. */
+function toggle(event, card) {
   event.preventDefault();
   card.open = !card.open;
   if (card.open) card.fill();
 }
 
-/** Whether nothing is left of it but its number: the document was erased, and its words with it. */
+/** Whether the document was erased together with its cited text, so that only the number is left. */
 export const isErased = ({ removed, text, file_name: name }) => Boolean(removed) && !text && !name;
 
 function summary(citation) {
@@ -39,7 +39,7 @@ function summary(citation) {
       el("span", { class: "place" }, ...(erased ? [] : standing(citation)), ...placeOf(citation))),
     erased || citation.score == null ? el("span", { class: "score" }) : score(citation.score),
     erased ? el("span", { class: "passage", i18n: "sourceErased" })
-      : el("span", { class: "passage", text: atAGlance(citation.key_passage || citation.text) }));
+      : el("span", { class: "passage", text: plainPreview(citation.key_passage || citation.text) }));
 }
 
 export function fileName(citation) {
@@ -47,13 +47,13 @@ export function fileName(citation) {
   return el("span", { class: "file", text: citation.file_name });
 }
 
-/** What became of the document since: an outdated one's text is what it said then, a removed one's is gone. */
+/** A label for a document that was changed or removed after the answer. */
 function standing({ removed, outdated }) {
   const key = removed ? "sourceRemoved" : outdated ? "sourceOutdated" : "";
   return key ? [el("span", { class: "standing", i18n: key })] : [];
 }
 
-/** Heading, page and date, as far as they are told. */
+/** Heading, page and date, as far as known. */
 export const placeOf = ({ heading, page, date }) => [
   heading && el("span", { text: heading }),
   page != null && el("span", { i18n: ["page", { n: page }] }),
@@ -68,17 +68,17 @@ function score(value) {
     el("span", { class: "score-track" }, fill), el("span", { class: "score-number", text: `${percent}%` }));
 }
 
-/* An opened source: the chunk with its key passage, why it was chosen, and what can be done with it. */
+/* An opened source: the chunk with its key passage, why it was selected, and its actions. */
 
 const VERSION_CHARS = 8;
 
-/** `settle` is to be called once the body is on the page. */
-function cardBody(citation, deck) {
+/** `settle` must be called once the body is on the page. */
+function cardBody(citation, sources) {
   const { text, removed } = citation;
   const words = el("div", { class: "source-text" }, ...(text || citation.key_passage ? markedText(citation) : []));
   if (removed && !text) words.append(el("p", { i18n: "sourceErased" }));
   const element = el("div", { class: "source-body" },
-    words, reason(citation), facts(citation), sameDocument(citation, deck), actions(citation, deck, words));
+    words, reason(citation), facts(citation), sameDocument(citation, sources), actions(citation, sources, words));
   return { element, settle: () => settleScroll(words) };
 }
 
@@ -95,32 +95,32 @@ function facts({ outdated, removed, text, version }) {
   return parts.length > 0 && el("p", { class: "source-facts" }, ...parts);
 }
 
-/** The other cards of this document: one document, several passages. */
-function sameDocument(citation, deck) {
-  const others = deck.sameDocument(citation);
+/** Links to the other cards of the same document. */
+function sameDocument(citation, sources) {
+  const others = sources.sameDocument(citation);
   if (!others.length) return null;
   const go = (index) => el("button", { class: "number", type: "button", text: index, label: ["cite", { n: index }],
-    on: { click: () => deck.open(index) } });
+    on: { click: () => sources.open(index) } });
   return el("p", { class: "same-document" }, el("span", { i18n: "sameDocument" }), ...others.map(go));
 }
 
-/** What needs the document is offered only while it is there. */
-function actions(citation, deck, words) {
+/** Actions that need the document are offered only while it exists. */
+function actions(citation, sources, words) {
   const { document_id, chunk_id, file_name, text, removed, cited } = citation;
   const exists = !removed && document_id;
   const row = el("div", { class: "source-actions" },
     exists && chunk_id && contextButton(citation, words),
-    text && action("sourceQuote", () => tell("quote", { file_name, text })),
-    exists && text && action("sourcePersona", () => tell("persona", { file_name, text, document_id, chunk_id })),
-    exists && action("sourceOnly", () => tell("filter", { document_ids: [document_id], names: [file_name] })),
-    cited && action("backToAnswer", () => deck.back(citation.index), "back"));
+    text && action("sourceQuote", () => publish("quote", { file_name, text })),
+    exists && text && action("sourcePersona", () => publish("persona", { file_name, text, document_id, chunk_id })),
+    exists && action("sourceOnly", () => publish("filter", { document_ids: [document_id], names: [file_name] })),
+    cited && action("backToAnswer", () => sources.back(citation.index), "back"));
   return row.childElementCount > 0 && row;
 }
 
 const action = (key, click, className = "") =>
   el("button", { class: `text-button ${className}`.trim(), type: "button", i18n: key, on: { click } });
 
-/** Puts the surroundings in the place of the chunk alone, and back. */
+/** Toggles between the chunk alone and the chunk with its surroundings. */
 function contextButton(citation, words) {
   const context = new Context(citation);
   const button = action("contextShow", () => {

@@ -1,13 +1,13 @@
-/** The sources of one answer as cards: cited ones first, each with its key passage. */
+/** The sources of an answer as cards: cited ones first, each with its key passage. */
 
 import { el, icon } from "../base/dom.js";
 import { sourceCard } from "./card.js";
 
 const PAGE_SIZE = 20;
-const UNMARKED_SIZE = 3; // at first, of an answer that marks none: what it used is most likely among the best
+const UNMARKED_SIZE = 3; // shown first if the answer cites none: what it used is probably among the best
 const views = new WeakMap();
 
-/** The source that a mark in an answer names; undefined while it is not known. */
+/** The source that a citation in an answer refers to; undefined while unknown. */
 export const citationOf = (mark) =>
   views.get(mark.closest(".turn")?.querySelector(".sources"))?.citation(Number(mark.dataset.index));
 
@@ -15,7 +15,7 @@ export class SourcesView {
   #citations = new Map();
   #cards = new Map();
   #reveal = new Map();
-  #calledFrom = null;
+  #openedFrom = null;
 
   constructor(citations) {
     for (const citation of citations) this.#citations.set(citation.index, citation);
@@ -34,7 +34,7 @@ export class SourcesView {
     return this.#citations.get(index);
   }
 
-  /** The numbers of the other sources that are of the same document. */
+  /** The numbers of the other sources from the same document. */
   sameDocument({ document_id: documentId, index }) {
     if (!documentId) return [];
     return [...this.#citations.values()]
@@ -42,10 +42,10 @@ export class SourcesView {
       .map((other) => other.index);
   }
 
-  /** Shows, opens and focuses the card of source `index`; a mark that has the focus is gone back to. */
+  /** Reveals, opens and focuses the card of source `index`, and remembers the focused citation for `back`. */
   open(index) {
     const mark = document.activeElement?.closest(".cite");
-    if (mark) this.#calledFrom = mark;
+    if (mark) this.#openedFrom = mark;
     this.#reveal.get(index)?.();
     const card = this.#cards.get(index);
     if (!card) return;
@@ -60,24 +60,24 @@ export class SourcesView {
     requestAnimationFrame(() => card.classList.add("called"));
   }
 
-  /** To the mark that was followed to the card, or to the first that names it. */
+  /** Returns to the citation that led to the card, or to the first one that refers to it. */
   back(index) {
-    const followed = this.#calledFrom?.isConnected ? this.#calledFrom : null;
+    const followed = this.#openedFrom?.isConnected ? this.#openedFrom : null;
     const mark = followed ?? this.element.closest(".turn")?.querySelector(`.cite[data-index="${index}"]`);
-    this.#calledFrom = null;
+    this.#openedFrom = null;
     mark?.focus({ preventScroll: true });
     mark?.scrollIntoView({ block: "nearest" });
   }
 
-  /** Esc leaves a card that a mark led to; otherwise it means what it means elsewhere. */
+  /** Esc returns from a card reached through a citation; otherwise it keeps its usual meaning. */
   #key(event) {
     const card = event.target.closest(".source");
-    if (event.key !== "Escape" || !card || !this.#calledFrom) return;
+    if (event.key !== "Escape" || !card || !this.#openedFrom) return;
     event.stopPropagation();
     this.back(Number(card.dataset.index));
   }
 
-  /** None marked as cited: the model cited nothing it was given, so the list is open at its best, and says so. */
+  /** If the model cited none of its sources, the list is open, starts with the best few, and says so. */
   #uncited(citations, noneCited) {
     const key = noneCited ? "retrieved" : "uncited";
     const box = el("details", { class: "uncited", open: noneCited },

@@ -1,4 +1,4 @@
-/** What stands around a passage in its document: its neighbours and its section, inside the card. */
+/** The context of a passage in its document, shown inside the card: its neighbours and its section. */
 
 import { ApiError } from "../api/http.js";
 import { readDocument, readSurroundings } from "../api/documents.js";
@@ -6,9 +6,9 @@ import { el } from "../base/dom.js";
 import { causeOf } from "../base/i18n.js";
 import { markedText } from "./passage.js";
 
-const NEAR = 2; // neighbours to either side at first
+const NEAR = 2; // initial neighbours on either side
 const STEP = 4;
-const MOST = 10; // the server's own limit
+const MAX_NEIGHBOURS = 10; // the server's own limit
 
 export class Context {
   #before = NEAR;
@@ -22,7 +22,7 @@ export class Context {
     this.element = el("div", { class: "source-context" }, this.#state, this.#box);
   }
 
-  /** Loads at the first time; afterwards it only goes back to the passage. */
+  /** Loads the context the first time; later only scrolls back to the passage. */
   async show() {
     if (!this.#loaded) return this.#load();
     this.#scrollTo(this.#here, 40);
@@ -51,7 +51,7 @@ export class Context {
     return this.#box.querySelector(".here");
   }
 
-  /** The passage stays where it is on the screen when more comes above it. */
+  /** Keeps the passage in place on the screen when text is added above it. */
   #draw(surroundings) {
     const was = this.#loaded ? this.#offset(this.#here) : 40;
     const chunks = inOrder(surroundings);
@@ -71,7 +71,7 @@ export class Context {
     }).filter(Boolean);
   }
 
-  /** The passage's place is one in the text that was cited. */
+  /** The passage's offset, which is valid only in the text that was cited. */
   #start({ text }) {
     return text === this.citation.text ? this.citation.passage_start : null;
   }
@@ -82,11 +82,11 @@ export class Context {
       await this.#load();
       this.#box.focus({ preventScroll: true });
     };
-    const earlier = firstPosition > 0 && above < MOST;
-    const later = neighbours.after.length >= this.#after && below < MOST;
+    const earlier = firstPosition > 0 && above < MAX_NEIGHBOURS;
+    const later = neighbours.after.length >= this.#after && below < MAX_NEIGHBOURS;
     return {
-      earlier: earlier && button("contextEarlier", ask(() => (this.#before = Math.min(MOST, above + STEP)))),
-      later: later && button("contextLater", ask(() => (this.#after = Math.min(MOST, below + STEP)))),
+      earlier: earlier && button("contextEarlier", ask(() => (this.#before = Math.min(MAX_NEIGHBOURS, above + STEP)))),
+      later: later && button("contextLater", ask(() => (this.#after = Math.min(MAX_NEIGHBOURS, below + STEP)))),
     };
   }
 
@@ -101,14 +101,14 @@ export class Context {
 
 const button = (key, click) => el("button", { class: "text-button", type: "button", i18n: key, on: { click } });
 
-/** The neighbours and the section overlap; each chunk once, as the document has them. */
+/** Merges neighbours and section, which overlap, in document order and without duplicates. */
 function inOrder({ neighbours, section, ...chunk }) {
   const all = [...neighbours.before, ...section, chunk, ...neighbours.after];
   const once = new Map(all.map((each) => [each.chunk_id, each]));
   return [...once.values()].sort((one, other) => one.position - other.position);
 }
 
-/** A sentence for the reader. A chunk can be gone with its document, or from a newer version of it. */
+/** The text key for a failure. A chunk may be missing because of its document's deletion or of a newer version. */
 async function whyNot(error, documentId) {
   if (!(error instanceof ApiError)) return "contextFailed";
   if (error.status !== 404) return causeOf(error);

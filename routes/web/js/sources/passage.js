@@ -1,27 +1,27 @@
-/** A chunk's text with its key passage marked, its tables and its code drawn. */
+/** Renders a chunk's text with its key passage highlighted, and its tables and code formatted. */
 
 import { el, shapeCells } from "../base/dom.js";
 
-// Rows and code as the readers of documents write them. A chunk may begin in the midst of a table: then no head
-// stands above; and end in the midst of its code.
+// Table rows and code as the document readers write them. A chunk may start inside a table, without a header, and may
+// end inside a code block.
 const BLOCK = /(?:^[ \t]*\|.*\|[ \t]*(?:\n|$))+|^[ \t]*(`{3,})([^\n`]*)\n([^]*?)(?:^[ \t]*\1[ \t]*(?:\n|$)|$(?![^]))/gm;
 const RULER = /^(?=.*-)[\s|:-]+$/;
 const BAR = /(?<!\\)\|/g;
 
 /**
- * Nodes for `text`. The passage is marked where the server says it stands; else where the same words stand
- * first; a passage that is no part of the text stands above it, marked.
+ * Returns nodes for `text`. The passage is highlighted at the server's offset, else at its first occurrence; if it is
+ * not in the text, it is shown above it.
  */
 export function markedText({ text = "", key_passage: passage, passage_start: start }) {
-  if (!passage) return drawn(text, 0, 0);
+  if (!passage) return rendered(text, 0, 0);
   const at = placeOf(text, passage, start);
-  if (at < 0) return [el("mark", { class: "apart", text: passage }), ...drawn(text, 0, 0)];
-  return drawn(text, at, at + passage.length);
+  if (at < 0) return [el("mark", { class: "apart", text: passage }), ...rendered(text, 0, 0)];
+  return rendered(text, at, at + passage.length);
 }
 
-/** Marked from `from` to `to`, in the cells of a table and in code too. */
-function drawn(text, from, to) {
-  const stretch = (start, end, words = (part) => part) => {
+/** Highlights the range from `from` to `to`, also inside table cells and code. */
+function rendered(text, from, to) {
+  const range = (start, end, words = (part) => part) => {
     const [first, last] = [from, to].map((at) => Math.min(Math.max(at, start), end));
     const mark = last > first && el("mark", { text: words(text.slice(first, last)) });
     return [words(text.slice(start, first)), mark, words(text.slice(last, end))].filter(Boolean);
@@ -30,28 +30,28 @@ function drawn(text, from, to) {
   let at = 0;
   for (const block of text.matchAll(BLOCK)) {
     const { 0: rows, 1: fence, index } = block;
-    nodes.push(...stretch(at, index), fence ? code(block, stretch) : table(rows, index, stretch));
+    nodes.push(...range(at, index), fence ? code(block, range) : table(rows, index, range));
     at = index + rows.length;
   }
-  return [...nodes, ...stretch(at, text.length)];
+  return [...nodes, ...range(at, text.length)];
 }
 
-/** What its fence says, such as the language and the lines, stands above it. */
-function code({ 0: whole, 2: info, 3: lines, index }, stretch) {
+/** A code block under a bar with the fence's info string, such as the language and line numbers. */
+function code({ 0: whole, 2: info, 3: lines, index }, range) {
   const start = index + whole.indexOf("\n") + 1;
-  const words = el("code", {}, ...stretch(start, start + lines.trimEnd().length));
+  const words = el("code", {}, ...range(start, start + lines.trimEnd().length));
   return el("div", { class: "code" }, el("div", { class: "code-bar", text: info.trim() }), el("pre", { tabindex: 0 }, words));
 }
 
-/** `rows` stand at `at` in the text of which `stretch` gives the nodes from one place to another. */
-function table(rows, at, stretch) {
+/** `rows` start at offset `at` of the text; `range` returns the nodes between two offsets of it. */
+function table(rows, at, range) {
   const lines = rows.split("\n");
   const hasHead = lines.length > 1 && RULER.test(lines[1]);
-  const box = el("table", { class: "rows", tabindex: 0 }); // a wide one is scrolled with the keyboard
+  const box = el("table", { class: "rows", tabindex: 0 }); // so that a wide one can be scrolled with the keyboard
   for (const [number, line] of lines.entries()) {
     const tag = hasHead && number === 0 ? "th" : "td";
     const places = isRuler(line, number) ? [] : cellsOf(line);
-    const cells = places.map(([start, end]) => el(tag, {}, ...stretch(at + start, at + end, unescaped)));
+    const cells = places.map(([start, end]) => el(tag, {}, ...range(at + start, at + end, unescaped)));
     if (cells.length) box.append(el("tr", {}, ...cells));
     at += line.length + 1;
   }
@@ -59,12 +59,12 @@ function table(rows, at, stretch) {
   return box;
 }
 
-/** Anywhere but below the first row, one dash in a cell is what the cell says. */
+/** Except below the first row, a single dash is a cell's content, not a delimiter row. */
 const isRuler = (line, number) => RULER.test(line) && (number === 1 || line.includes("---"));
 
 const unescaped = (cell) => cell.replaceAll("\\|", "|");
 
-/** Where the words of each cell begin and end in the line. */
+/** The start and end of each cell's text in the line. */
 function cellsOf(line) {
   const bars = [...line.matchAll(BAR)].map(({ index }) => index);
   return bars.slice(1).map((end, number) => {
@@ -74,7 +74,7 @@ function cellsOf(line) {
   });
 }
 
-// Marks of Markdown within a line that only make sense drawn: links, code, bold, those of a heading, and fences.
+// Inline Markdown syntax to strip for a plain preview: links, code, bold, headings and fences.
 const MARKS = [
   [/!?\[([^[\]]{1,300})\]\([^()\s]{1,2000}\)/g, "$1"],
   [/(?<!`)(`{1,2})(?!`)([^`]{1,300})\1(?!`)/g, "$2"],
@@ -83,23 +83,23 @@ const MARKS = [
   [/^[ \t]*`{3,}[^`]*$/, ""],
 ];
 
-/** For a glance: the words alone; the rows of a table with dots between their cells, without its ruler. */
-export const atAGlance = (text = "") => text.split("\n").map(glanced).filter(Boolean).join("\n");
+/** A plain preview: text without syntax; table cells are separated by dots, delimiter rows are left out. */
+export const plainPreview = (text = "") => text.split("\n").map(plainLine).filter(Boolean).join("\n");
 
-function glanced(row) {
+function plainLine(row) {
   const line = MARKS.reduce((words, [mark, instead]) => words.replace(mark, instead), row);
   if (!line.trimStart().startsWith("|")) return line;
   if (RULER.test(line)) return "";
   return `${line.split("|").map((cell) => cell.trim()).filter(Boolean).join(" · ")};`;
 }
 
-/** Offsets count code points; a string of JavaScript counts some of them twice. */
+/** The server's offsets count code points, JavaScript strings UTF-16 units. */
 function placeOf(text, passage, start) {
   const at = start == null ? -1 : Array.from(text).slice(0, start).join("").length;
   return at >= 0 && text.startsWith(passage, at) ? at : text.indexOf(passage);
 }
 
-/** A box that scrolls can be scrolled with the keyboard, and shows the marked passage first. */
+/** Makes a scrolling box scrollable with the keyboard and scrolls it to the highlighted passage. */
 export function settleScroll(box, target = box.querySelector("mark")) {
   if (box.scrollHeight <= box.clientHeight) return;
   box.tabIndex = 0;

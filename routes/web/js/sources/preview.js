@@ -1,13 +1,13 @@
 /**
- * A glance at a source where an answer marks it: file, place and key passage, beside the mark.
+ * A preview of a source next to its citation: file, place and key passage.
  *
- * For a mouse over the mark and for a focus that the keyboard brought; a finger opens the card instead. It
- * stands above the page, so nothing moves, stays while the pointer is on it, and Esc sends it away.
+ * Shown on mouse hover and on keyboard focus; on touch, the card opens instead. It overlays the page so that nothing
+ * moves, stays while the pointer is on it, and closes on Esc.
  */
 import { el } from "../base/dom.js";
 import { citationOf } from "./cards.js";
 import { fileName, isErased, placeOf } from "./card.js";
-import { atAGlance } from "./passage.js";
+import { plainPreview } from "./passage.js";
 
 const SHOW_MS = 120;
 const LEAVE_MS = 160;
@@ -21,7 +21,7 @@ export class CitePreview {
   #title = "";
   #timer = 0;
 
-  /** `root` is what holds the marks. */
+  /** `root` contains the citations. */
   constructor(root) {
     document.body.append(this.#box);
     document.addEventListener("pointerover", (event) => event.pointerType !== "touch" && this.#over(event.target));
@@ -51,20 +51,20 @@ export class CitePreview {
     this.#hide();
     this.#mark = mark;
     this.#title = mark.title;
-    mark.removeAttribute("title"); // the browser's own tip would lie over this one
+    mark.removeAttribute("title"); // the browser's own tooltip would cover this one
     mark.setAttribute("aria-describedby", ID);
-    this.#box.replaceChildren(...glance(citation));
+    this.#box.replaceChildren(...previewContent(citation));
     this.#box.hidden = false;
     this.#place(mark.getBoundingClientRect());
   }
 
-  /** The glance of the keyboard goes along: the focus itself may have scrolled its mark into view. */
+  /** A preview opened by keyboard focus moves along, because focusing may have scrolled the citation into view. */
   #scrolled() {
     if (this.#mark && this.#mark === document.activeElement) this.#place(this.#mark.getBoundingClientRect());
     else this.#hide();
   }
 
-  /** Above the mark where there is room, and within the window. */
+  /** Above the citation if there is room, and inside the window. */
   #place(mark) {
     const { offsetWidth: width, offsetHeight: height } = this.#box;
     const left = Math.min(mark.left, document.documentElement.clientWidth - width - EDGE);
@@ -83,8 +83,8 @@ export class CitePreview {
   }
 }
 
-function glance(citation) {
-  const passage = atAGlance(citation.key_passage || citation.text);
+function previewContent(citation) {
+  const passage = plainPreview(citation.key_passage || citation.text);
   return [
     el("p", { class: "preview-head" }, fileName(citation), ...placeOf(citation)),
     isErased(citation) ? el("p", { class: "preview-passage", i18n: "sourceErased" })

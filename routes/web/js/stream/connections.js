@@ -1,9 +1,9 @@
-/** One turn's stream, from the question to DONE, over as many connections as it takes. */
+/** A turn's stream from the question to DONE, over as many connections as it takes. */
 
 import { ApiError } from "../api/http.js";
 import { askQuestion, resumeTurn } from "../api/turns.js";
 import { nextTask } from "../base/frames.js";
-import { onReturn, patience, waitBefore } from "./patience.js";
+import { onReturn, timeouts, waitBefore } from "./timeouts.js";
 import { readEvent } from "./protocol.js";
 import { SseParser } from "./sse.js";
 
@@ -17,7 +17,7 @@ export class TurnStream {
   #done = false;
 
   /**
-   * `body` is the request, perhaps yet to come, or null to attach to a turn that is already there.
+   * `body` is the request or a promise of it, or null to attach to an existing turn.
    * `onEvent` gets every event once and in order; `onReconnect` gets (attempt, of), `onConnected` nothing.
    */
   constructor(turnId, body, { onEvent, onReconnect, onConnected = () => {} }) {
@@ -28,7 +28,7 @@ export class TurnStream {
     this.#abort.abort();
   }
 
-  /** Resolves after DONE. Raises ApiError (refused), ConnectionLost, or AbortError. */
+  /** Resolves after DONE. Throws ApiError (refused), ConnectionLost, or AbortError. */
   async run() {
     for (let attempt = 0; !this.#done; ) {
       const before = this.#last;
@@ -40,7 +40,7 @@ export class TurnStream {
   }
 
   async #wait(attempt) {
-    const most = this.#last ? patience.attemptsToResume : patience.attemptsToBegin;
+    const most = this.#last ? timeouts.attemptsToResume : timeouts.attemptsToBegin;
     if (attempt > most) throw new ConnectionLost();
     this.reconnected = true;
     this.onReconnect(attempt, most);
@@ -53,7 +53,7 @@ export class TurnStream {
     connection.watch();
     try {
       const response = await this.#open(connection.signal);
-      if (response.status === 204) this.#done = true; // it has ended, and there is nothing more to tell
+      if (response.status === 204) this.#done = true; // the turn has ended and there are no more events
       else await connection.read(response, this.#reader());
     } finally {
       connection.close();
@@ -61,12 +61,12 @@ export class TurnStream {
   }
 
   async #open(signal) {
-    // Nothing received yet: the question itself is sent again, and its turn_id keeps it from running twice.
+    // Nothing received yet: send the question itself again; its turn_id keeps it from running twice.
     if (this.body && this.#last === 0) return askQuestion(await this.body, signal);
     return resumeTurn(this.turnId, this.#last, signal);
   }
 
-  /** A new one for each connection: what the last one cut off is sent again. */
+  /** A new parser for each connection, since the event that was cut off is sent again. */
   #reader() {
     const parser = new SseParser();
     return (text) => {
@@ -83,7 +83,7 @@ export class TurnStream {
     this.onEvent(event);
   }
 
-  /** Once the turn has begun, a server that restarts or is busy is waited for. */
+  /** Rethrows permanent errors; once the turn has begun, a restarting or busy server is retried. */
   #mustBePassing(error) {
     if (this.#abort.signal.aborted) throw error;
     const refused = error instanceof ApiError && !(this.#last > 0 && PASSING.includes(error.status));
@@ -91,25 +91,25 @@ export class TurnStream {
   }
 }
 
-/* One connection of a stream: aborted from outside, or when the server has been silent for too long. */
+/* One connection of a stream: aborted by the caller, or when the server has been silent for too long. */
 
-const CHECKS = 9; // in one time of silence
-// Megabytes that are there at once, in one piece perhaps, would hold the page for as long as they take.
+const CHECKS = 9; // per silence limit
+// Megabytes that arrive at once would otherwise block the page while they are processed.
 const READ_BYTES = 65_536;
 const READ_MS = 10;
 
 class Connection {
   #abort = new AbortController();
-  #lastByteAt = Date.now(); // a clock that goes on while the machine sleeps
+  #lastByteAt = Date.now(); // a clock that keeps running while the machine sleeps
   #timer = 0;
   #unwatch = () => {};
 
-  /** `outer` ends it, too. */
+  /** `outer`: another signal that aborts it. */
   constructor(outer) {
     this.signal = AbortSignal.any([outer, this.#abort.signal]);
   }
 
-  /** Calls `onPiece(text)` for what arrives until it returns false, or the body ends. Raises when it breaks off. */
+  /** Calls `onPiece(text)` for each piece until it returns false or the body ends. Throws if the connection breaks. */
   async read(response, onPiece) {
     const reader = response.body.getReader();
     const decoder = new TextDecoder();
@@ -132,11 +132,11 @@ class Connection {
     }
   }
 
-  /** Begins to watch for silence. */
+  /** Starts watching for silence. */
   watch() {
     this.#lastByteAt = Date.now();
-    this.#timer = setInterval(() => this.#check(patience.silentMs), patience.silentMs / CHECKS);
-    this.#unwatch = onReturn(() => this.#check(patience.silentOnReturnMs));
+    this.#timer = setInterval(() => this.#check(timeouts.silentMs), timeouts.silentMs / CHECKS);
+    this.#unwatch = onReturn(() => this.#check(timeouts.silentOnReturnMs));
   }
 
   close() {

@@ -1,10 +1,10 @@
-/** From one SSE event to one typed event of the prefix format. */
+/** Parses SSE events into typed events of the prefix format. */
 
 const TYPES = new Set(["SESSION", "STATUS", "THINK", "CONTENT", "SOURCE", "ERROR", "DONE"]);
 
 /**
  * @returns {{type: string, n: number, text: string, value: any} | null}
- *   `value` is the parsed JSON of STATUS and SOURCE; null for an event this page does not know.
+ *   `value` is the parsed JSON of STATUS and SOURCE; null for an unknown event.
  */
 export function readEvent({ id, data }) {
   const colon = data.indexOf(":");
@@ -23,7 +23,7 @@ function parseJson(text) {
   }
 }
 
-/** A UUID v4. `randomUUID` is missing on plain-http pages that are not on this machine. */
+/** A UUID v4. `randomUUID` exists only over HTTPS and on localhost. */
 export function newTurnId() {
   if (crypto.randomUUID) return crypto.randomUUID();
   const bytes = crypto.getRandomValues(new Uint8Array(16));

@@ -1,22 +1,22 @@
-/** A turn under way: its stream drives its view, until DONE, a refusal, a lost connection or a stop. */
+/** A running turn: its stream drives its view until DONE, a refusal, a lost connection or a stop. */
 
 import { ApiError } from "../api/http.js";
 import { readTurn, stopTurn } from "../api/turns.js";
 import { noteOf } from "../turn/states.js";
 import { ConnectionLost, TurnStream } from "./connections.js";
 
-const STOP_PATIENCE_MS = 3000;
-// What old clients are shown as progress under PROGRESS_PREFIX=CONTENT; it is no part of the answer.
+const STOP_TIMEOUT_MS = 3000;
+// Shown to old clients as progress under PROGRESS_PREFIX=CONTENT; not part of the answer.
 const PROGRESS_LINE = "正在进行混合检索...";
 
 export class Run {
   #finished = null;
-  #stopHeard = false; // by the server
+  #stopReceived = false; // whether the server received the stop
   #fault = null;
   #errorText = null;
   #text = [];
 
-  /** `body` is the request, perhaps yet to come, or null to attach to a turn that runs already. */
+  /** `body` is the request or a promise of it, or null to attach to a turn that is already running. */
   constructor(view, body, { sessionId = null, onSession = () => {} } = {}) {
     Object.assign(this, { view, body, sessionId, onSession, stopped: false });
     this.stream = new TurnStream(view.turnId, body, {
@@ -26,12 +26,12 @@ export class Run {
     });
   }
 
-  /** The turn that it followed, null for none; undefined while the server has not told. */
+  /** The id of the parent turn, null for none; undefined until the server reports it. */
   get parent() {
     return this.#finished?.parent_turn_id;
   }
 
-  /** Resolves when the turn is over, however it ended. `onRetry` runs it again under the same id. */
+  /** Resolves when the turn has ended, however it did. `onRetry` runs it again under the same id. */
   async go(onRetry) {
     this.view.start();
     try {
@@ -42,17 +42,17 @@ export class Run {
     }
   }
 
-  /** A server that cannot be told is left alone, and the reader is told so: the turn ends there when nobody reads it. */
+  /** If the server cannot be reached, the user is told; the turn then ends there once nobody reads it. */
   async stop() {
     if (this.stopped) return;
     this.stopped = true;
     this.view.stopping();
-    setTimeout(() => this.stream.abort(), STOP_PATIENCE_MS);
+    setTimeout(() => this.stream.abort(), STOP_TIMEOUT_MS);
     try {
       await stopTurn(this.view.turnId);
-      this.#stopHeard = true;
+      this.#stopReceived = true;
     } catch (error) {
-      this.#stopHeard = error instanceof ApiError && error.status < 500; // a proxy speaks for a server that is away
+      this.#stopReceived = error instanceof ApiError && error.status < 500; // 5xx: a proxy answers for an unreachable server
       this.stream.abort();
     }
   }
@@ -90,15 +90,15 @@ export class Run {
       broken: !this.view.answer.empty, onRetry: retryable === false ? null : onRetry });
   }
 
-  /** The end that no ERROR event told of, as a stored turn says it. */
+  /** Shows the note for an end that no ERROR event explained, as for a stored turn. */
   #note(status, onRetry) {
     const message = noteOf(status, !this.view.answer.empty);
     if (message && !this.stopped) this.view.showError({ message, onRetry });
   }
 
   /**
-   * A replay from the store may be cut otherwise than the live stream was: the stored text is right. Of a turn
-   * that a crash ended, more may have arrived than was stored.
+   * Whether the stored text should replace what arrived. A replay may be cut differently than the live stream, so the
+   * stored text of a completed turn is right; but after a crash, more may have arrived than was stored.
    */
   #isBetter({ status, answer: stored }) {
     const arrived = this.#text.join("");
@@ -108,7 +108,7 @@ export class Run {
 
   async #fail(error, onRetry) {
     await this.view.finish({ status: this.stopped ? "cancelled" : "failed" });
-    if (this.stopped) return this.#stopHeard || this.view.showError({ message: "note_stop_unreached" });
+    if (this.stopped) return this.#stopReceived || this.view.showError({ message: "note_stop_unreached" });
     if (error instanceof ApiError) {
       const { message, code, status, requestId, retryable, retryAfterS } = error;
       this.view.showError({ message, code: code || `http_${status}`, requestId, retryAfterS,
@@ -122,7 +122,7 @@ export class Run {
   }
 }
 
-/** The turns under way, in any session: one left open in the background is not read twice. */
+/** The running turns of all sessions, so that one left in the background is not read twice. */
 export class Runs {
   #byTurn = new Map();
 
@@ -138,12 +138,12 @@ export class Runs {
     return this.#byTurn.get(turnId);
   }
 
-  /** The one that began last in that session. */
+  /** The run that began last in that session. */
   newestOf(sessionId) {
     return [...this.#byTurn.values()].findLast((run) => run.sessionId === sessionId);
   }
 
-  /** Those of one branch, in the order in which they began. */
+  /** The runs of one branch, in the order in which they began. */
   on(thread) {
     return [...this.#byTurn.values()].filter((run) => run.thread === thread);
   }

@@ -1,8 +1,8 @@
 /**
- * An incremental reader of text/event-stream, as the HTML standard describes it.
+ * An incremental parser of text/event-stream, as specified by the HTML standard.
  *
- * Text may be cut anywhere, between CR and LF too. An event that the stream's end cuts off is dropped,
- * as the standard says: a resumed stream sends it again.
+ * The text may be split anywhere, even between CR and LF. An event cut off by the end of the stream is dropped, as the
+ * standard requires; a resumed stream sends it again.
  */
 export class SseParser {
   #rest = "";
@@ -11,7 +11,7 @@ export class SseParser {
   #lastId = "";
   #first = true;
 
-  /** @returns {{id: string, data: string}[]} the events that `text` completed, in order */
+  /** @returns {{id: string, data: string}[]} the events completed by `text`, in order */
   feed(text) {
     const events = [];
     this.#rest += this.#first ? text.replace(/^\uFEFF/, "") : text;
@@ -25,7 +25,7 @@ export class SseParser {
     for (let at = this.#scanned; at < rest.length; at++) {
       const code = rest.charCodeAt(at);
       if (code !== 10 && code !== 13) continue;
-      // A CR at the very end may be the first half of CRLF: wait for the next piece.
+      // A trailing CR may be the first half of CRLF: wait for the next piece.
       if (code === 13 && at + 1 === rest.length) return this.#wait(at);
       const end = code === 13 && rest.charCodeAt(at + 1) === 10 ? at + 2 : at + 1;
       this.#rest = rest.slice(end);

@@ -1,49 +1,49 @@
-/** What a reader can do with a turn: its versions, and the quiet buttons under the question. */
+/** The actions on a turn: its version pager and the buttons under the question. */
 
 import { rateTurn } from "../api/turns.js";
 import { copyText } from "../base/clipboard.js";
 import { el, icon, setLabel } from "../base/dom.js";
 import { toggleMenu } from "../base/menu.js";
-import { sayFailed } from "../frame/notice.js";
+import { notifyFailure } from "../frame/notice.js";
 import { showPrompt } from "../prompt/dialog.js";
 
 export class TurnActions {
   #copy = this.#button("copy-answer", "copy", "copyAnswer", () => copyText(this.view.answer.text, this.#copy));
-  #edit = this.#button("edit-question", "pencil", "editQuestion", () => this.acts.edit(this.view));
-  #regenerate = this.#button("regenerate", "retry", "regenerate", () => this.acts.regenerate(this.view));
-  #continue = this.#button("continue-here", "branch", "continueHere", () => this.acts.continueFrom(this.view));
+  #edit = this.#button("edit-question", "pencil", "editQuestion", () => this.handlers.edit(this.view));
+  #regenerate = this.#button("regenerate", "retry", "regenerate", () => this.handlers.regenerate(this.view));
+  #continue = this.#button("continue-here", "branch", "continueHere", () => this.handlers.continueFrom(this.view));
   #prompt = el("button", { class: "quiet show-prompt", type: "button", i18n: "prompt", label: "promptOpen", hidden: true,
     on: { click: () => showPrompt(this.view.turnId, this.#prompt) } });
   #more = el("button", { class: "quiet turn-more", type: "button", label: "turnMore", "aria-haspopup": "menu",
     "aria-expanded": "false", hidden: true, on: { click: () => this.#openMenu() } }, icon("dots"));
 
-  /** `acts` are what the conversation does with a turn, each given its view: edit, regenerate, continueFrom,
-   * toVersion(view, step). Without them the turn can only be read. */
-  constructor(view, acts) {
-    Object.assign(this, { view, acts });
-    this.versions = new VersionPager((step) => acts.toVersion(view, step));
+  /** `handlers`: the conversation's handlers, each called with the turn's view: edit, regenerate, continueFrom,
+   * toVersion(view, step). Without them the turn is read-only. */
+  constructor(view, handlers) {
+    Object.assign(this, { view, handlers });
+    this.versions = new VersionPager((step) => handlers.toVersion(view, step));
     this.rating = new Rating(view.turnId);
     this.element = el("div", { class: "turn-actions" }, this.versions.element, this.#copy, ...this.rating.buttons,
       this.#edit, this.#regenerate, this.#continue, this.#prompt, this.#more);
   }
 
-  /** To be called when the turn has settled, and when it starts again. */
+  /** Call when the turn has ended and when it starts again. */
   refresh() {
     const settled = this.view.status !== "running";
     const question = settled && this.view.command === ""; // a command is answered without a model
     this.#copy.hidden = !settled || this.view.answer.empty;
     this.#prompt.hidden = this.#more.hidden = !question;
-    this.#edit.hidden = !question || !this.acts.edit;
-    this.#regenerate.hidden = !question || !this.acts.regenerate;
-    this.#continue.hidden = !question || !this.acts.continueFrom || !this.view.leadsOn;
-    for (const button of this.rating.buttons) button.hidden = !this.view.leadsOn;
+    this.#edit.hidden = !question || !this.handlers.edit;
+    this.#regenerate.hidden = !question || !this.handlers.regenerate;
+    this.#continue.hidden = !question || !this.handlers.continueFrom || !this.view.canBeFollowed;
+    for (const button of this.rating.buttons) button.hidden = !this.view.canBeFollowed;
   }
 
   #button(name, picture, words, click) {
     return el("button", { class: `quiet ${name}`, type: "button", label: words, hidden: true, on: { click } }, icon(picture));
   }
 
-  /** On a phone: what the row has no room for, by the styles. */
+  /** On a phone: a menu of the buttons that the style sheet hides for lack of room. */
   #openMenu() {
     const [up, down] = this.rating.buttons;
     const pictures = [[up, "thumbUp"], [down, "thumbDown"], [this.#edit, "pencil"], [this.#regenerate, "retry"],
@@ -53,7 +53,7 @@ export class TurnActions {
   }
 }
 
-/** The last turn is gone on with in any case. */
+/** "Continue from here" on the last turn is hidden because it is what happens anyway. */
 const isFolded = (button) => !button.hidden && !button.checkVisibility() && !button.matches(".turn:last-child .continue-here");
 
 function menuItem(button, picture) {
@@ -62,13 +62,13 @@ function menuItem(button, picture) {
   return { i18n: i18n ?? i18nLabel, icon: picture, run: () => button.click(), ...(pressed && { checked: pressed === "true" }) };
 }
 
-/* 👍 and 👎 on an answer, as two buttons of which one may be pressed; pressed again, it says nothing any more. */
+/* 👍 and 👎 on an answer: two toggle buttons of which at most one is pressed. */
 
 const BUTTONS = { up: { words: "rateUp", picture: "thumbUp" }, down: { words: "rateDown", picture: "thumbDown" } };
 
 class Rating {
   #buttons = new Map();
-  #comment = ""; // given elsewhere: what is said here leaves it as it is
+  #comment = ""; // given elsewhere and left unchanged by a rating here
   #stored = null;
   #pressed = null;
   #sending = false;
@@ -85,7 +85,7 @@ class Rating {
     return [...this.#buttons.values()];
   }
 
-  /** `feedback` as the server tells it, where there is one. */
+  /** Takes the server's `feedback`, if there is any. */
   show({ rating = null, comment = "" } = {}) {
     this.#comment = comment;
     this.#stored = rating;
@@ -97,39 +97,39 @@ class Rating {
     for (const [rating, button] of this.#buttons) button.setAttribute("aria-pressed", String(rating === pressed));
   }
 
-  /** What is pressed while the server is being told is told next. */
+  /** A press during a request is sent after it. */
   async #press(rating) {
     this.#mark(rating === this.#pressed ? null : rating);
     if (this.#sending) return;
     this.#sending = true;
-    while (this.#pressed !== this.#stored) await this.#tell(this.#pressed);
+    while (this.#pressed !== this.#stored) await this.#send(this.#pressed);
     this.#sending = false;
   }
 
-  async #tell(rating) {
+  async #send(rating) {
     try {
       await rateTurn(this.turnId, { rating, comment: this.#comment });
       this.#stored = rating;
     } catch (error) {
       this.#mark(this.#stored);
-      sayFailed("rateFailed", error, "rateMissing");
+      notifyFailure("rateFailed", error, "rateMissing");
     }
   }
 }
 
-/** ‹ 2/3 ›: leads from one version of a turn to the next. Not there while there is only one. */
+/** ‹ 2/3 ›: steps through the versions of a turn. Hidden if there is only one. */
 class VersionPager {
   #buttons = new Map();
   #count = el("span", { class: "version-count", "aria-hidden": "true" });
 
-  /** `onStep(-1 | 1)` is called only where there is a version on that side. */
+  /** `onStep(-1 | 1)` is called only if there is a version on that side. */
   constructor(onStep) {
     this.onStep = onStep;
     const [before, after] = [this.#button(-1, "versionBefore"), this.#button(1, "versionAfter")];
     this.element = el("span", { class: "versions", role: "group", hidden: true }, before, this.#count, after);
   }
 
-  /** The turn is number `n` of `of`, from 1. */
+  /** Shows version `n` of `of`, counted from 1. */
   show(n, of) {
     this.element.hidden = of < 2;
     this.#count.textContent = `${n}/${of}`;
@@ -142,7 +142,7 @@ class VersionPager {
     this.#buttons.get(step).focus({ preventScroll: true });
   }
 
-  /** A button at its end stays where it is: the keyboard may stand on it. */
+  /** Uses aria-disabled rather than disabled, because the button may have the focus. */
   #end(step, isEnd) {
     this.#buttons.get(step).setAttribute("aria-disabled", String(isEnd));
   }

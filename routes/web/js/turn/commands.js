@@ -1,15 +1,15 @@
-/** The slash commands, as the server reads them: a question's first word, in any case and width. */
+/** The slash commands, parsed as the server does: the first word of a question, in any case and width. */
 
 import { language } from "../base/i18n.js";
 
-/** `text` is what completing writes (`english`: on a page in English); `argument` is the words for what is to be typed after it. */
+/** `text`: what completion inserts (`english`: on an English page); `argument`: the text key of the argument to type. */
 const COMMANDS = [
   { text: "/help", does: "commandHelp" },
   { text: "/clear", does: "commandClear" },
   { text: "/persona", does: "commandPersona" },
   { text: "/persona ", argument: "commandPersonaText", does: "commandPersonaSet" },
   { text: "/persona clear", does: "commandPersonaClear" },
-  { text: "/模块", english: "/library", does: "commandLibrary", opens: true }, // the page's own: never sent
+  { text: "/模块", english: "/library", does: "commandLibrary", opens: true }, // handled by the page, never sent
   { text: "/remember ", argument: "commandPersonaText", does: "commandRemember" },
   { text: "/forget ", argument: "commandForgetWords", does: "commandForget" },
   { text: "/memories", does: "commandMemories" },
@@ -26,7 +26,7 @@ export function commandOf(question) {
   return NAMES.includes(name) ? name : "";
 }
 
-/** The commands that begin like `text`; none for what is no command, or is complete with its argument. */
+/** The commands that begin with `text`; none if it is not a command, or if only the argument is missing. */
 export function completions(text) {
   if (!/^[/\uff0f]/.test(text) || text.length > LONGEST) return [];
   const begun = text.normalize("NFKC").toLowerCase();

@@ -1,15 +1,14 @@
-/** What went wrong with a turn, in the reader's words, and what can be done. The server's own are folded away. */
+/** A card that says in plain words what went wrong with a turn and what to try. The server's own words are collapsed. */
 
 import { copyText } from "../base/clipboard.js";
 import { el, icon, setText } from "../base/dom.js";
 import { hasWords, wordedCode } from "../base/i18n.js";
 
-const LONGEST_COUNT_S = 300; // whoever is to wait longer is told so, and may try before
+const LONGEST_COUNT_S = 300; // for longer waits there is a hint instead of a countdown, and the button stays enabled
 
 /**
- * `message` is a person's sentence or a key of ours, `code` the error's, and `cause` why its model failed; `onRetry`
- * is null when trying again cannot help, and `retryAfterS` how long the server asks to wait before it. `broken`: a part
- * of the answer stands above the card.
+ * `message` is a sentence or a text key, `code` the error code, `cause` why the model failed; `onRetry` is null if a
+ * retry cannot help, `retryAfterS` the wait that the server asks for. `broken`: a partial answer is shown above the card.
  */
 export function errorCard({ message = "", code = "", cause = "", requestId, onRetry, retryAfterS = 0, broken = false }) {
   const known = wordsOf(code, cause, broken);
@@ -22,13 +21,13 @@ export function errorCard({ message = "", code = "", cause = "", requestId, onRe
     (sentence || requestId) && details(sentence, code, requestId));
 }
 
-/** Of a model that failed, the words of its cause, where there are some: but for an answer that had begun. */
+/** The code whose texts are shown: for a failed model its cause, if it has a text and the answer had not begun. */
 function wordsOf(code, cause, broken) {
   if (code !== "llm_unavailable") return wordedCode(code);
   return broken ? "llm_truncated" : wordedCode(`llm_${cause}`) || code;
 }
 
-/** What to try, by the code. */
+/** What to try, depending on the code. */
 function hint(code, onRetry) {
   const key = code.startsWith("llm_") && !onRetry ? "try_llm_refused" : `try_${code}`;
   return hasWords(key) && el("p", { class: "hint-line", i18n: key });
@@ -48,7 +47,7 @@ function countDown(button, words, left) {
   if (left > 0) setTimeout(() => countDown(button, words, left - 1), 1000);
 }
 
-/** For the one who is to mend it: the server's sentence, the code, the reference. */
+/** Details for the operator: the server's sentence, the code and the request id. */
 function details(sentence, code, requestId) {
   return el("details", { class: "original" }, el("summary", { i18n: "errorDetails" }),
     sentence && el("p", { class: "more", text: sentence }),

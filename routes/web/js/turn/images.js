@@ -1,17 +1,17 @@
-/** The images of a question, small above its words; a click makes one large. */
+/** The images of a question, as thumbnails above its text; a click enlarges one. */
 
 import { readImage } from "../api/turns.js";
 import { el } from "../base/dom.js";
 
-const ONLY_IMAGE = new Set(["[图片]", "[image]"]); // the words that the server gives to a question without any
+const ONLY_IMAGE = new Set(["[图片]", "[image]"]); // the server's placeholders for a question without text
 
 export const hasWords = (question, images) => !(images.length && ONLY_IMAGE.has(question));
 
-/** As a stored turn has them. */
+/** The images of a stored turn. */
 export const imagesOf = ({ turn_id: turnId, images = [] }) =>
   images.map(({ width, height }, at) => ({ turnId, number: at + 1, width, height }));
 
-/** `images`: {url} of one that is on its way, or {turnId, number, width, height} of one that is kept. */
+/** `images`: {url} for one being sent, or {turnId, number, width, height} for a stored one. */
 export const askedImages = (images) =>
   images.length > 0 && el("span", { class: "asked-images" }, ...images.map((image, at) => thumbnail(image, at + 1)));
 

@@ -1,4 +1,4 @@
-/** The quiet line under a question: the stages as they pass, and what they took when it is over. */
+/** The line under a question: the current stage while the turn runs, the durations when it has ended. */
 
 import { el, icon, setMoment, setText } from "../base/dom.js";
 import { hasWords, seconds } from "../base/i18n.js";
@@ -22,7 +22,7 @@ export class ProgressLine {
     this.#list.id = `stages-${++count}`;
     this.#button.setAttribute("aria-controls", this.#list.id);
     this.element = el("div", { class: "progress" }, this.#done, this.#now, this.#ended, this.#button, this.#clock);
-    /** What is folded away behind the line; it stands below it. */
+    /** The collapsible list of stages, placed below the line. */
     this.folded = this.#list;
   }
 
@@ -36,13 +36,13 @@ export class ProgressLine {
     this.say(key);
   }
 
-  /** What happens now. */
+  /** Shows the current activity. */
   say(key, vars) {
     this.#now.hidden = false;
     setText(this.#now, key, vars);
   }
 
-  /** What happens, in words; its key, to say it again. */
+  /** The text shown; `key` is its text key, to show it again. */
   get words() {
     return this.#now.hidden ? this.#ended.textContent : this.#now.textContent;
   }
@@ -51,7 +51,7 @@ export class ProgressLine {
     return this.#now.dataset.i18n;
   }
 
-  /** A stage begins, which ends the one before; its words are the server's where the page has none for it. */
+  /** Starts a stage, ending the previous one; a stage without a text on the page is shown in the server's words. */
   stage({ stage, message }) {
     if (stage === this.#stage?.name) return;
     this.#endStage();
@@ -67,7 +67,7 @@ export class ProgressLine {
     this.#done.append(el("span", { i18n: [`short_${name}`, { s }] }));
   }
 
-  /** The turn is over; `broken`: after a part of its answer had come. `timings` as the server tells them; `at` is the stored time of a turn that was read back. */
+  /** The turn has ended; `broken`: after part of its answer arrived. `timings` from the server; `at`: the time of a stored turn. */
   settle({ status, reason, broken, at, usage, timings = {} }) {
     this.#done.replaceChildren();
     this.#say(this.#now, "");
@@ -88,7 +88,7 @@ export class ProgressLine {
     delete node.dataset.i18nVars;
   }
 
-  /** On a phone the time stands among them, there is no room for it in the line. */
+  /** Includes the time of asking, for phones, where the line has no room for it. */
   #showStages(timings, usage, at) {
     const rows = stagesOf(timings).map(({ stage, ms }) => row(`took_${stage}`, ms));
     if (timings.thinking) rows.push(row("took_thinking", timings.thinking));
@@ -111,30 +111,30 @@ function askedAt(at) {
   return el("li", { class: "asked-at" }, el("span", { i18n: "askedAt" }), time);
 }
 
-/** What a command costs is nothing; what the model's server did not tell is estimated, and says so. */
+/** Token usage; marked as estimated if the model's server did not report it. */
 function tokens({ prompt_tokens: read, completion_tokens: written, estimated }) {
   return el("li", {}, el("span", { i18n: "tokens" }),
     el("span", { class: "ms", i18n: [estimated ? "tokensEstimated" : "tokensCounted", { read, written }] }));
 }
 
-/** The words of an end that is not a whole answer; "" for one that is. */
+/** The text key for an incomplete answer; "" for a complete one. */
 function endWords(status, reason, broken) {
   if (status === "failed" && broken) return "brokeOff";
   if (hasWords(`status_${status}`)) return `status_${status}`;
   return reason === "length" ? "cutAtLength" : "";
 }
 
-/* How long the stages of a turn took, from the server's laps. */
+/* How long the stages of a turn took, from the server's lap times. */
 
-// In a lap's own words; what is not named is not shown.
+// The lap names; others are not shown.
 const STAGES = ["retrieve", "rewrite", "rerank", "first_token", "generate"];
 
-/** How long the answer took; null when it is not known. Storing it is told to live readers only, and left out. */
+/** How long the answer took, null if unknown. Excludes storing it, which is reported to live readers only. */
 const wholeMs = (timings) => timings.generate ?? timings.total ?? null;
 
 /**
- * `timings` are milliseconds from the turn's beginning to each stage's end, as the server tells them.
- * Returns [{stage, ms}] in order: how long each took.
+ * `timings`: milliseconds from the start of the turn to the end of each stage, as sent by the server.
+ * Returns [{stage, ms}] with the duration of each stage, in order.
  */
 function stagesOf(timings) {
   const laps = STAGES.filter((stage) => Number.isFinite(timings[stage]))

@@ -1,11 +1,11 @@
-/** The folding panel of a model's thinking. It is plain text, and is not there when there is none. */
+/** The collapsible panel with a model's thinking as plain text; hidden if there is none. */
 
 import { el, icon, setText } from "../base/dom.js";
 import { onFrame } from "../base/frames.js";
 import { seconds } from "../base/i18n.js";
 import { readPref, writePref } from "../base/prefs.js";
 
-const STEP_CHARS = 60_000; // for one frame
+const STEP_CHARS = 60_000; // per frame
 const NEAR_PX = 40;
 const TICK_MS = 1000;
 
@@ -31,7 +31,7 @@ export class ThinkingView {
     return this.element.classList.contains("running");
   }
 
-  /** Resolves when all that came so far is shown. */
+  /** Resolves when everything received so far is shown. */
   get shown() {
     return this.#waiting.length ? new Promise((resolve) => (this.#onShown = resolve)) : Promise.resolve();
   }
@@ -41,7 +41,7 @@ export class ThinkingView {
     this.#add(text);
   }
 
-  /** Thinking is over: the answer began, or the turn ended. */
+  /** Thinking has ended: the answer began, or the turn ended. */
   end() {
     if (!this.running) return;
     this.element.classList.remove("running");
@@ -49,7 +49,7 @@ export class ThinkingView {
     this.took(performance.now() - this.#startedMs);
   }
 
-  /** How long it was, as the server says; it rounds as the page does. */
+  /** Shows the duration; the server rounds like the page. */
   took(ms) {
     if (!this.element.hidden && Number.isFinite(ms)) setText(this.title, "thoughtFor", { s: seconds(ms) });
   }
@@ -74,7 +74,7 @@ export class ThinkingView {
     setText(this.title, s ? "thinkingFor" : "thinkingNow", s ? { s } : undefined);
   }
 
-  /** Whether the reader wants to see thinking while it runs is remembered; the click comes before the change. */
+  /** Remembers whether the user wants to see thinking while it runs; the click precedes the toggle. */
   #chosen() {
     if (this.running) writePref("thinkingOpen", String(!this.element.open));
   }
@@ -104,15 +104,15 @@ export class ThinkingView {
 }
 
 /*
- * A model's thinking as plain text, in pieces that the browser lays out only when they are in view.
+ * A model's thinking as plain text, split into pieces that the browser lays out only when they are in view.
  *
- * The cuts depend on the text alone, so that what was streamed and what was stored become the same elements.
+ * The splits depend on the text alone, so that streamed and stored text produce the same elements.
  */
 
 const PIECE_CHARS = 2000;
-const MOST_CHARS = 8000; // of a line that does not end
+const MAX_CHARS = 8000; // for a line that does not end
 
-const isHigh = (code) => (code & 0xfc00) === 0xd800; // the first half of a character
+const isHigh = (code) => (code & 0xfc00) === 0xd800; // a high surrogate
 
 class ThinkingText {
   #size = 0; // of the open piece
@@ -130,10 +130,10 @@ class ThinkingText {
     }
   }
 
-  /** How much of `text` still belongs to the open piece: up to the first line's end past its size. */
+  /** How much of `text` belongs to the open piece: up to the first line break beyond its size. */
   #room(text) {
     const newline = text.indexOf("\n", Math.max(0, PIECE_CHARS - this.#size - 1));
-    const most = Math.max(1, MOST_CHARS - this.#size);
+    const most = Math.max(1, MAX_CHARS - this.#size);
     const end = Math.min(newline < 0 ? text.length : newline + 1, most);
     return end === most && isHigh(text.charCodeAt(end - 1)) ? end + 1 : end;
   }
@@ -142,7 +142,7 @@ class ThinkingText {
     this.#node ??= this.element.appendChild(el("div", { class: "thinking-piece" })).appendChild(document.createTextNode(""));
     this.#node.appendData(text);
     this.#size += text.length;
-    const atMost = this.#size >= MOST_CHARS && !isHigh(text.charCodeAt(text.length - 1));
+    const atMost = this.#size >= MAX_CHARS && !isHigh(text.charCodeAt(text.length - 1));
     if (atMost || (this.#size >= PIECE_CHARS && text.endsWith("\n"))) [this.#size, this.#node] = [0, null];
   }
 }

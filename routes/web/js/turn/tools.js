@@ -1,4 +1,4 @@
-/** The calls of tools of one turn: a card each, with what was sent and came back folded, and the question whether it may be made. */
+/** A turn's tool calls: one card each, with collapsed arguments and result, and the buttons to approve or refuse. */
 
 import { decideCall } from "../api/turns.js";
 import { el, icon, setText } from "../base/dom.js";
@@ -12,18 +12,18 @@ export class ToolCards {
     this.element = el("ul", { class: "tool-calls", hidden: true });
   }
 
-  /** A STATUS event of the stage `tool`. */
+  /** Handles a STATUS event of the stage `tool`. */
   show({ call_id: id, name, state, ms, arguments: sent, result }) {
     if (!this.#cards.has(id)) this.#add(id, name);
     this.#cards.get(id).show(state, ms, sent, result);
   }
 
-  /** Whether one waits for the reader's word. */
+  /** Whether a call is waiting for approval. */
   get isWaiting() {
     return [...this.#cards.values()].some(({ element }) => element.dataset.state === "waiting");
   }
 
-  /** What a stored turn holds of them. */
+  /** Shows the calls of a stored turn. */
   showStored(uses = []) {
     for (const use of uses) {
       const { name, arguments: sent } = use.function;
@@ -31,7 +31,7 @@ export class ToolCards {
     }
   }
 
-  /** The turn is over: nothing waits or runs any more. */
+  /** The turn has ended: no call is waiting or running any more. */
   settle() {
     for (const card of this.#cards.values()) card.settle();
   }
@@ -46,13 +46,13 @@ export class ToolCards {
 
 const OPEN = new Set(["waiting", "running"]);
 
-// Whoever approves must see what is sent: these would hide a part of it, or show it in another order.
+// Whoever approves must see exactly what is sent: these characters would hide part of it or reorder it.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 const visible = (text) => text.replace(HIDDEN, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
-const ROUNDED = /\d{16}/; // JavaScript would show another number
+const ROUNDED = /\d{16}/; // JavaScript would round such a number
 
-/** Each by its name; as they were sent where they are none, or would not be shown as they are. */
+/** The arguments by name; the raw text if it is not an object or would not be displayed exactly. */
 function argumentsOf(sent) {
   const values = ROUNDED.test(sent) ? null : parsed(sent);
   if (values?.constructor !== Object) return el("pre", { text: visible(sent) });
@@ -94,7 +94,7 @@ class ToolCard {
 
   show(state, ms, sent, result) {
     const folded = this.element.querySelector("details");
-    // what is approved must be seen; what was decided is one line, as after a reload
+    // open while waiting for approval, so that the arguments are seen; collapsed once decided, as after a reload
     if (state === "waiting" || this.element.dataset.state === "waiting") folded.open = state === "waiting";
     this.element.dataset.state = state;
     setText(this.#state, `tool_${state}`);
@@ -102,14 +102,14 @@ class ToolCard {
     if (!OPEN.has(state) && ms) setText(this.#took, "secondsShort", { s: seconds(ms) });
     this.#sent.replaceChildren(argumentsOf(sent ?? ""));
     this.#result.textContent = visible(result ?? "");
-    this.#resultBox.hidden = !result || state === "refused"; // to the model alone it is said that nothing came back
+    this.#resultBox.hidden = !result || state === "refused"; // the result of a refused call is only for the model
     this.#asks.hidden = state !== "waiting";
   }
 
   settle() {
     const { state } = this.element.dataset;
     if (!OPEN.has(state)) return;
-    this.element.dataset.state = state === "waiting" ? "refused" : "interrupted"; // what waited was not made
+    this.element.dataset.state = state === "waiting" ? "refused" : "interrupted"; // a waiting call was never made
     setText(this.#state, `tool_${this.element.dataset.state}`);
     this.#asks.hidden = true;
   }

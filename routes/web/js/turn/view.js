@@ -1,7 +1,7 @@
 /** One turn on the page: question, progress, thinking, answer, error, sources. */
 
 import { AnswerView } from "../answer/view.js";
-import { tell } from "../base/bus.js";
+import { publish } from "../base/bus.js";
 import { copyText } from "../base/clipboard.js";
 import { el } from "../base/dom.js";
 import { hasWords } from "../base/i18n.js";
@@ -14,21 +14,21 @@ import { commandOf } from "./commands.js";
 import { errorCard } from "./error-card.js";
 import { ProgressLine } from "./progress.js";
 import { askedImages, hasWords as isWorded, imagesOf } from "./images.js";
-import { leadsOn, stateOf, TurnState } from "./states.js";
+import { canBeFollowed, stateOf, TurnState } from "./states.js";
 import { ThinkingView } from "./thinking.js";
 import { ToolCards } from "./tools.js";
 
 export class TurnView {
   #sources = null;
-  #waiting = null; // sources that stand below an answer which is still being rendered
+  #waiting = null; // sources to show once the answer is fully rendered
   #again = false;
-  #saidSinceMs = 0; // when the first word came
-  #before = null; // the state and words that a lost connection interrupted
+  #firstWordMs = 0; // when the first word arrived
+  #before = null; // the state and text before the connection was lost
   #sourceBox = el("div", { class: "source-box" });
   #errorBox = el("div", { class: "error-box", role: "alert" });
 
-  /** `acts`: as TurnActions takes them; `images` as `askedImages` does. */
-  constructor(turnId, question, acts = {}, images = []) {
+  /** `handlers`: see TurnActions; `images`: see `askedImages`. */
+  constructor(turnId, question, handlers = {}, images = []) {
     Object.assign(this, { turnId, question, images });
     this.command = commandOf(question);
     this.thinking = new ThinkingView();
@@ -37,15 +37,15 @@ export class TurnView {
     this.notes = new Notes(turnId);
     this.memories = new UsedMemories();
     this.tools = new ToolCards(turnId);
-    this.actions = new TurnActions(this, acts);
+    this.actions = new TurnActions(this, handlers);
     this.element = el("article", { class: "turn", "data-turn": turnId });
     this.state = new TurnState(this.element);
     this.#lay();
     this.element.addEventListener("click", (event) => this.#click(event));
   }
 
-  static stored(turn, acts) {
-    const view = new TurnView(turn.turn_id, turn.question, acts, imagesOf(turn));
+  static stored(turn, handlers) {
+    const view = new TurnView(turn.turn_id, turn.question, handlers, imagesOf(turn));
     view.showStored(turn);
     return view;
   }
@@ -65,7 +65,7 @@ export class TurnView {
     this.#settle(turn, turn.timestamp);
   }
 
-  /** Back to the bare question, to be asked again. */
+  /** Removes everything but the question, to ask it again. */
   reset() {
     this.#again = true;
     this.#clear();
@@ -80,7 +80,7 @@ export class TurnView {
     this.actions.refresh();
   }
 
-  /** A STATUS event of a stage or a warning. */
+  /** Handles a STATUS event of a stage or a warning. */
   stage(value) {
     if (value.stage === "warning") return this.notes.warn(value);
     if (value.stage === "tool") return this.#tool(value);
@@ -88,10 +88,10 @@ export class TurnView {
     if (value.stage === "rewriting" && value.question) this.notes.rewritten(value.question);
     this.progress.stage(value);
     if (value.stage === "retrying") this.state.set("retrying", this.progress.words);
-    else if (this.answer.empty) this.state.set("searching"); // later ones go on beside the answer
+    else if (this.answer.empty) this.state.set("searching"); // later stages run alongside the answer
   }
 
-  /** It may come after the answer began, which goes on then. */
+  /** A tool call may come after the answer began, which then continues. */
   #tool(value) {
     this.tools.show(value);
     this.progress.stage(value);
@@ -106,7 +106,7 @@ export class TurnView {
     this.state.set("reconnecting", this.progress.words);
   }
 
-  /** The connection is back: what was going on goes on. */
+  /** The connection is back: restores the previous state. */
   reconnected() {
     if (!this.#before) return;
     const { state, words } = this.#before;
@@ -120,38 +120,38 @@ export class TurnView {
   }
 
   appendThinking(text) {
-    this.#saidSinceMs ||= performance.now();
+    this.#firstWordMs ||= performance.now();
     this.thinking.append(text);
     this.state.set("thinking", this.thinking.title.textContent);
   }
 
   appendAnswer(text) {
-    this.#saidSinceMs ||= performance.now();
+    this.#firstWordMs ||= performance.now();
     this.thinking.end();
     this.answer.append(text);
     this.state.set("streaming", this.progress.words);
   }
 
-  /** They are shown when the answer is all there, below it: nothing that is being read moves. */
+  /** The sources are shown only when the answer is complete, so that nothing moves while it is read. */
   setSources(citations) {
     this.#sources = new SourcesView(citations);
     this.answer.setValidMarks(this.#sources.numbers);
     this.#waiting = this.#sources;
   }
 
-  /** As the last STATUS event says; resolves when all is shown. */
+  /** Takes the fields of the last STATUS event; resolves when everything is shown. */
   async finish({ status, finish_reason, timings_ms, usage }) {
     this.thinking.end();
     this.answer.end();
     if (!this.#sources) this.setSources([]);
     await Promise.all([this.answer.drained, this.thinking.shown]);
-    const saidForMs = this.#saidSinceMs && performance.now() - this.#saidSinceMs;
-    this.element.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: { saidForMs, status } }));
+    const visibleForMs = this.#firstWordMs && performance.now() - this.#firstWordMs;
+    this.element.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: { visibleForMs, status } }));
     if (this.#waiting) this.#placeSources();
     this.#settle({ status, finish_reason, timings_ms, usage });
   }
 
-  /** As `errorCard` takes it. */
+  /** Takes the argument of `errorCard`. */
   showError(error) {
     this.#errorBox.replaceChildren(errorCard(error));
   }
@@ -161,11 +161,11 @@ export class TurnView {
   }
 
   /** Whether a question may follow this one. */
-  get leadsOn() {
-    return leadsOn({ status: this.status, command: this.command, answer: !this.answer.empty });
+  get canBeFollowed() {
+    return canBeFollowed({ status: this.status, command: this.command, answer: !this.answer.empty });
   }
 
-  /** To be asked with again: the server has them. */
+  /** References to the images, which the server has, for asking again. */
   get keptImages() {
     return this.images.map((_, at) => ({ turnId: this.turnId, number: at + 1 }));
   }
@@ -176,7 +176,7 @@ export class TurnView {
 
   #placeSources() {
     this.#waiting = null;
-    this.#sourceBox.replaceChildren(...(this.answer.empty ? [] : [this.#sources.element])); // of no word there is no source
+    this.#sourceBox.replaceChildren(...(this.answer.empty ? [] : [this.#sources.element])); // no answer, no sources
     this.answer.setValidMarks(this.#sources.numbers);
   }
 
@@ -203,9 +203,9 @@ export class TurnView {
     this.tools = new ToolCards(this.turnId);
     this.#sourceBox.replaceChildren();
     this.#errorBox.replaceChildren();
-    this.actions.rating.show(); // it was of the answer that goes
+    this.actions.rating.show(); // the rating belonged to the removed answer
     this.#sources = this.#waiting = this.#before = null;
-    this.#saidSinceMs = 0;
+    this.#firstWordMs = 0;
     this.#lay();
   }
 
@@ -220,7 +220,7 @@ export class TurnView {
   #click(event) {
     const { target } = event;
     const passage = passageAt(target.closest("a")?.getAttribute("href"));
-    if (passage) return event.preventDefault() ?? tell("open-passage", passage);
+    if (passage) return event.preventDefault() ?? publish("open-passage", passage);
     const cite = target.closest(".cite");
     if (cite) return this.#sources?.open(Number(cite.dataset.index));
     const code = target.closest(".copy-code");
@@ -231,19 +231,19 @@ export class TurnView {
 const LONG_CHARS = 900;
 const LONG_LINES = 14;
 
-/** A pasted text scrolls in a box of its own, so that its answer stands below it on the same screen. */
+/** A long pasted text scrolls in its own box, so that the answer is on the same screen. */
 function askedWords(question, images) {
   const isLong = question.length > LONG_CHARS || question.split("\n").length > LONG_LINES;
   const known = isWorded(question, images) ? isLong && "long" : "offscreen";
   return el("span", { class: known, tabindex: isLong && 0, text: question });
 }
 
-/** Small talk is not ranked, nor is a command: that they have no sources goes without saying. */
+/** Small talk and commands are not ranked, and need no note that they have no sources. */
 const wasSearched = (timings) => timings?.rerank !== undefined;
 
-/* What a reader should know about how the answer came to be: warnings, and the question as it was searched. */
+/* Notes on how the answer came about: warnings, and the rewritten question. */
 
-// Told by the line above the answer, in the same place after a reload.
+// Shown by the progress line instead, in the same place after a reload.
 const ELSEWHERE = new Set(["answer_cut"]);
 
 class Notes {
@@ -254,7 +254,7 @@ class Notes {
     this.turnId = turnId;
   }
 
-  /** A `warning` status. One that this page has no words for is shown in the server's. */
+  /** Handles a `warning` status. One without a text on the page is shown in the server's words. */
   warn({ code = "", message = "", ...counts }) {
     if (ELSEWHERE.has(code) || this.#shown.has(code)) return;
     this.#shown.add(code);
@@ -262,12 +262,12 @@ class Notes {
     if (code === "summarized") this.#offerSummary();
   }
 
-  /** It stands first, whatever was told before it: a stored turn does not say in which order they came. */
+  /** Always comes first, because a stored turn does not record the order of its notes. */
   rewritten(question) {
     this.#show(el("li", { i18n: ["searchedFor", { question }] }), this.element.firstChild);
   }
 
-  /** What a stored turn kept of them. */
+  /** Shows the notes of a stored turn. */
   showStored({ rewritten_question: question, warnings = [] }) {
     if (question) this.rewritten(question);
     for (const warning of warnings) this.warn(warning);

@@ -1,8 +1,8 @@
-/** Files that are dropped anywhere on the page; of a folder, the files in it. */
+/** Accepts files dropped anywhere on the page, including the files in dropped folders. */
 
 const carriesFiles = (event) => Boolean(event.dataTransfer?.types.includes("Files"));
 
-/** `onOver(true)` while files hang over the page, `onFiles(files)` when they are let go. */
+/** `onOver(true)` is called while files are dragged over the page, `onFiles(files)` when they are dropped. */
 export function acceptDrops({ onOver, onFiles }) {
   let isOver = false;
   const over = (now) => {
@@ -25,14 +25,14 @@ export function acceptDrops({ onOver, onFiles }) {
   });
 }
 
-/** What is dropped can be asked for only now; what is in its folders, later. */
+/** The entries must be read during the event; the contents of folders can be read later. */
 async function filesOf({ items, files }) {
   const entries = [...items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
   if (!entries.some((entry) => entry.isDirectory)) return [...files];
   return (await Promise.all(entries.map(inEntry))).flat();
 }
 
-/** Hidden files are the system's, not the reader's; what cannot be opened is left out. */
+/** Skips hidden files and entries that cannot be opened. */
 async function inEntry(entry) {
   if (entry.name.startsWith(".")) return [];
   if (entry.isFile) return new Promise((resolve) => entry.file((file) => resolve([file]), () => resolve([])));

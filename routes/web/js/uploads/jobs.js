@@ -1,37 +1,37 @@
-/** Following jobs of ingestion to their end, over one connection however many there are. */
+/** Follows ingestion jobs to their end, over a single connection however many there are. */
 
 import { followJob, listJobs } from "../api/documents.js";
 import { ApiError } from "../api/http.js";
 import { SseParser } from "../stream/sse.js";
 
 const POLL_MS = 700;
-const AGAIN_MS = 2_000;
-const MISSES = 5; // a server that has just started again does not know its jobs yet
+const RETRY_MS = 2_000;
+const MISSES = 5; // a server that has just restarted does not know its jobs yet
 const ENDED = new Set(["done", "failed", "cancelled", "missing"]);
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const isRefusal = (error) => error instanceof ApiError && [401, 403].includes(error.status);
 const hasEnded = (job) => ENDED.has(job.stage);
 
-/** A single job is followed by its stream; several by asking for all of them at once. */
+/** Follows a single job by its stream, several by polling the list of jobs. */
 export class JobWatcher {
   #watched = new Map();
   #running = false;
   #stream = null;
 
-  /** `onRunning(job)` hears of jobs that go on and that nobody watches, when they are come across. */
+  /** `onRunning(job)` is called for each running job found that nobody watches yet. */
   constructor(onRunning = () => {}) {
     this.onRunning = onRunning;
   }
 
-  /** Looks once which jobs go on. */
+  /** Looks once for running jobs. */
   async look() {
     this.#sort(await listJobs());
   }
 
   /**
-   * `listener(job)` hears every change, the final one last. The stage "missing" is none of the server's: the job
-   * is no longer known there. `{stage: "lost"}` says that the server does not answer just now.
+   * `listener(job)` is called on every change until the final one. Two stages are the watcher's own: "missing", if the
+   * server no longer knows the job, and "lost", while the server does not answer.
    */
   watch(jobId, listener) {
     this.#watched.set(jobId, { listener, misses: 0 });
@@ -58,14 +58,14 @@ export class JobWatcher {
     this.#running = false;
   }
 
-  /** Ends with the job, when another one comes, and when the stream is cut or refused: then it is asked for. */
+  /** Ends with the job, when another job is added, or when the stream breaks or is refused; polling takes over then. */
   async #follow(jobId) {
     this.#stream = new AbortController();
     try {
       const response = await followJob(jobId, this.#stream.signal);
       await this.#read(response.body.pipeThrough(new TextDecoderStream()).getReader());
     } catch (error) {
-      if (isRefusal(error)) throw error; // else asking says what became of it
+      if (isRefusal(error)) throw error; // otherwise polling tells what became of it
     } finally {
       this.#stream.abort();
       this.#stream = null;
@@ -92,17 +92,17 @@ export class JobWatcher {
     }
   }
 
-  /** Oldest first, as they were handed in. */
+  /** Returns the jobs by id; reports unwatched running jobs, oldest first. */
   #sort(jobs) {
     for (const job of [...jobs].reverse()) if (!hasEnded(job) && !this.#watched.has(job.job_id)) this.onRunning(job);
     return new Map(jobs.map((job) => [job.job_id, job]));
   }
 
-  /** Without a key there is nothing to wait for, and the reader must not be asked for it again and again. */
+  /** A refusal ends the watching: without a key, waiting is useless and would ask the user for one again and again. */
   async #pause(error) {
     const stage = isRefusal(error) ? "missing" : "lost";
     for (const jobId of [...this.#watched.keys()]) this.#deliver({ job_id: jobId, stage });
-    await sleep(AGAIN_MS);
+    await sleep(RETRY_MS);
   }
 
   #deliver(job) {

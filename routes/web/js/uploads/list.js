@@ -1,15 +1,15 @@
-/** The files on their way, above the list: a line that sums them up, and a row for each. */
+/** The files in progress, above the list of documents: a summary line, and a row for each. */
 
 import { el, icon, setLabel, setText } from "../base/dom.js";
-import { clockOf, formatBytes, t } from "../base/i18n.js";
+import { formatClock, formatBytes, t } from "../base/i18n.js";
 import { originalWords, reasonOf, showReason } from "./reasons.js";
 
 export class UploadList {
   #rows = new Map();
 
   /**
-   * `uploads` does what the rows' buttons ask for; `onRemove(upload)` deletes its document after asking, `onEmptied`
-   * hears when the focus lost its row.
+   * `uploads` performs the rows' actions; `onRemove(upload)` deletes the document after confirmation, `onEmptied` is
+   * called when the focused row was removed and there is no other.
    */
   constructor(uploads, { onRemove, onEmptied }) {
     Object.assign(this, { uploads, onRemove, onEmptied });
@@ -52,13 +52,13 @@ export class UploadList {
   }
 
   #clear() {
-    for (const upload of [...this.#rows.keys()]) if (!upload.isGoing) this.uploads.dismiss(upload);
+    for (const upload of [...this.#rows.keys()]) if (!upload.isActive) this.uploads.dismiss(upload);
     this.onEmptied();
   }
 
   #sum() {
     const all = [...this.#rows.keys()];
-    const going = all.filter((upload) => upload.isGoing).length;
+    const going = all.filter((upload) => upload.isActive).length;
     const failed = all.filter(({ state }) => state === "failed" || state === "refused").length;
     this.element.hidden = !all.length;
     this.clear.hidden = going === all.length;
@@ -67,7 +67,7 @@ export class UploadList {
   }
 }
 
-/* The row of a file on its way in. */
+/* The row of a file in progress. */
 
 const STAGES = {
   waiting: "docStageWaiting", parsing: "docStageParsing", embedding: "docStageEmbedding", storing: "docStageStoring",
@@ -124,11 +124,11 @@ class UploadRow {
       upload.canRetry && this.#button("retry", "docRetryUpload", upload),
       upload.canCancel && this.#button("cancel", "docCancelUpload", upload),
       upload.canRemove && this.#button("remove", "docRemoveDocument", upload),
-      !upload.isGoing && this.#button("dismiss", "docDismissUpload", upload),
+      !upload.isActive && this.#button("dismiss", "docDismissUpload", upload),
     ].filter(Boolean);
     this.actions.replaceChildren(...offered);
     this.element.querySelector(".original")?.remove();
-    const words = upload.isGoing ? null : originalWords(upload.message);
+    const words = upload.isActive ? null : originalWords(upload.message);
     if (words) this.element.append(words);
     if (hadFocus) offered[0]?.focus();
   }
@@ -141,15 +141,15 @@ class UploadRow {
 }
 
 function retryOf({ error, error_code: code, next_try_at: at, attempt }) {
-  return { why: t(reasonOf({ code: code ?? "", message: error ?? "" })), time: clockOf(at), attempt: attempt + 1 };
+  return { why: t(reasonOf({ code: code ?? "", message: error ?? "" })), time: formatClock(at), attempt: attempt + 1 };
 }
 
-/* Tells how uploads ended, for those who do not see it: one by one, or as a number when many end at once. */
+/* Announces the end of uploads to screen readers: one by one, or as a count if many end at once. */
 
-const TOGETHER_MS = 700;
+const BATCH_MS = 700;
 
-export class Endings {
-  #ended = new Map(); // by upload: one that was sent again meanwhile ends once
+export class UploadAnnouncer {
+  #ended = new Map(); // by upload, so that one that was retried meanwhile is announced once
   #timer = 0;
 
   constructor(say) {
@@ -159,11 +159,11 @@ export class Endings {
   add(upload, document) {
     this.#ended.set(upload, document);
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#tell(), TOGETHER_MS);
+    this.#timer = setTimeout(() => this.#announce(), BATCH_MS);
   }
 
-  #tell() {
-    const ended = [...this.#ended].filter(([upload]) => !upload.isGoing);
+  #announce() {
+    const ended = [...this.#ended].filter(([upload]) => !upload.isActive);
     this.#ended.clear();
     if (ended.length <= 1) return ended.forEach(([upload, document]) => this.say(sentence(upload, document)));
     const done = ended.filter(([upload]) => ["done", "same"].includes(upload.state)).length;

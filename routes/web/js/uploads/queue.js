@@ -1,11 +1,11 @@
-/** Files on their way: three are sent at a time, all that were sent are followed until they are read in. */
+/** The upload queue: sends three files at a time and follows each until it is ingested. */
 
 import { deleteDocument, readDocument, uploadDocument } from "../api/documents.js";
 import { formatBytes } from "../base/i18n.js";
 import { JobWatcher } from "./jobs.js";
 import { reasonOf, reasonOfRequest } from "./reasons.js";
 
-const AT_A_TIME = 3;
+const MAX_PARALLEL = 3;
 const PASSING = new Set([408, 429, 500, 502, 503, 504, 507]);
 
 export class Uploads {
@@ -13,10 +13,10 @@ export class Uploads {
   #queue = [];
   #sending = 0;
 
-  /** What the server takes: `maxBytes` and `formats`; empty until it told. */
+  /** The server's limits, `maxBytes` and `formats`; empty until known. */
   limits = {};
 
-  /** `onChange(upload)` after every change; `onEnd(upload, document)`, the document only where it was read in. */
+  /** `onChange(upload)` after every change; `onEnd(upload, document)` at the end, with the document if it was ingested. */
   constructor({ onChange, onEnd }) {
     Object.assign(this, { onChange, onEnd });
     this.watcher = new JobWatcher((job) => this.#adopt(job));
@@ -29,8 +29,8 @@ export class Uploads {
     return [...this.#all];
   }
 
-  get going() {
-    return this.all.filter((upload) => upload.isGoing);
+  get active() {
+    return this.all.filter((upload) => upload.isActive);
   }
 
   has(upload) {
@@ -43,18 +43,18 @@ export class Uploads {
       this.#all.add(upload);
       const refusal = refusalOf(file, this.limits);
       if (refusal) this.#end(upload, "refused", { reason: refusal });
-      else this.#line(upload);
+      else this.#enqueue(upload);
     }
   }
 
-  /** Jobs that run at the server since before this page was opened, or that others began. */
+  /** Looks for jobs that were started by others or before this page was opened. */
   async look() {
     await this.watcher.look().catch(() => {});
   }
 
   retry(upload) {
     upload.forget();
-    this.#line(upload);
+    this.#enqueue(upload);
   }
 
   dismiss(upload) {
@@ -62,17 +62,17 @@ export class Uploads {
     this.onChange(upload);
   }
 
-  /** What was sent is taken back, also when the server's reply to it is still to come. */
+  /** Cancels an upload; one that has reached the server is deleted, even if its reply is still pending. */
   async cancel(upload) {
     const { state } = upload;
     if (state === "queued") this.#queue = this.#queue.filter((other) => other !== upload);
     if (state === "queued") return this.#end(upload, "cancelled");
     this.#set(upload, { state: "cancelling" });
     if (state === "uploading") upload.abort.abort();
-    if (state === "reading") await this.#takeBack(upload);
+    if (state === "reading") await this.#withdraw(upload);
   }
 
-  /** A file of this page whose reply is still to come may be meant: its own row waits for that. */
+  /** Shows a job found on the server, unless it may belong to one of this page's uploads whose reply is pending. */
   #adopt(job) {
     const isKnown = ({ documentId, state, name }) =>
       documentId === job.document_id || (["checking", "cancelling"].includes(state) && name === job.file_name);
@@ -82,14 +82,14 @@ export class Uploads {
     this.#follow(upload, job);
   }
 
-  #line(upload) {
+  #enqueue(upload) {
     this.#set(upload, { state: "queued" });
     this.#queue.push(upload);
     this.#pump();
   }
 
   async #pump() {
-    while (this.#sending < AT_A_TIME && this.#queue.length) {
+    while (this.#sending < MAX_PARALLEL && this.#queue.length) {
       this.#sending += 1;
       this.#send(this.#queue.shift()).finally(() => {
         this.#sending -= 1;
@@ -119,17 +119,17 @@ export class Uploads {
   async #accepted(upload, { document, job_id: jobId, existing }) {
     const cancelled = upload.state === "cancelling";
     Object.assign(upload, { documentId: document.document_id, isOurs: !existing });
-    if (cancelled && upload.isOurs) return this.#takeBack(upload);
+    if (cancelled && upload.isOurs) return this.#withdraw(upload);
     if (!jobId) return this.#end(upload, "same", {}, document);
     this.#follow(upload, { job_id: jobId, stage: "waiting" });
   }
 
   #follow(upload, job) {
     this.#set(upload, { state: "reading", job });
-    this.watcher.watch(job.job_id, (change) => this.#hear(upload, change));
+    this.watcher.watch(job.job_id, (change) => this.#jobChanged(upload, change));
   }
 
-  async #takeBack(upload) {
+  async #withdraw(upload) {
     try {
       await deleteDocument(upload.documentId);
       this.#end(upload, "cancelled");
@@ -139,7 +139,7 @@ export class Uploads {
     }
   }
 
-  #hear(upload, job) {
+  #jobChanged(upload, job) {
     if (upload.state === "cancelling" || !this.#all.has(upload)) return;
     const { stage, error: message, error_code: code, retryable } = job;
     if (stage === "failed") this.#end(upload, "failed", { reason: [reasonOf({ code, message })], message, retryable });
@@ -148,7 +148,7 @@ export class Uploads {
     else this.#set(upload, { state: "reading", job: stage === "lost" ? { ...upload.job, stage } : job });
   }
 
-  /** The document says what became of it. A job that is not known may be another process's, and still run. */
+  /** Checks the document for the outcome. An unknown job may belong to another process and still be running. */
   async #look(upload, job) {
     try {
       const document = await readDocument(upload.documentId);
@@ -173,15 +173,15 @@ export class Uploads {
   }
 }
 
-/* One file on its way into the knowledge base: what state it is in, as the rows show it. */
+/* A file in progress, with its state as the rows show it. */
 
 const AT_REST = new Set(["done", "same", "failed", "refused", "cancelled"]);
 const ON_THE_WAY = new Set(["queued", "uploading"]);
 
 /**
- * `state`: queued, uploading, checking (all bytes are sent, no reply yet), reading (`job` says how far), done,
- * same (these bytes are here already), failed, refused (was never sent), cancelling, cancelled.
- * `reason` is [key, vars] where it failed, `message` the server's own sentence.
+ * `state`: queued, uploading, checking (all bytes sent, no reply yet), reading (`job` has the progress), done, same (the
+ * same bytes are already there), failed, refused (never sent), cancelling, cancelled.
+ * `reason` is [key, vars] if it failed, `message` the server's own sentence.
  */
 class Upload {
   constructor(name, file = null) {
@@ -189,26 +189,26 @@ class Upload {
     this.forget();
   }
 
-  /** As before its first try. */
+  /** Resets the outcome for another try. */
   forget() {
     Object.assign(this, { reason: null, message: "", retryable: false, isOurs: false, abort: new AbortController() });
   }
 
-  get isGoing() {
+  get isActive() {
     return !AT_REST.has(this.state);
   }
 
-  /** Closing the page would lose it. */
+  /** Whether closing the page would lose the upload. */
   get needsThisPage() {
     return ON_THE_WAY.has(this.state);
   }
 
-  /** A job that was found, or a document that others read in, too, is not this page's to stop. */
+  /** Jobs found on the server, and documents that others uploaded, too, cannot be cancelled from here. */
   get canCancel() {
     return ["queued", "uploading", "checking"].includes(this.state) || (this.state === "reading" && this.isOurs);
   }
 
-  /** One of a page that was closed, or of others, is deleted like any document: after asking. */
+  /** Documents of others or of a closed page are deleted like any document, after confirmation. */
   get canRemove() {
     return this.state === "reading" && !this.isOurs;
   }
@@ -218,10 +218,10 @@ class Upload {
   }
 }
 
-/* What need not be sent: the server would not read it. */
+/* Files that are not sent because the server would not read them. */
 
-const FORM_BYTES = 2_000; // what the form adds to the file
-// What people have and the server cannot read: the format that their own program can save it as.
+const FORM_BYTES = 2_000; // the overhead of the form
+// Common formats that the server cannot read, by the format that their own programs can save them as.
 const SAVE_AS = new Map(Object.entries({
   DOCX: "doc docm dot dotx wps rtf odt pages",
   XLSX: "xls xlsb xlt xltx et ods numbers",
@@ -235,8 +235,8 @@ const PICTURES = new Set(".png .jpg .jpeg .gif .bmp .webp .tif .tiff .heic .heif
 const PACKED = new Set(".zip .rar .7z .tar .gz .tgz .bz2 .xz".split(" "));
 
 /**
- * Why a file is not sent, as [key, vars]; null when it may go. `limits`: `maxBytes`, and `formats`, the
- * endings that are read; undefined where the server did not tell. A name without an ending promises nothing.
+ * Why a file is not sent, as [key, vars]; null if it may be sent. `limits`: `maxBytes`, and `formats`, the readable
+ * extensions; undefined if unknown. A name without an extension says nothing about the format.
  */
 function refusalOf({ name, size }, { maxBytes, formats }) {
   const ending = /.\.[^./\\]*$/.exec(name)?.[0].slice(1).toLowerCase() ?? "";

@@ -1,4 +1,4 @@
-/** Why something did not work, in the reader's language: by the error's code, else by what its sentence says. */
+/** The reason for a failure in the user's language: by the error's code, else by its sentence. */
 
 import { el, setText } from "../base/dom.js";
 
@@ -11,7 +11,7 @@ const BY_CODE = {
   unauthorized: "docWhyKey", forbidden: "docWhyForbidden", unknown_document: "docWhyDeleted", not_found: "docWhyDeleted",
   invalid_request: "docWhyInvalid", invalid_field: "docWhyInvalid", internal: "docWhyInternal",
 };
-// A stored document keeps the sentence without its code.
+// A stored document has only the sentence, not the code.
 const BY_SENTENCE = [
   [/password|copy protection/i, "docWhyEncrypted"], [/has no text|none of the book|picture/i, "docWhyNoText"],
   [/encoding cannot/i, "docWhyEncoding"], [/file is empty/i, "docWhyEmpty"], [/not safe to/i, "docWhyUnsafe"],
@@ -21,16 +21,16 @@ const BY_SENTENCE = [
   [/embedding|vector/i, "docWhyEmbedding"], [/stored|store /i, "docWhyStore"],
 ];
 
-/** The key for an error {code, message, status}; of no code and no known sentence it is only "not read". */
+/** The text key for an error {code, message, status}; without a code or a known sentence, a generic one. */
 export function reasonOf({ code = "", message = "" }) {
   if (Object.hasOwn(BY_CODE, code)) return BY_CODE[code];
   return BY_SENTENCE.find(([pattern]) => pattern.test(message))?.[1] ?? (code ? "docWhyInternal" : "docFailed");
 }
 
-/** Errors of a request: a broken connection has no code. */
+/** The same for a failed request, including broken connections, which have no code. */
 export const reasonOfRequest = (error) => (error instanceof TypeError ? "docWhyOffline" : reasonOf(error));
 
-/** The server's own sentence, folded away: it may name what ours does not. */
+/** The server's own sentence, collapsed; it may be more specific than ours. */
 export function originalWords(message) {
   if (!message || /^HTTP \d+$/.test(message)) return null;
   return el("details", { class: "original" }, el("summary", { i18n: "docDetails" }), el("p", { lang: "en", text: message }));

@@ -1,4 +1,4 @@
-/** The words of a conversation's branches: versions of a turn, the map, and asking somewhere else than at the end. */
+/** Texts for a conversation's branches: versions of a turn, the map, and continuing from an earlier turn. */
 
 export const zh = {
   branches: "这段对话的其他分支",
@@ -24,7 +24,7 @@ export const zh = {
 export const en = {
   branches: "Other branches of this conversation",
   branchCount: "Map of branches ({n})",
-  newestBranch: "Newest conversation",
+  newestBranch: "Newest branch",
   mapTitle: "Map of this conversation",
   map_running: "answering",
   map_cancelled: "stopped",
@@ -39,5 +39,5 @@ export const en = {
   regenerate: "Answer again",
   continueHere: "Continue from here",
   continuing: "Continuing from “{text}” on a new branch",
-  continuingStop: "Do not continue from here, go back to what followed",
+  continuingStop: "Don't continue from here: show what followed again",
 };

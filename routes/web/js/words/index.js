@@ -1,4 +1,4 @@
-/** Every word the page says. A key belongs to one file. */
+/** All texts of the page. Each key is in exactly one file. */
 
 import * as branches from "./branches.js";
 import * as composer from "./composer.js";

@@ -1,4 +1,4 @@
-/** The words of memory: its panel, and what is said of it below an answer. */
+/** Texts for memory: its panel, and the memories listed below an answer. */
 
 export const zh = {
   memory: "记忆",
@@ -29,26 +29,26 @@ export const zh = {
 
 export const en = {
   memory: "Memory",
-  memoryIntro: "What is remembered about you, for all conversations. Change it, delete it, or switch it off.",
+  memoryIntro: "What Wenmai remembers about you, used in all conversations. You can edit it, delete it or turn memory off.",
   memoryOn: "Remember things about me, and use them in answers",
   memorySearch: "Search memories",
   memoryAddLabel: "What to remember",
   memoryAdd: "Remember",
-  memoryNone: "Nothing is remembered.",
+  memoryNone: "No memories.",
   memoryMore: "More",
-  memoryChange: "Change",
-  memoryChangeLabel: "Change this memory",
+  memoryChange: "Edit",
+  memoryChangeLabel: "Edit this memory",
   memoryKeep: "Save",
   memoryForget: "Forget",
-  memoryForgetAsk: "Forget “{content}”? It cannot be brought back.",
+  memoryForgetAsk: "Forget “{content}”? This cannot be undone.",
   memoryFailed: "The server cannot be reached; nothing was saved.",
-  memoryFrom: "from a conversation, {day}",
-  memoryAsked: "you asked for it, {day}",
-  memoryByHand: "added by hand, {day}",
+  memoryFrom: "from a conversation on {day}",
+  memoryAsked: "at your request, {day}",
+  memoryByHand: "added manually, {day}",
   memoryUntil: "until {day}",
   memoryType_fact: "Fact",
   memoryType_preference: "Preference",
-  memoryType_instruction: "Wish",
+  memoryType_instruction: "Instruction",
   memoryType_episode: "Episode",
   memoryUsed: { one: "Used {n} memory", other: "Used {n} memories" },
   memoryWrong: "This is wrong",

@@ -1,17 +1,17 @@
-/** What a reader does with a turn of the conversation, as TurnActions takes it; each function gets the turn's view. */
+/** The handlers of TurnActions: what the user can do with a turn. Each function gets the turn's view. */
 
-import { isWriting } from "../base/dom.js";
+import { isTyping } from "../base/dom.js";
 import { t } from "../base/i18n.js";
-import { inPlace } from "./arrivals.js";
+import { inPlace } from "./scrolling.js";
 import { QuestionEditor } from "./editor.js";
 
-export class Acts {
+export class TurnHandlers {
   #editor = null;
 
   constructor(chat) {
     this.chat = chat;
     this.edit = (view) => this.#edit(view);
-    this.regenerate = (view) => this.#askBeside(view, view.question);
+    this.regenerate = (view) => this.#askVersion(view, view.question);
     this.continueFrom = (view) => this.#continueFrom(view);
     this.toVersion = (view, step) => this.#toVersion(view, step);
     addEventListener("pagehide", () => this.closeEditor(), { capture: true }); // before drafts are stored
@@ -21,13 +21,13 @@ export class Acts {
     return this.#editor !== null;
   }
 
-  /** The newest question becomes a text box, once it has its answer. */
+  /** Opens an editor on the newest question, unless it is still being answered. */
   editLast() {
     const view = this.chat.shown.lastQuestion;
     if (view && view.status !== "running") this.#edit(view);
   }
 
-  /** Because the reader does something else: what was typed there is not lost. */
+  /** Closes the editor because the user does something else; changed text is not lost. */
   closeEditor() {
     const { changed } = this.#editor ?? {};
     this.#editor?.close();
@@ -39,25 +39,25 @@ export class Acts {
     this.#editor = new QuestionEditor(view, {
       maxChars: this.chat.maxChars(),
       onClose: () => (this.#editor = null),
-      onSend: (question) => this.#askBeside(view, question),
+      onSend: (question) => this.#askVersion(view, question),
     });
     this.#editor.open();
   }
 
-  /** The button that had the keyboard leaves the page. */
-  #askBeside(view, question) {
+  /** Moves the focus first, because the focused button is about to be removed. */
+  #askVersion(view, question) {
     this.chat.focusComposer();
-    return this.chat.askBeside(view, question);
+    return this.chat.askVersion(view, question);
   }
 
   async #continueFrom(view) {
     await this.chat.go(view.turnId);
-    if (!isWriting()) this.chat.focusComposer();
+    if (!isTyping()) this.chat.focusComposer();
   }
 
   #toVersion(view, step) {
     const { shown, follower, branching, announce } = this.chat;
-    const turnId = branching.versionBeside(view, step);
+    const turnId = branching.adjacentVersion(view, step);
     if (!turnId) return;
     const versions = branching.tree.versionsOf(turnId);
     announce(t("versionOf", { n: versions.indexOf(turnId) + 1, of: versions.length }));

@@ -1,18 +1,18 @@
-/** How long a stream waits for the server, and for the network. Times in milliseconds. */
+/** Timeouts and retries of a stream. Times in milliseconds. */
 
-export const patience = {
-  /** No byte for so long, the server's pings included (every 15 s), and the connection counts as lost. */
+export const timeouts = {
+  /** The connection counts as lost after this long without a byte; the server pings every 15 s. */
   silentMs: 45_000,
-  /** The same for a page that comes back from sleep, or whose network does. */
+  /** The same when the page is shown again or the network is back. */
   silentOnReturnMs: 20_000,
   firstDelayMs: 500,
   longestDelayMs: 8_000,
-  /** Attempts in a row that brought nothing: while no answer has begun, and once one has (about 2 minutes). */
+  /** Consecutive fruitless attempts allowed before the answer has begun, and after (about 2 minutes). */
   attemptsToBegin: 5,
   attemptsToResume: 18,
 };
 
-/** Calls `listener` when the page is shown again, or the network is back; returns how to stop that. */
+/** Calls `listener` when the page is shown again or the network is back; returns a function to unsubscribe. */
 export function onReturn(listener) {
   const shown = () => document.hidden || listener();
   addEventListener("online", listener);
@@ -25,9 +25,9 @@ export function onReturn(listener) {
   };
 }
 
-/** Waits before attempt number `attempt`, from 1. The page's return ends the wait, and so does `signal`. */
+/** Waits before attempt number `attempt` (from 1); ends early on `onReturn` and on `signal`. */
 export function waitBefore(attempt, signal) {
-  const delayMs = Math.min(patience.firstDelayMs * 2 ** (attempt - 1), patience.longestDelayMs);
+  const delayMs = Math.min(timeouts.firstDelayMs * 2 ** (attempt - 1), timeouts.longestDelayMs);
   return new Promise((resolve) => {
     const done = () => {
       clearTimeout(timer);

@@ -1,7 +1,7 @@
-"""One pytest run, judged by the rule for a test that fails once.
+"""A pytest run with a rule for flaky tests.
 
-A failed test is run once more by itself, in a process of its own with nothing beside it. If it passes then,
-it is printed as FLAKY and the run goes on; more than three such tests make the run red all the same.
+A failed test is rerun once in isolation, in a separate process with nothing else running. If it passes then,
+it is printed as FLAKY and the run continues; more than three such tests still make the run red.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-MOST_FLAKY = 3
-MOST_TRIED = 10  # when more fail than this, something is broken: trying again only costs time
+MAX_FLAKY = 3
+MAX_RERUNS = 10  # if more tests fail, something is broken, and reruns would only cost time
 _SLOWEST = ("--durations", "15", "--durations-min", "2")
 
 
 def passes(arguments: Sequence[str], folder: Path) -> bool:
-    """Run pytest in `folder`, then each test that failed by itself. Prints the verdict; True is green."""
+    """Run pytest in `folder`, then rerun each failed test in isolation. Prints the verdict; True is green."""
     failed = _failed(arguments, folder)
     if failed is None:
         return False
-    if len(failed) > MOST_TRIED:
+    if len(failed) > MAX_RERUNS:
         print(f"{len(failed)} tests failed: too many to try each once more.", flush=True)
         return False
     broken = [test for test in failed if not _passes_alone(test, folder)]
@@ -32,14 +32,14 @@ def passes(arguments: Sequence[str], folder: Path) -> bool:
         print(f"FAILED twice {test}")
     for test in flaky:
         print(f"FLAKY {test}")
-    if len(flaky) > MOST_FLAKY:
-        print(f"{len(flaky)} flaky tests; {MOST_FLAKY} are allowed.")
+    if len(flaky) > MAX_FLAKY:
+        print(f"{len(flaky)} flaky tests; {MAX_FLAKY} are allowed.")
     sys.stdout.flush()
-    return not broken and len(flaky) <= MOST_FLAKY
+    return not broken and len(flaky) <= MAX_FLAKY
 
 
 def _failed(arguments: Sequence[str], folder: Path) -> list[str] | None:
-    """The ids of the tests that failed; None when the run itself did not come to its end."""
+    """The ids of the failed tests; None if the run itself did not finish."""
     with tempfile.TemporaryDirectory() as results:
         file = Path(results) / "failed.json"
         plugin = ("-p", "tests.support.suite.results", "--results", str(file))

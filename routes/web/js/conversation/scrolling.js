@@ -1,21 +1,21 @@
 /**
- * How the page moves when another branch comes onto it. Each has `before()`, called just before turns leave the page,
- * `begun()`, called when the first of the others are there, and `after()`, when all are.
+ * How the page scrolls when it switches to another branch. Each has `before()`, called just before turns are removed,
+ * `begun()`, called when the first new turns are shown, and `after()`, called when all are.
  */
 
-import { isWriting } from "../base/dom.js";
+import { isTyping } from "../base/dom.js";
 
-/** To the end, and along with it as it grows. */
+/** Scrolls to the end and follows it as it grows. */
 export const atEnd = (follower, shown) => ({
   before() {
-    shown.letGo();
+    shown.releasePlace();
     follower.start();
   },
   begun() {},
   after() {},
 });
 
-/** The turn stands where another version of it, `view`, stood; the keyboard is on the same button of its pager. */
+/** Puts the turn where its other version, `view`, was, with the focus on the same button of its pager. */
 export function inPlace(follower, shown, { view, turnId, step }) {
   let top = 0;
   return {
@@ -28,14 +28,14 @@ export function inPlace(follower, shown, { view, turnId, step }) {
       const next = shown.find(turnId);
       if (!next) return;
       scrollBy({ top: next.element.getBoundingClientRect().top - top, behavior: "instant" });
-      if (!isWriting()) next.actions.versions.focus(step);
+      if (!isTyping()) next.actions.versions.focus(step);
     },
     after() {},
   };
 }
 
-/** What is new stands below. */
-export const asItIs = (follower) => ({
+/** Stays where it is; new turns appear below. */
+export const stayPut = (follower) => ({
   before() {
     follower.stay();
   },
@@ -43,10 +43,10 @@ export const asItIs = (follower) => ({
   after() {},
 });
 
-/** To a turn somewhere on the branch. */
+/** Scrolls to a turn somewhere on the branch. */
 export const atTurn = (follower, shown, turnId) => ({
   before() {
-    shown.letGo();
+    shown.releasePlace();
     follower.stay();
   },
   begun() {},
@@ -55,7 +55,7 @@ export const atTurn = (follower, shown, turnId) => ({
     if (!turn) return;
     const asked = turn.querySelector(".asked");
     asked.tabIndex = -1;
-    if (!isWriting()) asked.focus({ preventScroll: true });
-    turn.scrollIntoView({ block: "start", behavior: "instant" }); // its margin keeps it clear of the title
+    if (!isTyping()) asked.focus({ preventScroll: true });
+    turn.scrollIntoView({ block: "start", behavior: "instant" }); // its scroll margin keeps it clear of the title
   },
 });

@@ -1,9 +1,9 @@
-/** A prompt template in the question box: its variables are stops, Tab goes to the next that is not filled. */
+/** A prompt template in the question box: its variables are tab stops, and Tab selects the next unfilled one. */
 
 import { insertText } from "../base/insert.js";
 
-export class Stops {
-  #marks = []; // "{name}", each once
+export class TabStops {
+  #marks = []; // the distinct "{name}"
   #at = null; // the stop that the caret is in: {mark, before, after}
 
   constructor(box) {
@@ -14,7 +14,7 @@ export class Stops {
     return this.#marks.length > 0;
   }
 
-  /** Writes it in the place of what is in the box, and selects its first variable. */
+  /** Replaces the box's text by the template and selects its first variable. */
   begin({ content, variables }) {
     this.end();
     this.box.setSelectionRange(0, this.box.value.length);
@@ -28,7 +28,7 @@ export class Stops {
     this.#at = null;
   }
 
-  /** What was written for a variable stands wherever the template has it. */
+  /** Copies the value typed for a variable to all its other occurrences. */
   fill() {
     const { mark, before, after } = this.#at ?? {};
     const text = this.box.value;
@@ -42,7 +42,7 @@ export class Stops {
     }
   }
 
-  /** Whether the key was for the stops. */
+  /** Handles a key; returns whether it was meant for the tab stops. */
   key({ key, shiftKey }) {
     if (!this.open) return false;
     if (key === "Escape") {
@@ -55,7 +55,7 @@ export class Stops {
     return this.#next(from);
   }
 
-  /** Selects the first after `from`, or the first of all; gives whether there is one. */
+  /** Selects the first unfilled stop after `from`, else the first of all; returns whether there is one. */
   #next(from) {
     const { value } = this.box;
     const after = (start) => this.#marks

@@ -1,12 +1,12 @@
 /**
- * All that surrounds the question box, put together: drafts, persona, filters, switches.
+ * The composer: the question box with drafts, persona, filters and switches.
  *
- * A draft, and what the questions are limited to, belong to the conversation in which they were made: another
- * one has its own, and a new one begins with none.
+ * Drafts and filters belong to the conversation in which they were made: each conversation has its own, and a new one
+ * starts with none.
  */
 
-import { hear } from "../base/bus.js";
-import { el, isWriting, setText } from "../base/dom.js";
+import { subscribe } from "../base/bus.js";
+import { el, isTyping, setText } from "../base/dom.js";
 import { t } from "../base/i18n.js";
 import { insertQuote, oneLine } from "../base/insert.js";
 import { openLibrary } from "../library/picker.js";
@@ -19,14 +19,14 @@ import { beginWithPersona, isDeleted, lostQuestion, lostTurn } from "./first-que
 import { Options } from "./options.js";
 import { SearchSettings } from "./search-settings.js";
 
-export class Desk {
+export class Composer {
   #conversation; // undefined until the page has opened one
   #drafts = new Drafts();
-  #askedHere = new Set(); // conversations, since the page was loaded
-  #stopped = false; // by the reader
+  #askedHere = new Set(); // conversations in which a question was asked since the page was loaded
+  #stopped = false; // by the user
   #note = el("p", { class: "composer-note", role: "status" });
 
-  /** `ask(question, images)` and `stop()` are the conversation's; `openSession(id)` opens one that was made here. */
+  /** `ask(question, images)` and `stop()` act on the conversation; `openSession(id)` opens one that was created here. */
   constructor(form, { ask, stop, openSession }) {
     Object.assign(this, { ask, openSession });
     const say = (...words) => this.say(...words);
@@ -46,7 +46,7 @@ export class Desk {
     this.#listen();
   }
 
-  /** As GET /settings/public has them. */
+  /** The reply of GET /settings/public. */
   set settings(settings) {
     this.box.maxChars = settings?.max_question_chars;
     this.options.canJudge = settings?.insert_block;
@@ -62,10 +62,10 @@ export class Desk {
     this.box.focus();
   }
 
-  /** Which conversation is open; null for one that has not begun. */
+  /** The id of the open conversation; null for one that has not begun. */
   set conversation(id) {
     if (id === this.#conversation) return;
-    const early = this.#conversation === undefined ? this.box.text : ""; // typed before the scripts were there
+    const early = this.#conversation === undefined ? this.box.text : ""; // typed before the scripts had loaded
     this.#conversation = id;
     this.#show(id);
     if (early) this.#putBefore(early, id);
@@ -83,7 +83,7 @@ export class Desk {
     this.#recover(id);
   }
 
-  /** The conversation that had not begun has this id now: what belongs to it goes along. */
+  /** The new conversation got this id: moves everything that belongs to it. */
   begun(id, { late = this.#drafts.read(null).persona } = {}) {
     if (this.#conversation) return;
     this.#drafts.begun(id);
@@ -93,7 +93,7 @@ export class Desk {
     this.persona.begun(id, late);
   }
 
-  /** A turn's question is on its way from that conversation: asked in the box, in another's place, or once more. */
+  /** A question was sent in that conversation: from the box, as another version, or as a retry. */
   asked({ question, repeats }, sessionId) {
     const id = sessionId ?? null;
     this.#askedHere.add(id);
@@ -102,25 +102,25 @@ export class Desk {
     this.#takeBack(question, id);
   }
 
-  /** A turn there has ended; "failed" and "cancelled" may mean that the server has nothing of it. */
+  /** A turn has ended there; "failed" and "cancelled" may mean that it never reached the server. */
   async ended(view, sessionId) {
     this.persona.refresh();
     if (view.repeats) return;
     const lost = await lostTurn(view, { stoppedHere: this.#stopped });
-    if (lost === null || view.status === "running") return; // not known, or tried again meanwhile
+    if (lost === null || view.status === "running") return; // unknown, or retried in the meantime
     const deleted = lost && sessionId && (await isDeleted(sessionId));
     this.#drafts.settle(view.question, sessionId);
     if (lost) this.#giveBack(view.question, sessionId ?? null, view.images);
     if (deleted && sessionId === this.#conversation) this.say("sessionDeleted", {}, ["askAnew", () => this.#carryOver(sessionId)]);
   }
 
-  /** What was typed elsewhere in that conversation, and has no place there any more. */
+  /** Keeps text typed elsewhere in that conversation (for example in an editor) that can no longer stay there. */
   keep(text, sessionId) {
     this.#drafts.settle(text, sessionId ?? null);
     this.#putBefore(text, sessionId ?? null);
   }
 
-  /** Asks, as soon as the persona that was chosen for this conversation is set. */
+  /** Asks the question once the persona chosen for this conversation has been set. */
   async submit(question) {
     this.say("");
     const from = this.#conversation ?? null;
@@ -139,12 +139,12 @@ export class Desk {
 
   async #move(id) {
     if (this.#conversation !== null) return false;
-    this.begun(id, { late: null }); // it is set already
+    this.begun(id, { late: null }); // the persona is already set
     await this.openSession(id);
     return this.#conversation === id;
   }
 
-  /** A word about what was done; `act`: [key, function] of a button beside it. Without a key it goes. */
+  /** Shows a note; `act`: [key, function] of a button next to it. Without a key, clears it. */
   say(key, vars, act) {
     const [label, run] = act ?? [];
     const once = () => { this.say(""); run(); };
@@ -155,12 +155,12 @@ export class Desk {
   }
 
   #listen() {
-    hear("quote", ({ file_name: name, text }) => this.#quote(`[引用：${oneLine(name ?? "")}] `, text));
-    hear("open-library", () => this.#openLibrary());
-    hear("persona", (passage) => this.persona.offer(passage));
-    hear("filter", (limits) => this.filters.limit(limits));
-    hear("choices", (choices) => { this.options.last = choices; });
-    hear("key-changed", () => this.#show(this.#conversation));
+    subscribe("quote", ({ file_name: name, text }) => this.#quote(`[引用：${oneLine(name ?? "")}] `, text));
+    subscribe("open-library", () => this.#openLibrary());
+    subscribe("persona", (passage) => this.persona.offer(passage));
+    subscribe("filter", (limits) => this.filters.limit(limits));
+    subscribe("choices", (choices) => { this.options.last = choices; });
+    subscribe("key-changed", () => this.#show(this.#conversation));
   }
 
   #typed(text) {
@@ -186,7 +186,7 @@ export class Desk {
     if (put < of) this.say(put ? "quoteCut" : "quoteNoRoom", { put, of });
   }
 
-  /** A dialog that closes gives the box its focus back, with the caret at its beginning: this puts it where it was. */
+  /** Returns a function that restores the caret: a closing dialog refocuses the box with the caret at its start. */
   #caret() {
     const { selectionStart: start, selectionEnd: end } = this.box.box;
     return () => this.box.box.setSelectionRange(start, end);
@@ -198,30 +198,30 @@ export class Desk {
     this.#putBefore(question, id);
     if (id !== (this.#conversation ?? null)) return;
     this.images.giveBack(images.filter(({ url }) => url));
-    if (!isWriting()) this.box.focus();
+    if (!isTyping()) this.box.focus();
     stay();
   }
 
-  /** Given back, and now tried again: not to be asked twice. */
+  /** Removes a returned question from the box when it is retried, so that it is not asked twice. */
   #takeBack(question, id) {
     const { text, returned } = this.#drafts.read(id);
     if (returned === question && text === question) this.#put("", id);
     if (returned) this.#drafts.write(id, { returned: "" });
   }
 
-  /** Before what was typed meanwhile, if anything was; once only. */
+  /** Inserts the question before anything typed in the meantime, unless it is already there. */
   #putBefore(question, id) {
     const { text = "" } = this.#drafts.read(id);
     if (!text.startsWith(question)) this.#put(text.trim() ? `${question}\n\n${text}` : question, id);
   }
 
-  /** Into that conversation's box, whichever is open. */
+  /** Sets that conversation's text, whether or not it is open. */
   #put(text, id) {
     this.#drafts.write(id, { text });
     if (id === (this.#conversation ?? null)) this.box.text = text;
   }
 
-  /** What is in that conversation's box, into a new conversation's. */
+  /** Moves that conversation's text to a new conversation. */
   #carryOver(id) {
     this.#putBefore(this.#drafts.read(id).text ?? "", null);
     this.#put("", id);
@@ -237,11 +237,11 @@ export class Desk {
   }
 }
 
-/* The box grows over the end of the conversation, where it may say why a question is back in it. */
+/* The growing box would cover the end of the conversation, which may explain why a question was returned to it. */
 
-const NEAR_PX = 300; // an error's card may have come below since the page went along
+const NEAR_PX = 300; // an error card may have been added since the page last scrolled
 
-/** To be called before the box grows; what it gives, after. A reader who went up stays there. */
+/** Call before the box grows, and the returned function afterwards. A user who scrolled up stays there. */
 function keepEnd() {
   const page = document.scrollingElement;
   const near = page.scrollHeight - page.scrollTop - innerHeight < NEAR_PX;
