@@ -138,15 +138,15 @@ class CompletionBody(BaseModel):
     parent_turn_id: Uuid | None = Field(
         None, description="The turn to follow; absent: the messages say which; null: none, a new root."
     )
-    turn_id: Uuid | None = Field(None, description="An id of your own for this turn, to retry with.")
+    turn_id: Uuid | None = Field(None, description="Your own id for this turn, for retries.")
     thinking: bool = Field(
         False, description='true, or {"type": "enabled"}: the prompt asks for the model\'s reasoning first.'
     )
     knowledge: KnowledgeUse = Field("auto", description="Whether the documents are searched.")
     rerank_top_n: int = Field(
-        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Most passages that the model is shown."
+        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Maximum number of passages that the model receives."
     )
-    filters: FiltersBody | None = Field(None, description="Which documents may answer; absent: all.")
+    filters: FiltersBody | None = Field(None, description="Which documents are searched; absent: all.")
     date: AskedDate = ""
     sources_in_text: Literal["off", "footer"] | None = Field(
         None,
