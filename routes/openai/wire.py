@@ -140,15 +140,15 @@ class CompletionBody(BaseModel):
     parent_turn_id: Uuid | None = Field(
         None, description="The parent turn; absent: the one the messages lead to; null: a new root."
     )
-    turn_id: Uuid | None = Field(None, description="An id you choose for this turn, for retries.")
+    turn_id: Uuid | None = Field(None, description="Your own id for this turn, for retries.")
     thinking: bool = Field(
         False, description='true, or {"type": "enabled"}: ask the model to reason before it answers.'
     )
     knowledge: KnowledgeUse = Field("auto", description="Whether to search the documents.")
     rerank_top_n: int = Field(
-        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="The maximum number of passages shown to the model."
+        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Maximum number of passages that the model receives."
     )
-    filters: FiltersBody | None = Field(None, description="Which documents may be used; absent: all.")
+    filters: FiltersBody | None = Field(None, description="Which documents are searched; absent: all.")
     date: AskedDate = ""
     sources_in_text: Literal["off", "footer"] | None = Field(
         None,

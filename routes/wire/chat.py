@@ -92,35 +92,33 @@ class ChatBody(WireModel):
     model_config = example({"question": "父子链是什么？", "stream_format": "json"})
 
     question: Question = Field(
-        description="The question, 1 to MAX_QUESTION_CHARS characters after trimming; or a list of parts: "
+        description="The question; 1 to MAX_QUESTION_CHARS characters after trimming. Or a list of parts: "
         "texts, and images for a model with vision."
     )
     session_id: Uuid | None = Field(None, description="The session to continue; absent: a new one.")
     begin_session: bool = Field(
-        True, description="false: an unknown session_id is 404, even with CLIENT_SESSION_IDS."
+        True, description="false: an unknown session_id returns 404, even with CLIENT_SESSION_IDS."
     )
-    turn_id: Uuid | None = Field(None, description="An id you choose for this turn, for retries.")
+    turn_id: Uuid | None = Field(None, description="Your own id for this turn, for retries.")
     parent_turn_id: Uuid | None = Field(
         None, description="The parent turn; absent: the latest completed one; null: none, a new root."
     )
     thinking: bool = Field(
-        False, description="true: the model is asked to reason first; false: no thinking is shown."
+        False, description="true: the model reasons before it answers; false: no thinking is shown."
     )
     model_id: str = Field("default", max_length=200, description="The configured model that answers.")
     temperature: Temperature | None = Field(None, description="Absent: as in the model's table.")
     max_tokens: MaxTokens | None = Field(
-        None, description="The longest answer, in tokens; absent: as in the model's table."
+        None, description="Maximum length of the answer in tokens; absent: as in the model's table."
     )
     rerank_top_n: int = Field(
-        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="The maximum number of passages shown to the model."
+        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Maximum number of passages that the model receives."
     )
     use_insert_block: bool = Field(
         False, description="true: a model judges each candidate, including those below the threshold."
     )
-    insert_block_llm_id: str | None = Field(
-        None, max_length=200, description="The judging model; absent: model_id."
-    )
-    filters: FiltersBody | None = Field(None, description="Which documents may be used; absent: all.")
+    insert_block_llm_id: str | None = Field(None, max_length=200, description="The judge; absent: model_id.")
+    filters: FiltersBody | None = Field(None, description="Which documents are searched; absent: all.")
     knowledge: KnowledgeUse = Field(
         "auto",
         description="Whether to search the documents; auto: as the setting KNOWLEDGE says, by default for "
@@ -128,7 +126,7 @@ class ChatBody(WireModel):
     )
     date: AskedDate = ""
     memory: bool = Field(
-        True, description="false: nothing is recalled from other conversations or learned from this turn."
+        True, description="false: nothing is recalled from other conversations, and nothing is remembered."
     )
     tools: list[Named] = Field(
         [],
@@ -309,7 +307,7 @@ class EarlierChatBody(WireModel):
 
     model_config = example({"message": "父子链是什么？", "session_id": SESSION_ID})
 
-    message: PlainText = Field(description="The question, 1 to MAX_QUESTION_CHARS characters after trimming.")
+    message: PlainText = Field(description="The question; 1 to MAX_QUESTION_CHARS characters after trimming.")
     session_id: Uuid | None = Field(None, description="The session to continue; absent: a new one.")
 
 

@@ -83,7 +83,7 @@ AskedDate = Annotated[
     IsoDate,
     Field(
         description="When the question is asked: YYYY-MM-DD, YYYY-MM or YYYY; absent or empty: today, in "
-        "TIMEZONE. “Last year” and “去年” are relative to it; of a document's versions, the one valid then "
+        "TIMEZONE. Last year and 去年 are relative to it; of a document's versions, the one valid then "
         "comes first."
     ),
 ]

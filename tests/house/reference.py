@@ -42,7 +42,7 @@ SECTIONS = {
     "zh": (
         Section(
             "请求字段一览",
-            "提问接口的字段如下；多出的字段返回 422。本页的名称、类型、默认值和状态都取自程序。",
+            "提问接口有以下字段；写了别的字段，返回 422。本页的名称、类型、默认值和状态都取自程序。",
             ("字段", "类型", "默认", "含义"),
         ),
         Section("STATUS 的各个阶段", "`STATUS:` 行里 `stage` 的取值：", ("阶段", "含义")),
@@ -57,7 +57,7 @@ SECTIONS = {
     "en": (
         Section(
             "Request fields, one by one",
-            "The fields of a question's request; any other is refused with 422. Every name, type, default "
+            "A question's request has these fields; any other is refused with 422. Every name, type, default "
             "and status on this page is taken from the program.",
             ("Field", "Type", "Default", "Meaning"),
         ),
