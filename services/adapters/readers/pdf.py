@@ -311,7 +311,7 @@ class _Body:
 
     def __init__(self) -> None:
         self._outline = Outline()
-        self._lines: list[_Line] = []  # since the last heading, or the last page that started anew
+        self._lines: list[_Line] = []  # since the last heading, or the last page that did not continue
         self._notes: list[_Line] = []  # the current page's footnotes
 
     def page(self, number: int, stretches: Sequence[_Stretch], notes: list[_Line]) -> None:

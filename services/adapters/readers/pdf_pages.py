@@ -189,7 +189,7 @@ def _cell(texts: Sequence[Placed], cell_width: float) -> str:
 
 
 def _clean(lines: Sequence[_Raw]) -> Extracted:
-    """Clean the lines and mark table rows: in a row, texts begin in columns that other lines share."""
+    """Clean the lines and mark rows: lines with two texts or more that begin where those of two others do."""
     columns = Counter(column for line in lines for column in line.columns)
     cleaned: list[str] = []
     looks: dict[str, Look] = {}

@@ -121,7 +121,7 @@ def _number(value: float, form: _Form) -> str:
 
 
 def _form(value: float, forms: Sequence[_Form]) -> _Form:
-    """The first form whose condition the value meets; one without a condition always applies."""
+    """The first form whose condition the value meets, or that has none; else the last."""
     for form in forms[:-1]:
         if form.condition is None or _COMPARISONS[form.condition[0]](value, form.condition[1]):
             return form
