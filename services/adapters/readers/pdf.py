@@ -67,7 +67,7 @@ class Bookmark:
 
 
 def bookmarks(pdf: pypdf.PdfReader) -> list[Bookmark]:
-    """In the outline's order, except titles without a word (page numbers) and titles that are file names."""
+    """The bookmarks in outline order, without titles that have no word (page numbers) or are file names."""
     try:
         return list(_flat(pdf, pdf.outline, 1))
     except (PyPdfError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):

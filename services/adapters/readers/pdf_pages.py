@@ -308,7 +308,7 @@ def _columns(line: str) -> int:
 
 
 def width(line: str) -> int:
-    """In half-widths of an ideograph, which is about the width of a letter in other scripts."""
+    """The width in half-widths of an ideograph, each about the width of a letter in other scripts."""
     return len(line) + len(_CJK.findall(line))
 
 

@@ -262,7 +262,7 @@ class _Workbook:
         return False
 
     def _comments(self, path: str) -> dict[tuple[int, int], str]:
-        """By row and column, from 1; none if they are damaged, as the cells can be read without them."""
+        """Comments by row and column, from 1; none if damaged, as the cells can be read without them."""
         folder, _, name = path.rpartition("/")
         names, relations = self._book._archive.namelist(), f"{folder}/_rels/{name}.rels"
         if relations not in names:
