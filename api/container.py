@@ -56,7 +56,7 @@ from services.retrieval.query_forms import QueryBuilder
 from services.retrieval.reranking import Calibrations
 from services.store.clock import Activity
 from services.store.dialect import StoreUpkeep, VectorStore
-from services.store.durable import announce, forgetful_file_system, store_id
+from services.store.durable import announce, non_durable_file_system, store_id
 from services.store.receipts import ReceiptStore
 from services.store.space import DiskWatch, StoreSpace
 from services.sync.folders import FolderSync
@@ -207,9 +207,9 @@ class Container:
         names = self.settings.store
         return "server" if names.qdrant_url else names.durability
 
-    def forgetful_file_system(self) -> str:
+    def non_durable_file_system(self) -> str:
         """Return the kind of a file system that cannot honour DURABILITY=power, else "". Blocking."""
-        return forgetful_file_system(self.settings.store.data_dir) if self.durability == "power" else ""
+        return non_durable_file_system(self.settings.store.data_dir) if self.durability == "power" else ""
 
     async def health(self) -> dict[str, str]:
         """Return problems by part; empty when the server can answer questions."""

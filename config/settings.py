@@ -151,7 +151,7 @@ class StoreSettings(Section):
 
     @property
     def confirming_replicas(self) -> int:
-        """How many replicas confirm a write: half, so that one of two may be down; a majority of three."""
+        """How many replicas confirm a write: half, rounded up. One of two may be down, and one of three."""
         return (self.replication_factor + 1) // 2
 
     @property

@@ -32,13 +32,14 @@ class Reembedding:
         """Describe what cannot be read as it was written; it is copied as far as possible."""
         return tuple((await self.source.condition()).damage) if isinstance(self.source, StoreUpkeep) else ()
 
-    async def plan(self, names: StoreSettings, *, anew: bool) -> ReembedPlan:
-        return await Reembed(self.source, names, self.embedding).plan(anew=anew)
+    async def plan(self, names: StoreSettings, *, from_scratch: bool) -> ReembedPlan:
+        return await Reembed(self.source, names, self.embedding).plan(from_scratch=from_scratch)
 
-    async def into_folder(self, names: StoreSettings, on_progress: OnProgress, *, anew: bool) -> list[str]:
-        """Make a complete copy beside the embedded store. Returns a report, line by line. `anew` as in
-        CopyBeside."""
-        copy = CopyBeside(folders_of(names), names, self.embedding, self.open_target, anew)
+    async def into_folder(
+        self, names: StoreSettings, on_progress: OnProgress, *, from_scratch: bool
+    ) -> list[str]:
+        """Make a complete copy beside the embedded store (see CopyBeside). Returns a report, line by line."""
+        copy = CopyBeside(folders_of(names), names, self.embedding, self.open_target, from_scratch)
         return _lines(await copy.make(self.source, _progress_reporter(on_progress), reason="command"))
 
     async def into_collections(

@@ -34,7 +34,7 @@ class SharedBranch:
 
 
 class SharesHandler:
-    """A link is the session's id and a secret, of which only the hash is stored, with the session.
+    """A link is the session's id and a secret, whose hash alone is stored; it is deleted with the session.
 
     It opens only while its owner is one of `owners`, who can sign in: nobody else could revoke it. A site's
     visitors create no links.

@@ -95,7 +95,7 @@ _BETWEEN = "\n\n"
 
 
 def _say(key: str, language: CommandLanguage, value: str = "", between: str = _BETWEEN) -> str:
-    """In both languages if the reader's is unknown."""
+    """Say it in both languages if the reader's is unknown."""
     chinese, english = (text.format(value) for text in _TEXTS[key])
     match language:
         case "zh":

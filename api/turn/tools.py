@@ -288,7 +288,7 @@ class KnowledgeTool:
 
 
 def _passages(candidates: Sequence[Candidate], numbers: Sequence[int]) -> str:
-    """As JSON, so that no passage can imitate another's number."""
+    """Format passages as JSON, so that none can imitate another's number."""
     passages = [
         {
             "number": number,

@@ -128,7 +128,7 @@ async def open_container(
         container = _assembled(history, knowledge, running, schedule, reembedding, reranker, tools, models)
         container.metrics.registry.register(Gauges(container))
         await container.readiness.prepare(*container.recoveries)
-        if kind := await asyncio.to_thread(container.forgetful_file_system):
+        if kind := await asyncio.to_thread(container.non_durable_file_system):
             log.warning("flush_promises_little", file_system=kind, data_dir=str(settings.store.data_dir))
         for work in container.background_work():
             await stack.enter_async_context(opened_task(work))

@@ -187,8 +187,8 @@ async def widget(request: Request, container: ContainerDep, owner: Owner) -> wir
 
 @router.get("/metrics", tags=["health"], response_class=PlainTextResponse, responses=errors(401, 403))
 async def metrics(container: ContainerDep, admin: Admin) -> PlainTextResponse:
-    """Counters and gauges of this process in Prometheus' text format, for an admin's key if there are keys.
-    Waits for no other part: what only the store knows is as old as the previous scrape."""
+    """Counters and gauges of this process, over all callers, in Prometheus' text format; needs an admin's key
+    if there are keys. Waits for no other part: what only the store knows is as old as the previous scrape."""
     container.look.begin()
     return PlainTextResponse(container.metrics.exposition(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 

@@ -126,7 +126,7 @@ class ChatBody(WireModel):
     )
     date: AskedDate = ""
     memory: bool = Field(
-        True, description="false: nothing is recalled from other conversations, and nothing is remembered."
+        True, description="false: nothing is recalled from other conversations or learned from this turn."
     )
     tools: list[Named] = Field(
         [],

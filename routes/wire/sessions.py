@@ -103,7 +103,7 @@ class SessionPage(Reply):
     sessions: list[Session] = Field(description="Newest first.")
     next: int | None = Field(description="`before` of the next page; null: this is the last one.")
     choices: SessionChoices = absent(
-        "The last choices, with which the page starts a new session; on the first page only."
+        "The last choices, with which the page starts a new session; only on the first page without `q`."
     )
 
 

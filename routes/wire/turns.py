@@ -226,7 +226,7 @@ class Turn(Reply):
     feedback: Feedback | None = absent("The reader's feedback.")
     warnings: list[TurnWarning] | None = absent("Warnings for the reader.")
     rewritten_question: str | None = absent("The rewritten question, used for a second search.")
-    memory_ids: list[str] | None = absent("The memories in its prompt.")
+    memory_ids: list[str] | None = absent("The memories and earlier turns recalled into its prompt.")
     tool_calls: list[ToolUse] | None = absent("The tools that the model called, in order.")
     images: list[QuestionImage] | None = absent("The question's images, in order.")
 

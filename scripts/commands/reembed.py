@@ -204,7 +204,7 @@ async def _into_folder(parts: Reembedding, names: StoreSettings, options: Option
     if not _confirmed(options):
         return outcome
     with _bar() as on_progress:
-        done = await parts.into_folder(names, on_progress, anew=options.again)
+        done = await parts.into_folder(names, on_progress, from_scratch=options.again)
     _say(options, "\n".join(done))
     outcome.done = True
     return outcome
@@ -251,7 +251,7 @@ def _sides(parts: Reembedding, names: StoreSettings, options: Options) -> tuple[
 
 async def _plan(parts: Reembedding, names: StoreSettings, options: Options) -> Outcome:
     """Plan the re-embedding and show the plan."""
-    plan = await parts.plan(names, anew=options.again)
+    plan = await parts.plan(names, from_scratch=options.again)
     needed = plan.needed or options.again
     configured = f"{parts.embedding.name} ({parts.embedding.dimension} dimensions)"
     if not needed:

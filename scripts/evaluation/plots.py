@@ -103,7 +103,7 @@ def _plots(reports: Sequence[SetReport]) -> dict[str, Groups]:
 
 def _ranking(rows: Sequence[Row]) -> dict[str, float | None]:
     lists = {row.name: row.retrieval.ndcg_10 if row.retrieval else None for row in rows}
-    shown = {OURS: lists[OURS], f"{OURS}, told": rows[0].ndcg_10_above}
+    shown = {OURS: lists[OURS], f"{OURS}, shown": rows[0].ndcg_10_above}
     return shown | {name: lists[name] for name in ("dense", "sparse", "rrf") if name in lists}
 
 

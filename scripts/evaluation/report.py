@@ -29,7 +29,7 @@ from scripts.evaluation.sets import BadSetError
 OURS = "wenmai"
 COLUMNS = (
     "set", "list", "questions", "R@1", "R@5", "R@10", "nDCG@10", "MRR@10",
-    "told nDCG@10", "AUROC", "answerable refused", "unanswerable refused", "balanced", "ECE", "ms",
+    "shown nDCG@10", "AUROC", "answerable refused", "unanswerable refused", "balanced", "ECE", "ms",
 )  # fmt: skip
 NONE = "–"
 Published = Mapping[str, Mapping[str, Mapping[str, float]]]

@@ -77,7 +77,7 @@ class MemoryRun:
 
     The milliseconds are the product's own recall (branch, recent and relevant history, as configured),
     without embedding the question. Besides the pure ranking, what reaches the threshold and would go into the
-    prompt is measured. `_ranking` recalls ten of all turns; `_product` is as configured.
+    prompt is measured. `_ranking` recalls the best TOP of all turns; `_product` is as configured.
     """
 
     def __init__(self, services: Services) -> None:
@@ -241,7 +241,7 @@ async def _evaluate_set(data: EvaluationSet, options: Options, published: Publis
     if options.out:
         write_run(options.out / f"{data.name}.jsonl", measured.lists[OURS])
         if measured.recalled_answers:
-            write_run(options.out / f"{data.name}.told.jsonl", measured.recalled_answers)
+            write_run(options.out / f"{data.name}.shown.jsonl", measured.recalled_answers)
     values = sorted({value for question in data.questions for value in question.groups})
     return SetReport(
         name=data.name,
@@ -286,7 +286,7 @@ async def _memory(data: EvaluationSet, options: Options) -> _Measured:
     recalled_answers = [each.recalled for each in recalled]
     number = sum(len(each.ranked) for each in recalled_answers) / max(1, len(recalled_answers))
     notes = (
-        f"{number:.1f} turns of ten reach the threshold and would be told",
+        f"{number:.1f} turns of ten reach the threshold and would be shown",
         f"embedding a question takes {embed_ms:.1f} ms more",
     )
     return _Measured(lists | plain, [], notes, run.threshold, recalled_answers)
@@ -360,7 +360,7 @@ def _rows(measured: _Measured) -> tuple[Row, ...]:
     rows = [our_row(OURS, ours, measured.absent, measured.threshold, shown)]
     if measured.recalled_answers:  # what is shown of them has its own row
         rows = [replace(rows[0], ndcg_10_above=None)]
-        rows.append(replace(plain_row(f"{OURS}, told", measured.recalled_answers), auroc=None))
+        rows.append(replace(plain_row(f"{OURS}, shown", measured.recalled_answers), auroc=None))
     return (*rows, *(plain_row(name, answers) for name, answers in measured.lists.items() if name != OURS))
 
 

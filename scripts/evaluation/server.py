@@ -44,7 +44,7 @@ _ADDRESS = re.compile(r"http://[^\s/]+:\d+")
 
 
 class ServedKnowledge:
-    """A Target behind a server. `keys` by owner; "" sends none. Times are those of whole requests.
+    """A Target behind a server. `keys` by owner; "" sends none. Times are of whole requests, with embedding.
 
     Methods raise CommandError if continuing is pointless.
     """

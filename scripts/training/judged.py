@@ -80,7 +80,7 @@ def twins(data: EvaluationSet) -> Collection:
 
 
 MAX_QUESTIONS = 400  # of one set in one kind of collection
-STRANGE = 25  # questions of other sets asked of each set
+STRANGE = 25  # questions of other sets, asked in each kind of collection of a set
 # Our own: what people type into any question box, and what no guide answers.
 OFF_TOPIC = (
     "今天天气怎么样？", "你是谁？", "讲个笑话", "明天会下雨吗", "世界杯谁赢了？", "帮我写一首诗",

@@ -189,11 +189,11 @@ def make_folder(folder: Path) -> None:
         sync_folder(each.parent)
 
 
-_FORGETFUL = frozenset({"tmpfs", "ramfs", "nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse.s3fs"})
+_NON_DURABLE = frozenset({"tmpfs", "ramfs", "nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse.s3fs"})
 """File systems in memory or on a network: a flush may return before anything is on a disk."""
 
 
-def forgetful_file_system(folder: Path) -> str:
+def non_durable_file_system(folder: Path) -> str:
     """The file system's type if a flush there promises less than on a disk; "" otherwise, or if unknown.
 
     Only Linux lists its mounts in a file.
@@ -205,7 +205,7 @@ def forgetful_file_system(folder: Path) -> str:
         _, mounted, each, *_ = line.split()
         if len(mounted) >= len(place) and Path(mounted) in (folder.resolve(), *folder.resolve().parents):
             place, kind = mounted, each
-    return kind if kind in _FORGETFUL else ""
+    return kind if kind in _NON_DURABLE else ""
 
 
 def sync_folder(folder: Path) -> None:

@@ -112,7 +112,7 @@ class Pieces:
             )
 
     def _look_up(self, characters: _Characters, rows: int) -> Ids:
-        """[rows, longest + 1]: the piece at a row that is column + 1 long, or -1; the last one is unknown."""
+        """[rows, longest + 1]: the piece at a row, column + 1 long, or -1; the last column: the unknown."""
         table = np.full((rows, self._longest + 1), -1, np.int32)
         table[:, self._longest] = self._unknown
         wide, hashes = characters.astype(np.uint64), np.zeros(rows, np.uint64)

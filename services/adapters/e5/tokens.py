@@ -31,7 +31,7 @@ _PLAIN = re.compile(r"[\x20-\x7e\n\t\r\u00c0-\u017f\u3001-\u303f\u4e00-\u9fff\uf
 def count_tokens(text: str) -> int:
     """All tokens that the embedder reads for a passage, including prefix and special tokens: at least 5.
 
-    A text of more than WINDOW_TOKENS is embedded in windows, of which it gets the mean. Releases the GIL.
+    A text of more than WINDOW_TOKENS gets the mean of its windows' vectors. Releases the GIL.
     Raises StartRefusedError without the wheel.
     """
     text = text.replace("\0", " ").replace(_HEAP_BREAKER, unicodedata.normalize("NFKC", _HEAP_BREAKER))

@@ -150,8 +150,7 @@ class EdgeChannel(asyncio.Protocol):
 async def open_channel(folder: Path, *flags: str) -> EdgeChannel:
     """Start the store process of `folder` and wait until all shards are open.
 
-    `flags` are those of `wire`. With COPIES_FLAG it yields to other processes and does not close unreleased
-    shards.
+    `flags` are those of `wire`; with COPIES_FLAG it runs at low priority and leaves unreleased shards open.
     Raises StoreLockedError, StartRefusedError; StoreUnavailableError when the process cannot be run.
     """
     try:
@@ -211,8 +210,8 @@ class EdgeFeed:
     async def changed(self) -> dict[str, list[wire.PointId]]:
         return await self._ask(wire.TakeChanged(self.number), _CHANGED)
 
-    async def last(self, most: int) -> Mapping[str, Changed] | None:
-        taken = await self._ask(wire.TakeLast(self.number, most), _LAST)
+    async def last(self, max_points: int) -> Mapping[str, Changed] | None:
+        taken = await self._ask(wire.TakeLast(self.number, max_points), _LAST)
         if taken is None:
             return None
         return {
@@ -226,7 +225,7 @@ class EdgeFeed:
         except StoreUnavailableError as error:
             if not self.channel.ended:
                 raise
-            sentence = "the store process ended while the store was being copied: the copy must begin anew"
+            sentence = "the store process ended while the store was being copied: the copy must start over"
             raise StoreUnavailableError(sentence) from error
 
 

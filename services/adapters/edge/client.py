@@ -153,7 +153,7 @@ class EdgeClient:
     async def retrieve(
         self, collection_name: str, ids: Sequence[Any], with_payload: Any = True, with_vectors: Any = False
     ) -> list[models.Record]:
-        """In the order of `ids`; unknown ones are left out."""
+        """Return points in the order of `ids`; unknown ones are left out."""
         request = wire.Retrieve(
             collection_name,
             point_ids(ids),
@@ -172,7 +172,7 @@ class EdgeClient:
         with_payload: Any = True,
         with_vectors: Any = False,
     ) -> tuple[list[models.Record], Any]:
-        """In the order of ids, or of `order_by`, whose key needs an index and excludes `offset`."""
+        """Return points in id order, or by `order_by`, whose key needs an index and excludes `offset`."""
         if order_by is not None and offset is not None:
             raise StoreRequestError("Offset is not supported in conjunction with `order_by` scroll parameter")
         request = wire.Scroll(

@@ -33,7 +33,7 @@ _FEW_CHANGED = 64
 """Up to this many changed points may be written in the step that blocks all requests."""
 _MAX_CHANGED = 1_000
 _MAX_ROUNDS = 50
-# Measured on nine kinds of points: within a fifth of the real size of 300 or more (full logs: a third above).
+# Measured on 300 and more points of nine kinds: within a fifth of the real size (full log: a third above).
 _BYTES_PER_POINT = 300
 _EMPTY_BYTES = 128 << 10
 _LOG_PER_WIRE_BYTE = 1.1

@@ -156,7 +156,7 @@ def to_order(order: wire.OrderBy) -> edge.OrderBy:
 
 
 def to_query(request: wire.Query) -> edge.QueryRequest:
-    """Without payloads and vectors, which are read afterwards."""
+    """Query without payloads and vectors, which are read afterwards."""
     return edge.QueryRequest(
         limit=request.limit,
         query=edge.Query.Nearest(_vector(request.vector), using=request.using),
@@ -202,7 +202,7 @@ def count(shard: edge.EdgeShard, request: wire.Count) -> int:
 
 
 def retrieve(shard: edge.EdgeShard, request: wire.Retrieve) -> list[wire.Record]:
-    """In the order of the ids; unknown ones are left out."""
+    """Read points in the order of the ids; unknown ones are left out."""
     records = shard.retrieve(list(request.ids), request.with_payload, request.with_vectors)
     by_id = {plain_id(found.id): found for found in records}
     return [to_record(by_id[point_id]) for point_id in request.ids if point_id in by_id]

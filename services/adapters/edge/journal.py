@@ -236,10 +236,10 @@ class Journal:
         """The vector checksums of those points that have one."""
         return self._numbers("vectors", name, ids)
 
-    def unread(self, name: str, most: int) -> list[PointId]:
+    def unread(self, name: str, limit: int) -> list[PointId]:
         """Points without a vector checksum. On its own, SQLite would scan all points: 10 ms for 200,000."""
         query = "SELECT id FROM point INDEXED BY unread WHERE collection = ? AND vectors IS NULL LIMIT ?"
-        return [_point_id(key) for (key,) in self._database.execute(query, (name, most))]
+        return [_point_id(key) for (key,) in self._database.execute(query, (name, limit))]
 
     def note_vectors(self, name: str, checksums: Mapping[PointId, int]) -> None:
         with self._database as transaction:
@@ -306,7 +306,7 @@ def put_aside(folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """For a store that is opened without a journal: an old one would be outdated later."""
+    """For a store opened without a journal: an old one would miss its changes and be replayed later."""
     for path in folder.glob(f"{FILE}*"):
         if not path.name.endswith(ASIDE):
             path.unlink()

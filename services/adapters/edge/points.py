@@ -20,7 +20,7 @@ Changes = dict[str, set[wire.PointId]]
 
 
 class Feed:
-    """With `collections` None, follows all. `lost` says why it no longer knows what changed."""
+    """`collections` None means all. `lost` says why it no longer knows what changed."""
 
     def __init__(self, collections: Iterable[str] | None, max_ids: int) -> None:
         self._max_ids = max_ids
@@ -71,7 +71,7 @@ class Feeds:
         if feed is None:
             raise Refusal(wire.Verdict.REFUSED, "this feed of changes has ended")
         if feed.lost:
-            sentence = f"{feed.lost} while the store was being copied: the copy must begin anew"
+            sentence = f"{feed.lost} while the store was being copied: the copy must start over"
             raise Refusal(wire.Verdict.UNAVAILABLE, sentence)
         return feed
 
@@ -241,7 +241,7 @@ class Points:
 
     def take_last(self, request: wire.TakeLast) -> dict[str, wire.LastChanged] | None:
         feed = self._feeds.find(request.feed)
-        if feed.size() > request.most:
+        if feed.size() > request.max_points:
             return None
         taken = {name: self._current(name, list(ids)) for name, ids in feed.changes.items() if ids}
         self._feeds.close(wire.Unfollow(request.feed))

@@ -373,7 +373,7 @@ class Shards:
         """Changes that followers have not taken yet are kept: adopting changes no point."""
         name = request.collection
         place, copy = self._folder / name, self._folder / request.copies / name
-        last = self._points.take_last(wire.TakeLast(request.feed, request.most))
+        last = self._points.take_last(wire.TakeLast(request.feed, request.max_points))
         if last is None:
             return False
         old = self._collections[name]

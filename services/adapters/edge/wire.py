@@ -279,10 +279,10 @@ class TakeChanged(Message):
 
 
 class TakeLast(Message):
-    """Answered with None while more than `most` points changed."""
+    """Answered with None while more than `max_points` points changed."""
 
     feed: int
-    most: int
+    max_points: int
 
 
 class Release(Message):
@@ -294,13 +294,13 @@ class Release(Message):
 class Adopt(Message):
     """Replace the collection by its released copy in `copies`, a folder beside the collections.
 
-    Answered with false, doing nothing, while more than `most` points changed since the feed was last read.
+    Answered with false, doing nothing, while more than `max_points` changed since the feed was last read.
     """
 
     collection: str
     feed: int
     copies: str
-    most: int
+    max_points: int
 
 
 class LookAt(Message):

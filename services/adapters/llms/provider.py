@@ -164,7 +164,7 @@ class AnswerReader(ABC):
             raise self.failure
 
     def check_end(self) -> None:
-        """Raises LLMTruncatedError if the answer has no end; if there is none at all, NotAnAnswerError or the
+        """Raises LLMTruncatedError if the answer has no end; if there was no answer, NotAnAnswerError or the
         error that came in its place."""
         if not self.has_events:
             raise _in_place_of_answer(bytes(self._no_event))

@@ -35,7 +35,7 @@ _LEVELS = (("gb2312", 0xB0, 0xD7), ("big5", 0xA4, 0xC6), ("shift_jis", 0x88, 0x9
 
 
 def is_written(text: str) -> bool:
-    """Whether somebody wrote this: assigned characters of, besides ASCII, one living script, with fewer
+    """Whether somebody wrote this: assigned characters of, besides ASCII, one living script, with no more
     accented than plain letters if it is Latin, and mostly common characters if it is Chinese."""
     counts = Counter(text[:_SAMPLE_CHARS])
     foreign = {char: count for char, count in counts.items() if not char.isascii()}
@@ -104,7 +104,7 @@ _GUESSES = ["big5", "shift_jis", "euc_jp", "euc_kr", "cp1252", "cp1251", "iso885
 _SAMPLE_BYTES = 65_536
 _SAMPLE_CHARS = 65_536
 _COMMON_SHARE = 0.65  # measured: Big5 and Shift-JIS read as GB18030 reach 0.5, EUC-JP 0.57
-_GOOD_PER_BAD = 20  # non-ASCII bytes per invalid one, in UTF-8 that is merely damaged
+_GOOD_PER_BAD = 20  # continuation bytes per invalid sequence, in UTF-8 that is merely damaged
 # Codecs that are not charsets: they interpret escapes, or take quadratic time.
 _NOT_CHARSETS = ("unicode_escape", "raw_unicode_escape", "punycode", "idna", "undefined", "mbcs", "oem")
 

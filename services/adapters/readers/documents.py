@@ -208,8 +208,8 @@ def _unpack(archive: zipfile.ZipFile, members: Iterable[zipfile.ZipInfo], kind: 
     for member in members:
         before = expanded
         pieces = _pieces(archive, member)
-        looked_at = _looked_at(pieces, kind) if member.filename.lower().endswith(_XML) else pieces
-        for piece in looked_at:
+        checked = _checked_xml(pieces, kind) if member.filename.lower().endswith(_XML) else pieces
+        for piece in checked:
             expanded += len(piece)
             _check_expanded(expanded)
             _check_ratio(expanded - before, member.compress_size)
@@ -221,7 +221,7 @@ def _pieces(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes
             yield piece
 
 
-def _looked_at(pieces: Iterable[bytes], kind: DocumentFormat) -> Iterator[bytes]:
+def _checked_xml(pieces: Iterable[bytes], kind: DocumentFormat) -> Iterator[bytes]:
     """Pass the pieces through, refusing doctypes and entities in XML; the pages of an EPUB may have a
     doctype, but no entity."""
     forbidden = _ENTITY if kind is DocumentFormat.EPUB else _DOCTYPE_OR_ENTITY

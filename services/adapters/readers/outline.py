@@ -15,9 +15,9 @@ from llama_index.core.schema import Document
 
 from core.prompt.budget import estimate_tokens
 
-# Together they stay below the usual chunk (192 tokens), and so does a paragraph of a record, which is up to
-# two rows. A header of more than half a chunk would not be repeated (services/knowledge/chunking/atoms.py).
-# The rest of the chunk is a margin for vocabularies that count more tokens than the estimate.
+# Together they stay below the usual chunk (192 tokens), as does a paragraph of a record (twice ROW_TOKENS). A
+# header of more than half a chunk would not be repeated (services/knowledge/chunking/atoms.py). The rest of
+# the chunk is a margin for vocabularies that count more tokens than the estimate.
 HEADER_TOKENS = 85
 ROW_TOKENS = 80
 _MAX_TOKENS_PER_CHAR = 1.5

@@ -67,7 +67,7 @@ class Bookmark:
 
 
 def bookmarks(pdf: pypdf.PdfReader) -> list[Bookmark]:
-    """In the outline's order, except titles without a word (page numbers) and titles that are file names."""
+    """The bookmarks in outline order, without titles that have no word (page numbers) or are file names."""
     try:
         return list(_flat(pdf, pdf.outline, 1))
     except (PyPdfError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
@@ -311,7 +311,7 @@ class _Body:
 
     def __init__(self) -> None:
         self._outline = Outline()
-        self._lines: list[_Line] = []  # since the last heading, or the last page that started anew
+        self._lines: list[_Line] = []  # since the last heading, or the last page that did not continue
         self._notes: list[_Line] = []  # the current page's footnotes
 
     def page(self, number: int, stretches: Sequence[_Stretch], notes: list[_Line]) -> None:

@@ -189,7 +189,7 @@ def _cell(texts: Sequence[Placed], cell_width: float) -> str:
 
 
 def _clean(lines: Sequence[_Raw]) -> Extracted:
-    """Clean the lines and mark table rows: in a row, texts begin in columns that other lines share."""
+    """Clean the lines and mark rows: lines with two texts or more that begin where those of two others do."""
     columns = Counter(column for line in lines for column in line.columns)
     cleaned: list[str] = []
     looks: dict[str, Look] = {}
@@ -308,7 +308,7 @@ def _columns(line: str) -> int:
 
 
 def width(line: str) -> int:
-    """In half-widths of an ideograph, which is about the width of a letter in other scripts."""
+    """The width in half-widths of an ideograph, each about the width of a letter in other scripts."""
     return len(line) + len(_CJK.findall(line))
 
 

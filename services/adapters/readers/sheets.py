@@ -165,7 +165,7 @@ def _continues(
 
     They do if their first and last columns agree, unless the first row looks like a new header: bold, merged
     over columns, the header repeated, years, or words where the rows above or below have numbers. After more
-    than one empty row it must have a number there.
+    than one empty row, it must have a number in such a column.
     """
     if not known.first or not {*columns} <= {*known.columns} or (known.kinds is None and not known.is_bold):
         return False

@@ -40,7 +40,7 @@ class CopyBeside:
     names: StoreSettings
     embedding: EmbeddingService
     open_copy: Callable[[], AbstractAsyncContextManager[VectorStore]]
-    anew: bool = False  # ignore earlier complete copies, whose vectors may be damaged, too
+    from_scratch: bool = False  # ignore earlier complete copies, whose vectors may be damaged, too
 
     @property
     def expected(self) -> StoredAs:
@@ -69,7 +69,7 @@ class CopyBeside:
 
     def _choose(self) -> None:
         """Choose the copy to continue: a complete one, else the one an interrupted run has begun."""
-        whole = None if self.anew else self.folders.prepared(self.names, self.expected)
+        whole = None if self.from_scratch else self.folders.prepared(self.names, self.expected)
         if whole is not None:
             self.folders.take_over(whole)
         elif not self.folders.copy_fits(self.names, self.expected) and self.folders.discard_copy():

@@ -133,13 +133,13 @@ class Reembed:
         self._embedding = embedding
         self._maker = PointMaker(embedding)
 
-    async def plan(self, *, anew: bool = False) -> ReembedPlan:
-        """Plan a run; `anew` embeds everything, even if it already has this embedding. Raises
+    async def plan(self, *, from_scratch: bool = False) -> ReembedPlan:
+        """Plan a run; `from_scratch` embeds everything, even if it already has this embedding. Raises
         StartRefusedError if another version's schema is stored, UnavailableError subclasses."""
         specs = [spec async for spec in self._stored_specs()]
         collections = tuple([await self._inspect(spec) for spec in specs])
         plan = ReembedPlan(collections, 0.0)
-        if not (plan.needed or anew):
+        if not (plan.needed or from_scratch):
             return plan
         costs = [
             await self._seconds(spec, collection.points)

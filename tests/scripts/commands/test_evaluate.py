@@ -100,7 +100,7 @@ def test_a_conversation_is_recalled_turn_by_turn(measured: tuple[Path, str]) -> 
     assert (run["m1"]["ranked"][0], run["m2"]["ranked"][0]) == ("a1", "a3")
     assert run["m3"]["ranked"] == ["c1"]  # never another session's
     lists = rows_of(out / "figures.json", "friends")
-    assert list(lists) == ["wenmai", "wenmai, told", "dense", "sparse", "rrf"]
+    assert list(lists) == ["wenmai", "wenmai, shown", "dense", "sparse", "rrf"]
     assert lists["wenmai"]["retrieval"]["recall_1"] == 1.0
 
 

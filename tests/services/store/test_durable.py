@@ -10,7 +10,7 @@ from services.store.durable import (
     ID_FILE,
     LOCK_FILE,
     announce,
-    forgetful_file_system,
+    non_durable_file_system,
     refuse_unusable,
     store_id,
 )
@@ -38,8 +38,8 @@ def test_one_that_this_user_may_not_write_to_is_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(not MEMORY.is_mount(), reason="there is no file system in memory here")
 def test_a_file_system_in_memory_is_known_as_such(tmp_path: Path) -> None:
     """Discriminates: the file system of `/` for everything below it."""
-    assert forgetful_file_system(MEMORY / "data") == "tmpfs"
-    assert forgetful_file_system(Path("/proc").parent) == ""
+    assert non_durable_file_system(MEMORY / "data") == "tmpfs"
+    assert non_durable_file_system(Path("/proc").parent) == ""
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\xff\x00garbage", b"no id"])

@@ -1,4 +1,4 @@
-"""The model process: llama.cpp with one model, serving on loopback whoever has the key.
+"""The model process: llama.cpp with one model, serving requests with the key on loopback.
 
 `python -P -m services.adapters.llms.gguf.process`; the first line of its standard input says what to load,
 the first line of its output says where it listens, or why it does not. It is a separate process because

@@ -121,7 +121,7 @@ def _number(value: float, form: _Form) -> str:
 
 
 def _form(value: float, forms: Sequence[_Form]) -> _Form:
-    """The first form whose condition the value meets; one without a condition always applies."""
+    """The first form whose condition the value meets, or that has none; else the last."""
     for form in forms[:-1]:
         if form.condition is None or _COMPARISONS[form.condition[0]](value, form.condition[1]):
             return form
@@ -262,7 +262,7 @@ class _Workbook:
         return False
 
     def _comments(self, path: str) -> dict[tuple[int, int], str]:
-        """By row and column, from 1; none if they are damaged, as the cells can be read without them."""
+        """Comments by row and column, from 1; none if damaged, as the cells can be read without them."""
         folder, _, name = path.rpartition("/")
         names, relations = self._book._archive.namelist(), f"{folder}/_rels/{name}.rels"
         if relations not in names:

@@ -69,8 +69,8 @@ async def test_the_last_changes_come_whole_in_every_collection_and_end_the_feed(
         await client.upsert(OTHER, [thing(1, text="new")])
         await client.delete(COLLECTION, [nth_id(7)])
         await client.set_payload(COLLECTION, {"seen": True}, [nth_id(8)])
-        assert await feed.last(most=2) is None
-        last = await feed.last(most=3)
+        assert await feed.last(max_points=2) is None
+        last = await feed.last(max_points=3)
         assert last is not None
         assert numbers(list(last[OTHER].points)) == [1]
         (whole,) = last[COLLECTION].points
@@ -104,7 +104,7 @@ async def test_a_refused_write_tells_nothing(client: EdgeClient) -> None:
 async def test_a_collection_made_or_deleted_meanwhile_ends_the_copy(
     client: EdgeClient,
 ) -> None:
-    lost = f"{OTHER} was created or deleted.* begin anew"
+    lost = f"{OTHER} was created or deleted.* start over"
     for change in (client.delete_collection(OTHER), make_things(client, OTHER)):
         await make_things(client, OTHER)
         async with client.follow() as feed, client.follow([COLLECTION]) as unconcerned:
@@ -123,7 +123,7 @@ async def test_another_store_process_knows_nothing_of_the_feed_and_says_so(clien
             await client.count(COLLECTION)
         async with client.follow() as later:
             await client.upsert(COLLECTION, [thing(1)])
-            with pytest.raises(StoreUnavailableError, match="begin anew"):
+            with pytest.raises(StoreUnavailableError, match="start over"):
                 await feed.changed()
             assert await later.changed() == {COLLECTION: [nth_id(1)]}
 
