@@ -275,7 +275,7 @@ COPIED = ("heading", "date", "text")  # equal in copies, whatever their files ar
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """All in document order. `section` includes the chunk itself, and is empty if it was not requested."""
+    """Chunks in document order. `section` includes the chunk itself, and is empty if it was not requested."""
 
     chunk: Chunk
     before: tuple[Chunk, ...] = ()

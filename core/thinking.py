@@ -17,7 +17,7 @@ of ` on that line); at least as many of the same kind alone on a line close it. 
 a list may require any; fences after a list marker or a quote mark are not recognised. Only the answer's own
 text counts: thinking and its tags are not part of its lines.
 
-The result depends only on the joined deltas and the recognised tags. LF is the only line break
+Joined, the pieces and the recognised tags are the input: nothing else is dropped. LF is the only line break
 (core.text.scrub).
 """
 

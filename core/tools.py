@@ -216,7 +216,7 @@ def fit_schema(schema: Any) -> dict[str, Any]:
 
 
 def _is_plain_json(value: Any) -> bool:
-    """Whether it can be sent as JSON: Python also reads NaN and lone surrogates, which JSON has not."""
+    """Whether it can be sent as JSON: Python also reads NaN and lone surrogates, which JSON excludes."""
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except ValueError:

@@ -257,7 +257,7 @@ class Gathering:
         if asked is None or not self._wants_memory:
             return None
         is_meant = (asked.sure or is_new) and memories.suits(is_new=is_new)
-        return asked if is_meant and await memories.is_wanted_by(self._turn.owner) else None
+        return asked if is_meant and await memories.is_allowed_for(self._turn.owner) else None
 
     async def _recall(self, remembers: bool) -> list[RecalledMemory]:
         """Episodes come first: the question asks for them."""

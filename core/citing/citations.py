@@ -48,7 +48,7 @@ class Mark:
 
 
 def find_marks(answer: str, count: int) -> Iterator[Mark]:
-    """Yield marks of sources 1 to `count`, in order. A range that exceeds them is not ours at all."""
+    """Yield marks of sources 1 to `count`, in order. A range that exceeds them is not a mark at all."""
     own = {footnote or link for footnote, link in _DEFINED.findall(answer)}
     for start, line in _prose(answer):
         if not _OPENING.search(line):

@@ -53,7 +53,7 @@ def sentences(text: str) -> list[Span]:
     start, fenced = 0, False
     for match in _END.finditer(text):
         at, end = match.span()
-        if (fenced and text[at] != "\n") or (not fenced and _goes_on(text, start, at, end)):
+        if (fenced and text[at] != "\n") or (not fenced and _continues(text, start, at, end)):
             continue
         if text.startswith(_FENCE, start):
             fenced = not fenced
@@ -63,7 +63,7 @@ def sentences(text: str) -> list[Span]:
     return spans
 
 
-def _goes_on(text: str, start: int, at: int, end: int) -> bool:
+def _continues(text: str, start: int, at: int, end: int) -> bool:
     """Whether the sentence that began at `start` continues after the mark at `at`…`end`."""
     if text[at] == "\n":
         if end - at > 1 or text.startswith(_FENCE, start) or text.startswith(_FENCE, end):
@@ -244,7 +244,7 @@ class AnswerKind:
     """The kind of thing the question asks for; what it contains itself (the year it names) is no answer."""
 
     question: str
-    sought: re.Pattern[str] | None
+    expected: re.Pattern[str] | None
 
     @classmethod
     def of(cls, question: str) -> AnswerKind:
@@ -257,11 +257,11 @@ class AnswerKind:
     def is_in(self, text: str) -> bool:
         """Whether the text has a requested number, time, place or cause that the question does not contain,
         or a span that includes the question's day or time."""
-        sought = self.sought.finditer(text) if self.sought else ()
-        return any(each.group() not in self.question for each in sought) or lies_in_span(self.question, text)
+        matches = self.expected.finditer(text) if self.expected else ()
+        return any(each.group() not in self.question for each in matches) or lies_in_span(self.question, text)
 
     def is_missing(self, text: str) -> bool:
-        return self.sought is not None and not self.is_in(text)
+        return self.expected is not None and not self.is_in(text)
 
 
 MAX_WORDING_CHARS = 400  # enough for the subject of a longer one
@@ -335,10 +335,10 @@ class KeyPassages:
         self._weights = []
 
     def span(self, number: int, claim: str = "") -> Span | None:
-        """In the text with this index, from 0. `claim` is what the answer says from it, if known.
+        """Return where the key passage is in the text with this index, from 0: consecutive sentences of at
+        most about 300 characters, or a stretch of a longer one. None for a blank text.
 
-        Consecutive sentences of at most about 300 characters, or a stretch of a longer one. None for a blank
-        text.
+        `claim` is what the answer says from the text, if known.
         """
         text = self._texts[number]
         if not text.spans:

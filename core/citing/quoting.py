@@ -30,7 +30,7 @@ from core.relevance.names import NumberedPart, codes_of_kind, identifiers, numbe
 from core.relevance.query import Query, asks_for_step, wording
 from core.relevance.recency import Version, version_in
 from core.relevance.spans import lies_in_span
-from core.relevance.sparse import WORD_WEIGHT, WeightedTerm, presence, question_terms
+from core.relevance.sparse import MIN_WORD_WEIGHT, WeightedTerm, presence, question_terms
 from core.text import holds_chinese
 
 MAX_ROWS = 5
@@ -91,8 +91,8 @@ class _Candidate:
 class _Asked:
     """One question: the weights of its words, in `latest` 0 for the previous question's words, in `rare`
     scaled by rarity to sum to 1; which of them each candidate has (a row of 0 and 1 each), itself or under a
-    heading that has them, and which itself; whether it leans on the previous question; its `codes`, such as
-    E2."""
+    heading that has them, and which itself; whether it depends on the previous question; its `codes`, such
+    as E2."""
 
     weights: Matrix
     latest: Matrix
@@ -210,7 +210,7 @@ class Quotables:
         if counts is None or listing is None:
             return None
         counted = wording("in_all").sub(" ", f"{counts['before']} {counts['rest']}")
-        terms = [term for term in question_terms(counted) if term.weight >= WORD_WEIGHT]
+        terms = [term for term in question_terms(counted) if term.weight >= MIN_WORD_WEIGHT]
         is_listed = terms and all(presence(terms, f"{heading}\n{listing.above}"))
         return listing if is_listed and not listing.is_amount_of(terms, counts["measure"]) else None
 
@@ -310,14 +310,14 @@ class Quotables:
         return [at for at, codes in each_own if codes & names or not any(map(alike.match, codes))]
 
     def _rows_with_codes(self, chosen: list[int], codes: frozenset[str]) -> list[int]:
-        """Of a table with rows, in any passage, that have a code of the question, keep only those."""
+        """Drop rows without a code of the question if their table has rows with one, in any passage."""
         called = {one.unit.columns for one in self._candidates if one.codes & codes}
         each = ((at, self._candidates[at]) for at in chosen)
         return [at for at, one in each if one.codes & codes or one.unit.columns not in called]
 
     def _distinguished_rows(self, known: _Asked, chosen: list[int]) -> list[int]:
-        """Of a table, in any passage, drop rows without words that distinguish its rows if another has some.
-        Not if the question leans on the previous one: its words cannot tell which row it means."""
+        """Drop a table's rows, in any passage, without words that distinguish its rows if another has some;
+        none if the question depends on the previous one: its words cannot tell which row it means."""
         without = set[int]()
         for columns in {self._candidates[at].unit.columns for at in chosen if not known.leans} - {()}:
             rows = [at for at, one in enumerate(self._candidates) if one.unit.columns == columns]
@@ -389,8 +389,8 @@ class Quotables:
     def _rows(self, query: Query, known: _Asked, at: int, chosen: Sequence[int]) -> list[int]:
         """Return the rows of its table that have as many distinguishing words as this one, and those that
         were chosen; if this one has some itself, only those with any. If a step is asked for, its neighbours
-        come first. A question that leans on the previous one may mean another row than those with its words:
-        a short table is then quoted whole rather than in large part."""
+        come first. A question that depends on the previous one may mean another row than those with its
+        words: a short table is then quoted whole rather than in large part."""
         steps = STEPS if query.meant and asks_for_step(query.question) else 0
         rows = self._rows_of(at)
         shares, own = (self._distinguishing(each, known.weights, rows) for each in (known.held, known.own))
@@ -414,7 +414,7 @@ class Quotables:
 
 
 def _names_column(known: _Asked, table: Unit) -> bool:
-    words = [term for term in known.terms if term.weight >= WORD_WEIGHT]
+    words = [term for term in known.terms if term.weight >= MIN_WORD_WEIGHT]
     return any(presence(words, " ".join(table.columns)))
 
 

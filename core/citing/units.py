@@ -25,7 +25,7 @@ from core.relevance.tokens import parts_in
 from core.text import ITEM as LIST_ITEM
 from core.text import QUESTION_WORD, Block, BlockKind, Line, blocks_of, lines_of, open_fence
 
-SHORT_CHARS = 30  # characters
+MAX_FIRST_HEADING_CHARS = 30  # a longer line at the beginning is the title of the whole
 MAX_TITLE_CHARS = 80
 MAX_TEXT_TITLE_CHARS = 120
 MAX_UNITS = 400  # of one text
@@ -174,7 +174,9 @@ def _is_heading(text: str, unit: Unit) -> bool:
         return all(each.lastindex != number.lastindex for each in beside)
     if _LABEL.search(line) or _is_point(line) or not _is_above_prose(text, unit):
         return False
-    return bool(text[: unit.start].strip()) or (len(line) <= SHORT_CHARS and not any(map(str.isdigit, line)))
+    return bool(text[: unit.start].strip()) or (
+        len(line) <= MAX_FIRST_HEADING_CHARS and not any(map(str.isdigit, line))
+    )
 
 
 def _is_point(line: str) -> bool:
@@ -425,7 +427,7 @@ _MEANS = re.compile(
     r"|what (?:does|do|is|are) (?:an? |the )?(?P<en>.{1,40}?)(?: mean| stand for)?[?. ]*$",
     re.IGNORECASE,
 )
-_GOES_ON = (
+_EXPLAINS = (
     r"[*_`]* ?(?:[(\uff08][^)\uff09]{1,60}[)\uff09])?[*_`]* ?"
     r"(?:[:\uff1a;\uff1b—–]|- |是|指|means?\b|is\b|are\b|stands? for\b)"
 )
@@ -438,4 +440,4 @@ def explanation_of(question: str) -> re.Pattern[str] | None:
     term = (means["zh"] or means["of"] or means["en"]).strip(' “”"「」《》') if means else ""
     if not question_terms(term):
         return None
-    return re.compile(rf"(?:^|[:\uff1a] ?)[\W\d_]{{0,12}}{re.escape(term)}{_GOES_ON}", re.I | re.M)
+    return re.compile(rf"(?:^|[:\uff1a] ?)[\W\d_]{{0,12}}{re.escape(term)}{_EXPLAINS}", re.I | re.M)

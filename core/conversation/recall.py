@@ -153,7 +153,7 @@ def _with_neighbours(own: Mapping[str, float], positions: Mapping[str, int]) -> 
 
 
 def _cosines(lists: Sequence[Scores], turn_ids: Iterable[str], depth: int) -> dict[str, float]:
-    """Return the better of each turn's two cosines, even if unknown.
+    """Return the better of each turn's two cosines, either of which may be unknown.
 
     A turn missing from a truncated list scored at most the list's last score, so that is assumed.
     """

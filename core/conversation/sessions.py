@@ -375,7 +375,7 @@ class SessionTree:
         )
 
     def _walk_to(self, leaf: str) -> list[TurnNode]:
-        """Extend the last walked branch if `leaf` follows on it, else walk anew."""
+        """Extend the last walked branch if `leaf` follows on it, else walk from the root again."""
         last = self._walk[-1].turn_id if self._walk else None
         follows = last is not None and self.nodes[leaf].parent_turn_id == last and leaf not in self._places
         if follows:

@@ -185,7 +185,7 @@ ANSWER_CHARS = 240
 SEARCHED_CHARS = 20_000  # of an answer, searched for its most informative sentence
 
 _MARKS = re.compile(r"^(?:[>#*+\-•|\s]|\d{1,3}[.)、]\s)+|\s*\[\d{1,3}\]")
-_NO_STATEMENT = re.compile(r"#{1,6}\s|```|~~~|[|:\-=*_\s]+$")
+_NOT_A_STATEMENT = re.compile(r"#{1,6}\s|```|~~~|[|:\-=*_\s]+$")
 
 
 def extract(previous: str, turns: Sequence[SummarySource], limit: int, count: Count) -> str:
@@ -233,7 +233,7 @@ def _most_informative(turn: SummarySource) -> str:
 
 def _informativeness(sentence: str, terms: Sequence[WeightedTerm]) -> float:
     """Score how much of the question the sentence has, plus whether it has a figure; lead-ins score 0."""
-    if _NO_STATEMENT.match(sentence) or sentence.endswith((":", "：")):
+    if _NOT_A_STATEMENT.match(sentence) or sentence.endswith((":", "：")):
         return 0.0
     here = presence(terms, sentence)
     weight = sum(term.weight for term, present in zip(terms, here, strict=True) if present)

@@ -99,7 +99,7 @@ class PromptManifest:
 
     @property
     def prompt_tokens(self) -> int:
-        """As counted before sending."""
+        """The tokens of all parts that were sent, as counted before sending."""
         return sum(part.tokens for part in self.parts if part.kept)
 
     @property
@@ -402,8 +402,8 @@ class PastTurn:
 
 
 def normalised(text: str) -> str:
-    """NFC, without reasoning that a client puts into the text, without the footer of sources and image
-    placeholders, and with every run of white space reduced to one space."""
+    """Normalise to NFC; remove reasoning that a client puts into the text, the footer of sources and image
+    placeholders; reduce every run of white space to one space."""
     text = _REASONING.sub("", without_footer(scrub(text)))
     for note in ONLY_IMAGE.values():
         text = text.replace(note, " ")

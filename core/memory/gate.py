@@ -271,12 +271,12 @@ def _supports(claim: str, source: str) -> bool:
     foreign = is_mostly_chinese(claim) != is_mostly_chinese(source)
     if share < (0.25 if foreign and numbers else SUPPORT):
         return False
-    said = _clause_of(weights, source)
-    same_side = bool(_NEGATION.search(said)) == bool(_NEGATION.search(claim))
-    of_others = {each.lower() for each in _SOMEBODY.findall(said)} - {
+    clause = _clause_of(weights, source)
+    same_side = bool(_NEGATION.search(clause)) == bool(_NEGATION.search(claim))
+    of_others = {each.lower() for each in _SOMEBODY.findall(clause)} - {
         each.lower() for each in _SOMEBODY.findall(claim)
     }
-    return same_side and not of_others and not _UNREAL.search(said) and not _ASKS.search(said)
+    return same_side and not of_others and not _UNREAL.search(clause) and not _ASKS.search(clause)
 
 
 _FRAME = frozenset(
@@ -381,7 +381,7 @@ _NAMED = re.compile(
     r"|\")+\s*(?P<value>[\"'“「]?[^\s，。,;；]{2,})",
     re.I,
 )
-_NO_VALUE = re.compile(
+_NOT_A_VALUE = re.compile(
     r"^(?:什么|多少|不|在|存|由|放|记|a\b|the\b|in\b|not\b|stored|kept|managed|changed|required|never|always"
     r"|safe|expired?)",
     re.I,
@@ -408,7 +408,7 @@ def holds_secret(text: str) -> bool:
     ):
         return True
     named = [match["value"] for match in _NAMED.finditer(text)]
-    if any(not _NO_VALUE.match(value) for value in named):
+    if any(not _NOT_A_VALUE.match(value) for value in named):
         return True
     return any(_is_card_or_identity(re.sub("[ -]", "", match)) for match in _DIGITS.findall(text))
 

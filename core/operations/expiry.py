@@ -55,7 +55,7 @@ class AgeLimits:
 
     @property
     def cutoff_us(self) -> int:
-        """For sessions without their own limit. Raises ValueError if days < 1."""
+        """The cutoff of sessions without their own limit. Raises ValueError if days < 1."""
         return cutoff_of(self.now_us, self.days)
 
     def cutoff_of(self, session_id: str) -> int:

@@ -377,7 +377,8 @@ def _grant(piles: Sequence[_Pile], available: int) -> int:
 def _piles(
     budget: Budget, texts: PromptTexts, history: History, candidates: Sequence[Candidate]
 ) -> tuple[_Pile, _Pile, _Pile, _Pile, _Pile]:
-    """In the order in which leftovers are granted; a part's first item pays for its introduction."""
+    """Return the piles in the order in which leftovers are granted; a part's first item pays for its
+    introduction."""
     count, shares, code = budget.count, budget.shares, texts.code
     recent = [(turn.turn_id, turn_tokens(count, turn)) for turn in reversed(history.recent)]
     relevant = [(turn.turn_id, turn_tokens(count, turn)) for turn in reversed(history.relevant)]

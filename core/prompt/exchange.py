@@ -75,7 +75,7 @@ class Exchange:
 
     @property
     def body(self) -> bytes:
-        """As sent; canonical JSON if the model takes no HTTP request; empty if nothing was sent."""
+        """The body as sent; canonical JSON if the model takes no HTTP request; empty if nothing was sent."""
         if not self._body and self._noted:
             wire = wire_messages(self._noted, self._messages_key)
             self._body = rebuild_body({"model": self.model}, self._messages_key, wire)

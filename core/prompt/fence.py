@@ -271,7 +271,8 @@ class Nearest:
 
 
 def nearest_of(ranked: Sequence[Candidate]) -> list[Nearest]:
-    """Return the nearest headings of refused candidates (best first), each heading of a file once."""
+    """Return the headings of refused candidates (best first) that are near enough: MAX_NEAREST at most, each
+    heading of a file once."""
     named: dict[tuple[str, str], Nearest] = {}
     for candidate in ranked:
         if candidate.probability < MIN_NEARNESS:

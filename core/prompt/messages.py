@@ -234,7 +234,7 @@ def drop_invalid(messages: Sequence[Message]) -> list[Message]:
 def repair_tools(messages: Sequence[Message]) -> list[Message]:
     """Put every tool result directly after its call, in call order; drop what has no partner.
 
-    Matched by id: a result belongs to the nearest preceding call with its id, and a call takes its first.
+    Matched by id: a result belongs to the nearest preceding call with its id; a call takes its first result.
     """
     results = _results_by_call(messages)
     repaired: list[Message] = []

@@ -40,7 +40,7 @@ MAX_TERMS = 160
 MAX_TEXT_CHARS = 8_000  # of a candidate; far longer than any chunk
 NEAR_CHARS = 160  # about a sentence in an alphabetic script
 NEAR_CHARS_CJK = 60
-A_CHARACTER = 0.3  # the weight of a single Chinese character
+CHARACTER_WEIGHT = 0.3  # of a single Chinese character
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +366,7 @@ class Features:
 
     @property
     def question(self) -> Matrix:
-        """One row, as in QUESTION_FEATURES: how much evidence there is, whichever candidate is best.
+        """Return one row, as in QUESTION_FEATURES: how much evidence there is, whichever candidate is best.
 
         If the nearest texts are in another language, words are no evidence: they then count as usual, neither
         much nor little.
@@ -427,7 +427,7 @@ def code_alone(question: str) -> str:
     codes = identifiers(question)
     if len(codes) != 1 or "." in codes[0]:
         return ""
-    at, own = question.lower().find(codes[0]), own_terms(codes, question, least=A_CHARACTER)
+    at, own = question.lower().find(codes[0]), own_terms(codes, question, least=CHARACTER_WEIGHT)
     return question[at : at + len(codes[0])] if all(map(wording("of_code").fullmatch, own)) else ""
 
 

@@ -376,7 +376,7 @@ MIN_CHANCE = 1e-6  # clip: a probability of 0 or 1 has no logit
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """For a store with texts of this embedding, judged by this reranker (as RERANKER names it).
+    """Valid for a store with texts of this embedding, judged by this reranker (as RERANKER names it).
 
     In force from `made_us` until `undone_us` (0: it was not undone) or the next one.
     """

@@ -25,7 +25,7 @@ from core.relevance.names import clauses
 from core.relevance.probability import FEW_NAMED, MIN_NAMED, NOT_SURE, SURE
 from core.relevance.query import MAX_FORM_CHARS, Query, wording
 from core.relevance.spans import lies_in_span, names_moment, without_moments
-from core.relevance.sparse import WORD_WEIGHT, folded, is_cjk, question_terms, word_stems
+from core.relevance.sparse import MIN_WORD_WEIGHT, folded, is_cjk, question_terms, word_stems
 from core.text import fold_width
 
 # Logits that a candidate of another time loses. Chosen, not fitted: half of a wrong part number's
@@ -237,7 +237,9 @@ def _words(question: str) -> list[str]:
     """Return its content words, without the period, interrogatives and light verbs."""
     for each in ("asks_what", "light_verbs"):
         question = wording(each).sub(" ", question)
-    return [term.text for term in question_terms(_without_periods(question)) if term.weight >= WORD_WEIGHT]
+    return [
+        term.text for term in question_terms(_without_periods(question)) if term.weight >= MIN_WORD_WEIGHT
+    ]
 
 
 def _without_periods(text: str) -> str:
@@ -261,8 +263,8 @@ def _holds(text: str, words: Sequence[str]) -> bool:
 
 
 def _fits(chunk: Chunk, family: int, numbers: set[int], asker: str) -> bool | None:
-    """As `_is_of`; None if the period only describes the asker and the text's headings do not mention
-    that."""
+    """Decide as `_is_of`, but return None if the period only describes the asker and no heading of the text
+    mentions that."""
     is_of = _is_of(chunk, family, numbers)
     words = _words(asker) if is_of is False and _numbers(asker, family) & numbers else []
     if not words:
@@ -353,7 +355,7 @@ class _Dated:
         return int(np.count_nonzero(self.pairs))
 
     def shared_words(self, other: _Dated) -> float:
-        """Return the share of the shorter text in common with another version; 0 for other things."""
+        """Return the share of the shorter text that both have; 0 if they are not versions of one thing."""
         if not self.name or self.name != other.name or self.chunk.document_id == other.chunk.document_id:
             return 0.0
         if other not in self._shared:

@@ -51,7 +51,7 @@ CHARACTERS_PER_WORD = 1.6  # Chinese
 MAX_INDEXED_CHARS = 200_000  # characters; far beyond any chunk
 MAX_STEMMED_CHARS = 100_000  # characters; a stem costs 30 µs, so a hostile text would cost seconds
 MAX_QUESTION_REPEATS = 2.0
-WORD_WEIGHT = 0.5  # a lighter term is half a word, or says little
+MIN_WORD_WEIGHT = 0.5  # a lighter term is half a word, or says little
 CACHED_TERMS = 20_000  # of questions: about 3 MB
 
 _CJK = (

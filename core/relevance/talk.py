@@ -159,8 +159,8 @@ class _Table:
 
 
 Standing = Sequence[Sequence[tuple[int, str]]]
-"""By index in a text, the phrases of any kind that begin there, each as (end, after a space; phrase):
-searched once for all kinds."""
+"""By index in a text, the phrases of any kind that begin there, each as (its end, with a space after it;
+phrase): searched once for all kinds."""
 
 
 def _cuts_word(spoken: str, end: int) -> bool:
@@ -317,7 +317,7 @@ def _plain_features(text: str) -> list[float]:
 
 
 def _phrase_features(text: str) -> list[float]:
-    """Each 0…1; a thousand times as expensive as the others."""
+    """Return features of 0…1 each; a thousand times as expensive as the others."""
     covered = coverage(text)
     return [covered.any, covered.says, covered.both]
 

@@ -1,5 +1,5 @@
 """A question's words in the other language, by dictionary, to compare passages in that language when the
-question's own words cannot match. And recognising a passage's translation, which should rank before it.
+question's own words cannot match. And recognising a passage's translation, which it should rank before.
 
 Source: CC-CEDICT (MDBG; CC BY-SA 4.0), built by scripts.training.translations; docs/decisions/0064.
 """

@@ -106,7 +106,7 @@ _BEFORE_ZH = (
 )
 _WE_ZH = r"(?:我们俩?|咱们?俩?|我|你|您)"
 # A time followed by a verb of speaking, or particles that only follow one: 过, 到, 起
-_SAID_ZH = re.compile(
+_SPOKE_ZH = re.compile(
     rf"(?:{_BEFORE_ZH})?{_WE_ZH}[^，。？！,?!]{{0,6}}?{_SAY_ZH}(?:[过到起及]+|的(?=[那这]|\S))(?:了?什么|些什么|啥)?"
     rf"|(?:{_BEFORE_ZH})\s*(?:{_WE_ZH}[^，。？！,?!]{{0,4}}?)?{_SAY_ZH}(?:[过到起及了]+|的)?(?:了?什么|些什么|啥)?"
 )
@@ -115,7 +115,7 @@ _DONE_EN = (
     r"(?:talked|spoken?|discussed|chatted|said|mentioned|told|asked|agreed|decided|recommended|suggested"
     r"|explained|went over|gone over)"
 )
-_SAID_EN = re.compile(
+_SPOKE_EN = re.compile(
     rf"\bdid (?:we|you|i)(?: \w+){{0,2}}? {_DID_EN}\b|\b(?:we|you|i)(?: \w+){{0,2}}? {_DONE_EN}\b"
     r"|\b(?:our|my) (?:last|previous|earlier|past) (?:conversation|chat|talk|discussion|session)s?\b",
     re.I,
@@ -164,12 +164,12 @@ def parse_episode(question: str, today: date) -> EpisodeQuestion | None:
     days, rest = _days_of(text, today)
     zh = f"上次{rest.lstrip()}" if days and not _EARLIER.search(rest) else rest
     talk = _TALK.search(rest)
-    said = talk or _SAID_ZH.search(zh) or _SAID_EN.search(rest)
-    if said is None:
+    match = talk or _SPOKE_ZH.search(zh) or _SPOKE_EN.search(rest)
+    if match is None:
         return None
     sure = days is not None or talk is not None or bool(_EARLIER.search(text))
-    about = next(filter(None, said.groups()), "")
-    topic = _EARLIER.sub(" ", f"{said.string[: said.start()]} {about} {said.string[said.end() :]}")
+    about = next(filter(None, match.groups()), "")
+    topic = _EARLIER.sub(" ", f"{match.string[: match.start()]} {about} {match.string[match.end() :]}")
     topic = re.sub(r"[^\w\s]+|\s+", " ", topic).strip()
     return EpisodeQuestion(topic if question_terms(_IDLE.sub(" ", topic)) else "", days, sure)
 
@@ -258,11 +258,11 @@ class Episodes:
         words = encode_query(asked.topic)
         about = replace(query, question=asked.topic, forms=(replace(query.forms[0], sparse=words),))
         for within in (of_days, []) if of_days else ([],):
-            found = await self._recall.everywhere(about, owner, MAX_CANDIDATES, within, elsewhere)
-            if told := [
-                (self._episode(each.turn), each.chance) for each in found if self._is_usable(each.turn)
+            hits = await self._recall.everywhere(about, owner, MAX_CANDIDATES, within, elsewhere)
+            if episodes := [
+                (self._episode(each.turn), each.chance) for each in hits if self._is_usable(each.turn)
             ]:
-                return told[:MAX_EPISODES]
+                return episodes[:MAX_EPISODES]
         return []
 
     async def get_many(self, memory_ids: Sequence[str], owner: str) -> list[Memory]:

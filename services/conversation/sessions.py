@@ -26,7 +26,7 @@ from core.conversation.sessions import (
 from core.conversation.turns import KnowledgeUse
 from core.dates import MAX_EXPIRE_DAYS
 from core.errors import UnknownSessionError
-from core.relevance.sparse import WORD_WEIGHT, WeightedTerm, encode_query, presence, question_terms
+from core.relevance.sparse import MIN_WORD_WEIGHT, WeightedTerm, encode_query, presence, question_terms
 from core.text import canonical_uuid, fold_case
 from services.conversation.turns import TurnStore
 from services.store.clock import utc_now_us
@@ -373,14 +373,14 @@ async def find_titled(
     sessions: SessionStore, owner: str, text: str, limit: int, before_us: int | None
 ) -> TitledPage:
     """Return the sessions whose title contains `text`, ignoring case and character width."""
-    sought = fold_case(text)
+    needle = fold_case(text)
     session_ids: list[str] = []
     visited: set[str] = set()
     while True:
         page = await sessions.list_newest(owner, TITLES_PER_REQUEST, before_us, TITLE_FIELDS)
         fresh = [title for title in page if title.session_id not in visited]
         for title in fresh:
-            if sought in fold_case(title.title):
+            if needle in fold_case(title.title):
                 session_ids.append(title.session_id)
             if len(session_ids) == limit:
                 return TitledPage(await sessions.get_many(session_ids, owner), title.updated_us)
@@ -405,7 +405,7 @@ async def find_in_turns(turns: TurnStore, owner: str, text: str) -> dict[str, Tu
     """Return, by session, the newest of MATCHED_TURNS whose question and answer contain all words of the
     text. Words are segmented and stemmed as for recall: a prefix of a word matches nothing."""
     terms = question_terms(text)
-    terms = tuple(term for term in terms if term.weight >= WORD_WEIGHT) or terms
+    terms = tuple(term for term in terms if term.weight >= MIN_WORD_WEIGHT) or terms
     if not terms:
         return {}
     request = QueryRequest(

@@ -134,7 +134,8 @@ class KnowledgeBase:
     async def chunks(
         self, document_id: str, owners: Sequence[str], limit: int, cursor: str | None = None
     ) -> ChunkPage:
-        """In document order; none before it is ready. Raises UnknownDocumentError, BadRequestError."""
+        """Return a page of chunks in document order; none before the document is ready. Raises
+        UnknownDocumentError, BadRequestError."""
         return await self._chunks.page(await self.get_document(document_id, owners), limit, cursor)
 
     async def change(self, document_id: str, owners: Sequence[str], changes: Changes) -> Document:

@@ -78,7 +78,7 @@ def read_chunk(payload: Mapping[str, Any] | None) -> Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkPage:
-    """In the order of the document. `next_cursor` is None on the last page."""
+    """Chunks in document order. `next_cursor` is None on the last page."""
 
     chunks: tuple[Chunk, ...]
     next_cursor: str | None
@@ -306,14 +306,14 @@ class SamplePrecedence:
         """
         if limits.document_ids or _names_product(query):
             return SearchScope(owners)
-        look = self._snapshots.get(owners)
-        if look is None or look.changes != self._documents.changes:
-            look = await self._look(owners)
-        elif self._now_s() - look.at_s > self._fresh_s and owners not in self._refreshing:
+        snapshot = self._snapshots.get(owners)
+        if snapshot is None or snapshot.changes != self._documents.changes:
+            snapshot = await self._refresh(owners)
+        elif self._now_s() - snapshot.at_s > self._fresh_s and owners not in self._refreshing:
             task = asyncio.create_task(self._refresh_quietly(owners))
             self._refreshing[owners] = task
             task.add_done_callback(lambda _: self._refreshing.pop(owners, None))
-        return look.scope
+        return snapshot.scope
 
     async def close(self) -> None:
         """Cancel running refreshes."""
@@ -322,10 +322,10 @@ class SamplePrecedence:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _look(self, owners: tuple[str, ...]) -> _Snapshot:
+    async def _refresh(self, owners: tuple[str, ...]) -> _Snapshot:
         changes, at_s = self._documents.changes, self._now_s()
-        look = self._snapshots[owners] = _Snapshot(await self._stored_scope(owners), changes, at_s)
-        return look
+        snapshot = self._snapshots[owners] = _Snapshot(await self._stored_scope(owners), changes, at_s)
+        return snapshot
 
     async def _stored_scope(self, owners: tuple[str, ...]) -> SearchScope:
         """If only the sample is shared, dropping the shared owner excludes it for free; a condition on every
@@ -338,7 +338,7 @@ class SamplePrecedence:
 
     async def _refresh_quietly(self, owners: tuple[str, ...]) -> None:
         try:
-            await self._look(owners)
+            await self._refresh(owners)
         except StoreUnavailableError as error:  # reported by the question that needs the store
             log.debug("sample_unknown", error=str(error))
 

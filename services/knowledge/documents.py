@@ -155,14 +155,12 @@ class DocumentStore:
         return DocumentPage(tuple(rest[:limit]), cursor)
 
     async def tags(self, owners: Sequence[str], most: int) -> list[TagCount]:
-        """Return the tags of most documents, counting each document once; ties are sorted by name."""
+        """Return the `most` tags with the most documents, each counted once; ties are sorted by name."""
         facet_filter = _document_filter(owners, None, EVERY)
         facet = await self._store.facet(
             self._documents, "tags", facet_filter=facet_filter, limit=_TAGS_COUNTED, exact=True
         )
-        counts = [
-            TagCount(str(hit.value), hit.count) for hit in facet.hits if hit.count
-        ]  # removed tags count 0
+        counts = [TagCount(str(hit.value), hit.count) for hit in facet.hits if hit.count]  # 0: tag removed
         return sorted(counts, key=lambda each: (-each.documents, each.tag))[:most]
 
     async def unsettled(self) -> AsyncIterator[StoredDocument]:

@@ -79,7 +79,7 @@ class MemoryRecall:
         """Whether to search at all: without a memory, turns cost nothing. Raises StoreUnavailableError."""
         return self._when != "off" and await self.records.is_used_by(owner)
 
-    async def is_wanted_by(self, owner: str) -> bool:
+    async def is_allowed_for(self, owner: str) -> bool:
         """Whether this owner's prompts may use other conversations. Raises StoreUnavailableError."""
         return self._when != "off" and (await self.records.switch_of(owner)).on
 

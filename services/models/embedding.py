@@ -139,8 +139,8 @@ class EmbeddingService:
     async def read_passages(
         self, texts: Sequence[str], parts: Sequence[Sequence[str]] = ()
     ) -> list[PassageReading]:
-        """Embed passages; if the model exposes tokens, the signs include those of each text's `parts`. Raises
-        EmbeddingUnavailableError."""
+        """Embed passages; if the model exposes tokens, the signs are followed by the vectors of each text's
+        `parts`. Raises EmbeddingUnavailableError."""
         batches = passage_batches(texts)
         readings: list[PassageReading] = []
         # no more at once than there are threads, so that other callers get their turn

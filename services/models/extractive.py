@@ -49,7 +49,7 @@ MAX_ALIKE = 12
 # Below SURE, a passage shown for its probability alone is cut to what one needs to judge it, and below LIKELY
 # only one is shown: with 300 characters, or without the last one, readers lose answers. In another language
 # no words select a part of it, so it is shown whole.
-LONGEST_BEHIND, LIKELY = 450, 0.2
+MAX_TAIL_CHARS, LIKELY = 450, 0.2
 MISSING = 0.35  # of a part's words; if the best quote has fewer, the documents do not mention it
 PIECE_CHARS = 24
 _EDITION = re.compile(r"[\s(（_-]*(?:(?:19|20)\d\d|v?\d+)[年版度]*[)）]?$")  # at the end of a file name
@@ -288,7 +288,7 @@ def _open(kinds: Mapping[str, AnswerKind], blank: Sequence[str], shown: Sequence
     """Return which of several questions may be unanswered: those that nothing mentions, unless they refer
     back ("how long does it take?") and so say too little; and those without their kind of answer."""
     lacking = _lacking(kinds, shown) if len(kinds) > 1 else []
-    points = {part for part, kind in kinds.items() if kind.sought and wording("it").search(part)}
+    points = {part for part, kind in kinds.items() if kind.expected and wording("it").search(part)}
     return dict.fromkeys([*(part for part in blank if part not in points), *lacking])
 
 
@@ -324,7 +324,7 @@ def _tail(
     best = passages[0].relevance
     for at in last[: None if best >= LIKELY else 1]:
         is_cut = readable[at] and best < SURE
-        yield quotables.beginning(at, LONGEST_BEHIND if is_cut else MAX_BEGINNING_CHARS)
+        yield quotables.beginning(at, MAX_TAIL_CHARS if is_cut else MAX_BEGINNING_CHARS)
 
 
 def _coverage(best: Sequence[Quote]) -> float:

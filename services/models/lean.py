@@ -33,7 +33,7 @@ class LeanLLM(CustomLLM):
     ) -> AsyncGenerator[LLMDelta, None]: ...
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
-        """For LlamaIndex's own callers; turns do not use it. Options come from the configuration only."""
+        """Serve LlamaIndex's own callers; turns do not use it. Options come from the configuration only."""
         return self._responses([_message(message) for message in messages])
 
     async def _responses(self, messages: Sequence[Message]) -> ChatResponseAsyncGen:

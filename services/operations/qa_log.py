@@ -302,7 +302,7 @@ def _mentioning(values: frozenset[str]) -> Callable[[bytes], bool]:
 
 
 def _changing(values: frozenset[str], change: Change) -> Change:
-    """Restrict `change` to lines that mention a value, so that no other line is parsed."""
+    """Restrict `change` to lines that mention a value: no other is parsed. Unreadable ones are removed."""
     mentioned = _mentioning(values)
     return lambda line: change(line) if mentioned(line) else line
 

@@ -30,7 +30,7 @@ LIST_DEPTH = 1.5  # times the candidates kept: a chunk lower in several lists ca
 MAX_FOREIGN = 4  # at most so many of the candidates are reserved for the nearest in another language
 SLOTS_PER_FOREIGN = 5  # one reserved candidate for this many
 MAX_TRANSLATED = 3  # top passages whose translation into the question's language is searched for
-TRANSLATION_COSINE = 0.87  # seven of ten of the guide's chunks have a translation as near, few another chunk
+TRANSLATION_COSINE = 0.87  # 7 of 10 chunks of the guide have a translation as near, hardly any another chunk
 DEPTH_FACTOR = 8  # how many times deeper the lists are searched, once, if copies of the same texts fill them
 
 
@@ -184,7 +184,8 @@ class Retriever:
     async def _nearest(
         self, points: Mapping[str, Record | ScoredPoint], point_filter: Filter
     ) -> dict[str, ScoredPoint]:
-        """Return the nearest chunk to each point, by the same keys; points without a vector are left out."""
+        """Return the nearest chunk to each point, by the same keys, without points that have no vector or
+        nothing near."""
         vectors = {key: vector for key, point in points.items() if (vector := _dense_of(point))}
         requests = [
             QueryRequest(
@@ -201,7 +202,7 @@ class Retriever:
         return {key: each for key, answer in zip(vectors, answers, strict=True) for each in answer.points}
 
     async def _search(self, query: Query, point_filter: Filter, depth: int) -> tuple[list[Candidate], bool]:
-        """Also returns whether copies displaced other chunks further down the lists."""
+        """Return the candidates, and whether copies displaced other chunks further down the lists."""
         lists = _lists_of(query)
         requests = [_request(query.forms[form], kind, point_filter, depth) for form, kind in lists]
         # cosines across languages are lower: these may all rank below any text in the question's language

@@ -171,8 +171,8 @@ class Changed:
 @dataclass(frozen=True, slots=True)
 class StoreCondition:
     """`damage` has a line for each part that is lost or differs from what was written; `flushes` counts the
-    writes that were flushed to disk before they were acknowledged;
-    `writable` is false while the disk refuses writes."""
+    writes that were flushed to disk before they were acknowledged; `writable` is false while the disk refuses
+    writes."""
 
     damage: Sequence[str] = ()
     read_only: bool = False

@@ -90,7 +90,7 @@ def sparse_vector(terms: SparseTerms) -> SparseVector:
 
 
 def sparse_vectors(texts: Iterable[str]) -> list[SparseVector | None]:
-    """One vector per text; None for a text without words."""
+    """Return one vector per text; None for a text without words."""
     encoded = map(encode_document, texts)
     return [sparse_vector(terms) if terms.indices else None for terms in encoded]
 
@@ -104,7 +104,7 @@ async def scroll_pages(
     with_payload: Any = True,
     with_vectors: Any = False,
 ) -> AsyncIterator[list[Record]]:
-    """Non-empty pages of up to `size` points in id order; points written in the meantime may be missed."""
+    """Yield non-empty pages of up to `size` points in id order; points written meanwhile may be missed."""
     offset: Any = None
     while True:
         records, offset = await store.scroll(
@@ -156,7 +156,8 @@ def batches(items: Sequence[T], size: int = IDS_AT_ONCE) -> Iterator[list[T]]:
 
 
 def read_leniently(form: type[M], stored: Mapping[str, Any], point_id: str) -> M:
-    """Parse `stored`; unreadable fields take their defaults. Raises ValidationError if one has no default."""
+    """Parse `stored`; unreadable fields take their defaults. Raises ValidationError if a field without a
+    default is missing or unreadable."""
     try:
         return form.model_validate(stored)
     except ValidationError as error:
@@ -180,12 +181,12 @@ def read_or_none(form: TypeAdapter[T], stored: object, event: str, **known: str)
 async def retrieve_all(
     store: VectorStore, collection: str, ids: Iterable[Any], with_payload: Any, *, size: int = IDS_AT_ONCE
 ) -> AsyncIterator[Record]:
-    """The points with these ids, as far as they exist, read lazily in batches of `size`."""
+    """Yield the existing points among these ids, read lazily in batches of `size`."""
     for page in batches(list(ids), size):
         for record in await store.retrieve(collection, page, with_payload=with_payload):
             yield record
 
 
 async def existing_points(store: VectorStore, collection: str, ids: Sequence[Any]) -> set[str]:
-    """Those of `ids` that exist in the collection."""
+    """Return the ids among `ids` that exist in the collection."""
     return {str(each.id) async for each in retrieve_all(store, collection, ids, False)}

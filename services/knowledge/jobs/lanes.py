@@ -42,18 +42,18 @@ class _Place:
 
 
 class Shares:
-    """Hands out `most` units of a resource for a while, at most `per_owner` to one owner.
+    """Hands out `total` units of a resource for a while, at most `per_owner` to one owner.
 
     Next is the request whose owner holds least; among those the smallest, where waiting makes a request count
     as smaller. A request that does not fit yet is not overtaken.
     """
 
-    def __init__(self, most: int, per_owner: int, soon_s: float = MIN_RETRY_S) -> None:
-        self._most = most
+    def __init__(self, total: int, per_owner: int, min_retry_s: float = MIN_RETRY_S) -> None:
+        self._total = total
         self._per_owner = per_owner
         self._held: Counter[str] = Counter()
         self._line: list[_Place] = []
-        self._soon_s = soon_s
+        self._min_retry_s = min_retry_s
         self._typical_s = 0.0  # moving average of how long units are held
 
     @asynccontextmanager
@@ -90,7 +90,7 @@ class Shares:
         except TimeoutError:
             raise TooManyUploadsError(
                 "Too many files are being read just now; send this one again.",
-                max(self._soon_s, self._typical_s),
+                max(self._min_retry_s, self._typical_s),
             ) from None
 
     def _admit(self) -> None:
@@ -109,7 +109,7 @@ class Shares:
         if not waiting:
             return None
         first = min(waiting, key=lambda place: self._order(place, now_s))
-        return first if self._held.total() + first.amount <= self._most else None
+        return first if self._held.total() + first.amount <= self._total else None
 
     def _order(self, place: _Place, now_s: float) -> tuple[int, float]:
         return self._held[place.owner], place.size_bytes - (now_s - place.since_s) * PATIENCE_BYTES
@@ -119,25 +119,25 @@ HOUR_S = 3_600.0
 
 
 class CpuHours:
-    """CPU seconds that each owner's files took in the last hour. `most_s` None: unlimited."""
+    """CPU seconds that each owner's files took in the last hour. `max_s` None: unlimited."""
 
-    def __init__(self, most_s: float | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._most_s = most_s
+    def __init__(self, max_s: float | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._max_s = max_s
         self._now_s = now_s
         self._taken: defaultdict[str, deque[tuple[float, float]]] = defaultdict(deque)
 
     def charge(self, owner: str, seconds: float) -> None:
-        if self._most_s is not None:
+        if self._max_s is not None:
             self._taken[owner].append((self._now_s(), seconds))
 
     def check(self, owner: str) -> None:
         """Raises TooManyUploadsError."""
-        if self._most_s is None:
+        if self._max_s is None:
             return
         taken = self._taken[owner]
         while taken and taken[0][0] < self._now_s() - HOUR_S:
             taken.popleft()
-        over_s = sum(seconds for _, seconds in taken) - self._most_s
+        over_s = sum(seconds for _, seconds in taken) - self._max_s
         for since_s, seconds in taken if over_s >= 0 else ():
             over_s -= seconds
             if over_s < 0:

@@ -38,7 +38,7 @@ _decoder = msgspec.msgpack.Decoder(list[Piece])
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """In document order. Unpacking 50,000 at once would stop the event loop for half a second.
+    """Pieces in document order. Unpacking 50,000 at once would stop the event loop for half a second.
 
     `date` is the document's own date, "" if it has none.
     """

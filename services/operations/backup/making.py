@@ -185,7 +185,7 @@ class Snapshots(Protocol):
     """A Qdrant server's snapshot calls, not in the dialect. Each raises StoreUnavailableError subclasses."""
 
     async def create(self, collection: str) -> str:
-        """Return the snapshot's name on the server. Raises StoreRequestError if no node has all the data."""
+        """Return the snapshot's name on the server. Raises StoreRequestError if other nodes have shards."""
         ...
 
     def download(self, collection: str, name: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...

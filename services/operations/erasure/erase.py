@@ -111,7 +111,7 @@ class Erasure:
     async def owner(self, owner: str, options: ErasureOptions) -> Erased:
         """Erase all sessions, turns, documents, memories and log lines of one owner.
 
-        Raises NotFoundError (BadRequestError if it is no owner's name at all) if nothing of the owner is
+        Raises NotFoundError (BadRequestError if it cannot be an owner's name) if nothing of the owner is
         stored and nothing was ever erased: a typo must not get a proof.
         """
         began_us, traced = utc_now_us(), await self._owner.trace(owner)

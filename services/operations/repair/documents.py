@@ -15,7 +15,7 @@ from services.store.dialect import Filter, VectorStore
 from services.store.points import equals, scroll_all
 
 LOST = "A part of the document's text is no longer stored; add it again."
-_MAX = 100_000
+_MAX_DOCUMENTS = 100_000
 
 
 class UnsearchedDocuments:
@@ -33,7 +33,11 @@ class UnsearchedDocuments:
             if not await self._store.collection_exists(name):
                 return ()
         facet = await self._store.facet(
-            names.knowledge_collection, "document_id", Filter(must=[equals("ready", True)]), _MAX, exact=True
+            names.knowledge_collection,
+            "document_id",
+            Filter(must=[equals("ready", True)]),
+            _MAX_DOCUMENTS,
+            exact=True,
         )
         searched = {str(hit.value): hit.count for hit in facet.hits}
         ready = Filter(must=[equals("status", DocumentStatus.READY.value)])

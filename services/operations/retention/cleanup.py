@@ -232,7 +232,7 @@ class Retention:
 
 
 def _reserve(matched: int) -> AbstractContextManager[None]:
-    """Use the disk space reserved for deletions, but only in a run that has some."""
+    """Let a run that deletes something use the disk space reserved for deletions; others must leave it."""
     return deleting() if matched else nullcontext()
 
 

@@ -83,7 +83,7 @@ class SlotRunner:
             self._due.observe(record)
 
     async def run(self) -> ExpiryReport | None:
-        """Run the due slot. None if there is none, another worker has it, or it was postponed.
+        """Run the due slot. None if there is none, another worker has it, or it was skipped or postponed.
 
         The job's error is recorded and re-raised. On cancellation the slot is given back.
         """

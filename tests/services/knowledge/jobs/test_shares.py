@@ -144,7 +144,7 @@ def test_without_keys_nothing_is_counted() -> None:
 
 async def test_a_refused_one_is_asked_to_come_when_places_usually_get_free() -> None:
     """Discriminates: two seconds, whatever is being read."""
-    shares = Shares(1, 1, soon_s=0.001)
+    shares = Shares(1, 1, min_retry_s=0.001)
     async with shares.hold("alice"):
         await asyncio.sleep(0.1)  # what it is held for is what is measured
     async with shares.hold("alice"):
