@@ -34,7 +34,7 @@ def test_a_question_is_trimmed_and_its_empty_lines_are_limited() -> None:
     assert preprocess_question("  a\n\n\n\nb \n") == "a\n\nb"
 
 
-def test_invisible_characters_alone_are_no_question() -> None:
+def test_invisible_characters_alone_are_not_a_question() -> None:
     assert preprocess_question("\u200b\ufeff \n\u2060") == ""
 
 
@@ -132,7 +132,7 @@ def test_a_question_may_have_no_language() -> None:
         assert language_of(text) == "en", text
 
 
-def test_without_words_the_language_is_that_of_the_latest_question_that_has_them() -> None:
+def test_without_words_the_language_is_that_of_the_latest_question_with_words() -> None:
     """Discriminates: the language of the first question, of the last one alone, or of most of them."""
     chinese, english = "年假有几天？", "How many days of leave?"
     assert language_in("VPN", [english, chinese, "1", "ok"]) == "zh"

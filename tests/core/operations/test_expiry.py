@@ -45,7 +45,7 @@ LOCAL_US = 26 * HOUR_US  # from the easternmost zone's midnight to the westernmo
 
 @dataclass(frozen=True)
 class Case:
-    """`true_us` is what the writing machine's clock said; `local`: stored without its zone."""
+    """`true_us` is the time of the writing machine's clock; `local`: stored without its zone."""
 
     true_us: int
     created_us: object

@@ -155,7 +155,7 @@ async def test_the_schedule_opens_before_its_collection_is_created(tmp_path: Pat
         open_store("edge", tmp_path) as store,
         scheduled(job, 0.3, LeaseStore(store, "operations")) as schedule,
     ):
-        await asyncio.sleep(0.5)  # a slot has come, and there is no collection for it
+        await asyncio.sleep(0.5)  # a slot is due, and its collection does not exist
         assert (await schedule.current()).last_slot is None
         await make_operations(store)
         await until(lambda: bool(job.ended))

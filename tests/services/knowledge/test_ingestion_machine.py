@@ -158,7 +158,7 @@ class Machine(RuleBasedStateMachine):
         await self._check_while_jobs_run()
 
     @invariant()
-    def what_is_searched_is_one_whole_version_of_each(self) -> None:
+    def a_search_covers_one_whole_version_of_each(self) -> None:
         if self.is_quiet:  # else jobs continue into the next step
             self.run(self._check())
 

@@ -107,7 +107,7 @@ async def test_a_model_that_fails_in_any_way_fails_its_own_question_alone(
 
 @pytest.fixture
 def quota(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The quota of a container on a machine with four cores; there is none."""
+    """The CPU quota file of a container on a machine with four cores; initially absent."""
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(4)}, raising=False)
     monkeypatch.setattr("services.models.embedding.CPU_QUOTA", tmp_path / "cpu.max")

@@ -213,8 +213,8 @@ async def test_a_self_contained_follow_up_embeds_no_more_than_a_first_question(
 async def test_a_question_started_early_is_embedded_once(
     model: CountingEmbedding, builder: QueryBuilder
 ) -> None:
-    """Discriminates: a build that does not wait for the started embedding; or for another's that it did not
-    start."""
+    """Discriminates: a build that does not wait for the started embedding, or uses it for another
+    question."""
     builder.begin("What is the fee?")
     builder.begin("What is the fee?")
     query = await builder.build("What is the fee?", [])

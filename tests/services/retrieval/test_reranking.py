@@ -148,7 +148,7 @@ async def test_a_late_reranker_is_not_waited_for() -> None:
     assert hits.fell_back
 
 
-async def test_without_a_reranker_the_fused_order_stands_with_probabilities() -> None:
+async def test_without_a_reranker_the_fused_order_is_kept_with_probabilities() -> None:
     service = RerankService(None, SETTINGS, keeps_order=True)
     hits = (await service.rerank(ask("怎么申请全额退款"), candidates("fees", "refund"))).candidates
     assert names(hits) == ["fees", "refund"]

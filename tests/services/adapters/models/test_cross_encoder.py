@@ -99,7 +99,7 @@ async def test_the_model_runs_on_one_thread_of_its_own(tmp_path: Path) -> None:
     """Discriminates: asyncio.to_thread, whose few threads others wait for."""
     reranker = with_model(model := SlowModel(0.3), tmp_path)
     asked = [asyncio.create_task(reranker.judge_pairs(["q"], ["x"])) for _ in range(3)]
-    await asyncio.sleep(0.05)  # the first is under way
+    await asyncio.sleep(0.05)  # the first is running
     began = time.perf_counter()
     await asyncio.gather(*(asyncio.to_thread(time.sleep, 0) for _ in range(20)))
     waited = time.perf_counter() - began
@@ -124,7 +124,7 @@ async def test_a_cancellation_takes_effect_after_the_current_batch(tmp_path: Pat
 async def test_closing_drops_waiting_questions(tmp_path: Path) -> None:
     reranker = with_model(SlowModel(0.1), tmp_path)
     asked = [asyncio.create_task(reranker.judge_pairs(["q"], ["x"])) for _ in range(50)]
-    await asyncio.sleep(0.05)  # the first is under way, the others wait
+    await asyncio.sleep(0.05)  # the first is running, the others wait
     await asyncio.wait_for(reranker.aclose(), 3)
     ended = await asyncio.gather(*asked, return_exceptions=True)
     assert sum(isinstance(each, asyncio.CancelledError) for each in ended) >= 45

@@ -112,7 +112,7 @@ async def test_two_large_jobs_run_at_once_and_others_start_in_arrival_order(jobs
     submitted = [jobs.submit(document(name), LARGE, work) for name, work in zip("abcd", works, strict=True)]
     started: list[list[bool]] = []
     for last in (1, 0, 2, 3):
-        await asyncio.sleep(0.02)  # whoever may begin has begun
+        await asyncio.sleep(0.02)  # jobs that may start have started
         started.append([job.snapshot().stage is not JobStage.WAITING for job in submitted])
         works[last].let.release()
         assert await finished(jobs, submitted[last].job_id) is JobStage.DONE
@@ -123,7 +123,7 @@ async def test_two_large_jobs_run_at_once_and_others_start_in_arrival_order(jobs
 async def started(jobs: Jobs, *totals: int) -> list[bool]:
     """Return which of this many never-ending jobs run."""
     submitted = [jobs.submit(document(str(at)), total, Steps()) for at, total in enumerate(totals)]
-    await asyncio.sleep(0.01)  # whoever may begin has begun
+    await asyncio.sleep(0.01)  # jobs that may start have started
     return [not job.is_waiting for job in submitted]
 
 
@@ -137,7 +137,7 @@ async def test_a_stream_of_small_jobs_does_not_block_a_large_one(jobs: Jobs) -> 
     works = [Steps(steps=1) for _ in range(5)]
     totals = (1, 1, 1, LARGE, 1)
     submitted = [jobs.submit(document(str(n)), totals[n], work) for n, work in enumerate(works)]
-    await asyncio.sleep(0.01)  # whoever may begin has begun
+    await asyncio.sleep(0.01)  # jobs that may start have started
     works[0].let.release()
     await finished(jobs, submitted[0].job_id)
     await asyncio.sleep(0.01)  # so has the next in the queue
@@ -151,14 +151,14 @@ async def test_an_unparsed_document_is_large_if_it_has_many_bytes(jobs: Jobs) ->
     submitted = [
         jobs.submit(replace(document(str(n)), size_bytes=size), 0, works[n]) for n, size in enumerate(sizes)
     ]
-    await asyncio.sleep(0.01)  # whoever may begin has begun
+    await asyncio.sleep(0.01)  # jobs that may start have started
     assert [not job.is_waiting for job in submitted] == [True, True, False, True]
 
 
 async def test_a_job_cancelled_in_the_queue_or_just_as_it_starts_keeps_no_slot(jobs: Jobs) -> None:
     """Discriminates: a cancelled job that stays among the running or waiting ones."""
     submitted = [jobs.submit(document(str(n)), LARGE, Steps()) for n in range(4)]
-    await asyncio.sleep(0.01)  # whoever may begin has begun
+    await asyncio.sleep(0.01)  # jobs that may start have started
     await jobs.cancel("2")
     first = asyncio.create_task(jobs.cancel("0"))
     while jobs.active("0"):  # noqa: ASYNC110  # in the very step in which the next one's turn comes
@@ -240,7 +240,7 @@ async def test_closing_cancels_running_and_waiting_jobs() -> None:
     jobs = Jobs(Clock())
     works = [Steps() for _ in "abcd"]
     submitted = [jobs.submit(document(name), LARGE, work) for name, work in zip("abcd", works, strict=True)]
-    await asyncio.sleep(0.01)  # whoever may begin has begun
+    await asyncio.sleep(0.01)  # jobs that may start have started
     await jobs.close()
     assert {job.snapshot().stage for job in submitted} == {JobStage.CANCELLED}
     assert [work.runs for work in works] == [1, 1, 0, 0]
