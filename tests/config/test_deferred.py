@@ -1,5 +1,5 @@
-"""What LlamaIndex and qdrant-client load when a small module of theirs is imported, and when more is asked
-for."""
+"""What LlamaIndex and qdrant-client load when one of their small modules is imported, and when more of them
+is used."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ NOT_AT_THE_START = (
 
 
 @pytest.mark.slow("an interpreter of its own")
-def test_a_start_imports_no_index_no_sqlalchemy_no_client_of_qdrant_and_nothing_of_mcp() -> None:
-    """Discriminates: a start that waits for parts that no question uses, an import of the server's that asks
-    for them, and a model whose callbacks do; and the SDK of MCP, which is for a table of tools, or for the
-    first request of an agent."""
+def test_startup_imports_no_index_no_sqlalchemy_no_qdrant_client_and_no_mcp_sdk() -> None:
+    """Discriminates: a start that loads parts no question uses, a server import that pulls them in, a model
+    whose callbacks do; loading the MCP SDK, which only a table of tools or an agent's first request needs."""
     adapters = "services.adapters.edge.client, services.adapters.readers.documents"
     imports = f"import routes.server, api.wiring.assembly, {adapters}"
     makes_a_model = "from services.models.extractive import ExtractiveLLM; ExtractiveLLM()"
@@ -28,8 +27,8 @@ def test_a_start_imports_no_index_no_sqlalchemy_no_client_of_qdrant_and_nothing_
 
 
 @pytest.mark.slow("an interpreter of its own")
-def test_a_class_of_other_people_gets_any_part() -> None:
-    """Discriminates: a plug-in that imports what the package itself offers, and meets an empty package."""
+def test_a_third_party_class_can_import_any_part() -> None:
+    """Discriminates: a plug-in that imports what the package itself offers, and gets an empty package."""
     asks = (
         "from llama_index.core.schema import Document; "
         "from llama_index.core import VectorStoreIndex, Settings; import llama_index.core as whole; "
@@ -41,9 +40,9 @@ def test_a_class_of_other_people_gets_any_part() -> None:
 
 
 @pytest.mark.slow("an interpreter of its own")
-def test_what_needs_its_own_order_is_imported_all_the_same() -> None:
-    """Discriminates: a plug-in made of selectors, which import each other unless the whole package came
-    first; and one that is not there."""
+def test_modules_that_depend_on_import_order_are_imported_correctly() -> None:
+    """Discriminates: a plug-in that uses selectors, which import each other unless the whole package came
+    first; a name that does not exist."""
     asks = "print(import_foreign('llama_index.core.selectors').LLMSingleSelector.__name__); "
     ended = python(f"{DEFERRED} {asks} import_foreign('nowhere')", check=False)
     assert ended.stdout == "LLMSingleSelector\n"
@@ -51,13 +50,13 @@ def test_what_needs_its_own_order_is_imported_all_the_same() -> None:
 
 
 @pytest.mark.slow("an interpreter of its own")
-def test_where_it_is_loaded_already_nothing_changes() -> None:
+def test_nothing_changes_if_the_package_is_already_loaded() -> None:
     after = "import llama_index.core as one; "
     assert python(after + DEFERRED + "print(sys.modules['llama_index.core'] is one)").stdout == "True\n"
 
 
 @pytest.mark.slow("an interpreter of its own")
-def test_a_server_gets_its_client_and_the_models_are_those_of_the_embedded_store() -> None:
+def test_a_server_gets_its_client_and_shares_the_models_of_the_embedded_store() -> None:
     """Discriminates: models that exist twice, and models that are not complete when they are first made."""
     embedded = (
         "from qdrant_client.http.models import models as ours; "

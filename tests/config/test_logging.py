@@ -38,7 +38,7 @@ except RuntimeError:
 """
 
 
-def test_an_exception_is_told_by_type_and_place_without_its_message() -> None:
+def test_an_exception_is_logged_by_type_and_place_without_its_message() -> None:
     """Discriminates: formatting the traceback, by us or by the HTTP server, prints the messages."""
     ran = python(CODE)
     assert SECRET not in ran.stderr
@@ -76,7 +76,7 @@ def on_terminal(form: str, **environment: str) -> str:
     logged(form, theirs, **environment)
     os.close(theirs)
     written = b""
-    with contextlib.suppress(OSError):  # the end of a terminal that nobody writes to
+    with contextlib.suppress(OSError):  # the end of a terminal without a writer
         while piece := os.read(ours, 65_536):
             written += piece
     os.close(ours)
@@ -84,13 +84,13 @@ def on_terminal(form: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("form", ["auto", "json"])
-def test_elsewhere_a_line_is_json_and_begins_with_what_every_line_has(form: str) -> None:
+def test_outside_a_terminal_a_line_is_json_and_begins_with_the_common_fields(form: str) -> None:
     ready, crashed = map(json.loads, logged(form).splitlines())
     assert list(ready) == ["timestamp", "level", "event", "document_id", "chunks"]
     assert list(crashed)[:3] == ["timestamp", "level", "event"]
 
 
-def test_on_a_terminal_lines_are_to_be_read_and_coloured_and_errors_have_their_places() -> None:
+def test_on_a_terminal_lines_are_readable_and_coloured_and_errors_have_their_places() -> None:
     """Discriminates: a list of places handed to structlog's renderer, which took the log down with it."""
     text = on_terminal("auto")
     assert "\x1b[" in text
@@ -102,14 +102,14 @@ def test_on_a_terminal_lines_are_to_be_read_and_coloured_and_errors_have_their_p
     assert next(iter(json.loads(on_terminal("json").splitlines()[0]))) == "timestamp"
 
 
-def test_text_is_without_colours_in_a_file_and_where_nobody_wants_them() -> None:
+def test_text_has_no_colours_in_a_file_or_if_colours_are_disabled() -> None:
     for text in (logged("text"), on_terminal("auto", NO_COLOR="1")):
         assert "document_ready" in text
         assert "\x1b[" not in text
 
 
-def test_a_log_that_nobody_takes_stops_nothing_else() -> None:
-    """Discriminates: OSError where a line is logged, by which SIGTERM was no longer heard."""
+def test_a_log_that_cannot_be_written_stops_nothing_else() -> None:
+    """Discriminates: OSError where a line is logged, after which SIGTERM was ignored."""
     with open("/dev/full", "w") as full:
         code = "from config.logging import configure_logging; import structlog; configure_logging('info')\n"
         code += "structlog.get_logger().info('x' * 20_000); print('goes on')"
@@ -120,8 +120,9 @@ def test_a_log_that_nobody_takes_stops_nothing_else() -> None:
     assert ended.stdout == b"goes on\n"
 
 
-async def test_of_a_flood_the_first_lines_are_logged_and_the_others_counted() -> None:
-    """Discriminates: a line for each, the others lost, one kind counted for another, an id on the sum."""
+async def test_a_flood_logs_its_first_lines_and_counts_the_others() -> None:
+    """Discriminates: logging every line, losing the others, counting one kind as another, an id on the
+    summary line."""
     limited_log = RateLimitedLog(limit=2, within_s=0.05)
     with structlog.contextvars.bound_contextvars(request_id="r"), structlog.testing.capture_logs() as lines:
         for number in range(5):

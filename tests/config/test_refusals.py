@@ -1,4 +1,4 @@
-"""A setting that cannot be taken stops the start in one line that says what is allowed."""
+"""An invalid setting stops the start with one line that says what is allowed."""
 
 from __future__ import annotations
 
@@ -101,7 +101,9 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: str = "", **e
         ),
     ],
 )
-def test_in_the_file(toml: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_setting_in_a_file(
+    toml: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert refused(tmp_path, monkeypatch, toml) == line
 
 
@@ -114,8 +116,8 @@ def test_a_file_that_cannot_be_read_is_named_in_one_line(monkeypatch: pytest.Mon
         load_settings()
 
 
-def test_a_folder_of_the_files_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Discriminates: a start with the defaults, in silence."""
+def test_a_folder_with_the_files_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discriminates: silently starting with the defaults."""
     monkeypatch.delenv("WENMAI_CONFIG", raising=False)
     monkeypatch.chdir(tmp_path)
     load_settings()
@@ -148,7 +150,7 @@ def test_a_folder_of_the_files_name_is_refused(tmp_path: Path, monkeypatch: pyte
         ("QUESTION_FILTERS", "masks", "module:name, of each filter"),
     ],
 )
-def test_in_the_environment(
+def test_an_invalid_setting_in_the_environment(
     name: str, value: str, allowed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = refused(tmp_path, monkeypatch, **{name: value})
@@ -156,7 +158,7 @@ def test_in_the_environment(
 
 
 def _numeric() -> dict[str, str]:
-    """Setting → section, of those with a number for their default, and one without."""
+    """Map each setting to its section: those with a numeric default, and one without."""
     parts = {name: getattr(load_settings(), section) for name, section in section_of(Settings).items()}
     numbers = {name for name, part in parts.items() if type(getattr(part, name)) in (int, float)}
     return {name: section_of(Settings)[name] for name in sorted(numbers | {"memory_expire_days"})}
@@ -164,7 +166,7 @@ def _numeric() -> dict[str, str]:
 
 @pytest.mark.parametrize("value", [True, False])
 @pytest.mark.parametrize("name", _numeric())
-def test_true_is_no_number(name: str, value: bool) -> None:
+def test_true_is_not_a_number(name: str, value: bool) -> None:
     """Discriminates: `conversation_expire_days = true`, taken as one day, and a year of turns deleted."""
     with pytest.raises(ConfigurationError, match=f"{name.upper()}.* is refused: it must be an? "):
         load_settings(**{section_of(Settings)[name]: {name: value}})
@@ -172,8 +174,8 @@ def test_true_is_no_number(name: str, value: bool) -> None:
 
 @pytest.mark.parametrize("name", section_of(Settings))
 @pytest.mark.parametrize("value", [-1e300, {"": []}, [[3]], "\0"])
-def test_whatever_stands_for_any_setting_is_taken_or_refused_in_one_line(name: str, value: Any) -> None:
-    """Discriminates: a field whose range cannot be put in words, and ends in a traceback."""
+def test_any_value_of_any_setting_is_accepted_or_refused_in_one_line(name: str, value: Any) -> None:
+    """Discriminates: a field whose range cannot be put into words, which ends in a traceback."""
     try:
         load_settings(**{section_of(Settings)[name]: {name: value}})
     except ConfigurationError as error:
@@ -183,8 +185,8 @@ def test_whatever_stands_for_any_setting_is_taken_or_refused_in_one_line(name: s
         assert name.upper() in line
 
 
-def test_the_start_ends_with_2_and_leaves_nothing(tmp_path: Path) -> None:
-    """An option, a filter and a model that are found wrong only when their classes are loaded."""
+def test_an_invalid_start_exits_with_2_and_leaves_nothing(tmp_path: Path) -> None:
+    """An option, a filter and a model whose errors show only when their classes are loaded."""
     llm = (
         "[llms.default]\nprovider = 'llama_index:llama_index.core.llms:MockLLM'\noptions = {max_tokns = 3}\n"
     )
@@ -201,13 +203,15 @@ def test_the_start_ends_with_2_and_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["API_KEYS", "ADMIN_API_KEYS"])
 @pytest.mark.parametrize("key", ["密钥abc", "two words", "k1，k2", "k\u00a01", "k\t1"])
-def test_a_key_that_no_client_could_send_is_named_by_its_place(
+def test_a_key_that_no_client_can_send_is_named_by_its_position(
     name: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Discriminates: a start that is well, and a key that is answered 401 for ever; the key in the line."""
+    """Discriminates: a start that succeeds although a key always gets 401; the key itself in the line."""
     line = f"{name} is refused: key 2 must be of printable ASCII characters, without spaces: it is sent in "
     line += "a header."
     assert refused(tmp_path, monkeypatch, **{name: f"good;key, {key}"}) == line
     monkeypatch.delenv(name)
     assert refused(tmp_path, monkeypatch, f'{name.lower()} = ["k", {json.dumps(key)}]') == line
-    assert refused(tmp_path, monkeypatch, f'{name.lower()} = ["k", ""]') == line  # whoever sends none has it
+    assert (
+        refused(tmp_path, monkeypatch, f'{name.lower()} = ["k", ""]') == line
+    )  # a client that sends none has it

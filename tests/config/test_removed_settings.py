@@ -1,4 +1,4 @@
-"""Settings of earlier versions: each is named, with what replaces it."""
+"""Settings of earlier versions: each is reported together with what replaces it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from routes.server import warn_of_settings
 from tests.support.servers.commands import command
 
 
-def test_none_of_them_is_a_setting() -> None:
+def test_no_removed_setting_is_a_setting() -> None:
     assert REMOVED.keys().isdisjoint(section_of(Settings))
 
 
 @pytest.mark.parametrize("name", REMOVED)
-def test_in_the_file_it_is_refused_in_one_line_that_says_what_to_do(
+def test_a_removed_setting_in_the_file_is_refused_in_one_line_that_says_what_to_do(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Discriminates: taking it for an unknown name, with a guess at another one."""
+    """Discriminates: treating it as an unknown name and guessing another one."""
     file = tmp_path / "wenmai.toml"
     file.write_text(f"{name} = 1\n", encoding="utf-8")
     monkeypatch.setenv("WENMAI_CONFIG", str(file))
@@ -31,7 +31,7 @@ def test_in_the_file_it_is_refused_in_one_line_that_says_what_to_do(
     assert "\n" not in str(refused.value)
 
 
-def test_the_start_ends_with_2(tmp_path: Path) -> None:
+def test_a_removed_setting_makes_the_start_exit_with_2(tmp_path: Path) -> None:
     file = tmp_path / "wenmai.toml"
     file.write_text("rrf_k = 10\n", encoding="utf-8")
     refused = command("serve", WENMAI_CONFIG=str(file), DATA_DIR=str(tmp_path / "data"))
@@ -40,10 +40,10 @@ def test_the_start_ends_with_2(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_in_the_environment_it_is_named_at_the_start_and_changes_nothing(
+def test_a_removed_setting_in_the_environment_is_reported_at_the_start_and_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As an unknown name there, which may be another program's, it is no reason not to start."""
+    """Like an unknown variable, which may be another program's, it does not prevent the start."""
     before = load_settings()
     monkeypatch.setenv("RRF_K", "60")
     assert load_settings() == before
@@ -58,10 +58,10 @@ def test_in_the_environment_it_is_named_at_the_start_and_changes_nothing(
 
 
 @pytest.mark.parametrize("name", [name for name in REMOVED if must_be_refused(name)])
-def test_one_that_says_where_data_is_stored_is_refused_in_the_environment_too(
+def test_a_removed_setting_for_a_data_location_is_refused_in_the_environment_too(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Discriminates: a start with an empty store in place of the one that is named."""
+    """Discriminates: starting with an empty store in place of the configured one."""
     assert name.endswith("_collection")
     monkeypatch.setenv(name.upper(), "mine")
     with pytest.raises(ConfigurationError, match="COLLECTION_SUFFIX"):

@@ -1,4 +1,4 @@
-"""No secret in any output: a canary in every field for one, misspelt too, and in wrong places."""
+"""No output contains a secret: a canary in every field for one, in misspelt fields and in wrong places."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PLUGIN = f'[llms.m]\nprovider = "{SCRIPTED}"\n'
 
 
 def files(key: str) -> Iterator[tuple[str, str]]:
-    """What stands in wenmai.toml, by name."""
+    """What wenmai.toml contains, by case."""
     yield from files_of_settings(key)
     yield from files_of_models(key)
     yield from files_of_options(key)
@@ -125,8 +125,8 @@ def files_of_tools(key: str) -> Iterator[tuple[str, str]]:
         yield f"{name} of tools", f"[tools.t]\n{fields}"
 
 
-def test_every_secret_setting_is_among_them() -> None:
-    """Discriminates: a setting for a key, added later, that no canary stands in."""
+def test_every_secret_setting_has_a_canary() -> None:
+    """Discriminates: a setting for a key, added later, that gets no canary."""
     sections = [each.annotation for each in Settings.model_fields.values()]
     fields = {name: field for each in sections if each for name, field in each.model_fields.items()}
     tables = [each for each in map(table_of, fields.values()) if each is not None]
@@ -137,12 +137,12 @@ def test_every_secret_setting_is_among_them() -> None:
 
 
 def table_of(field: FieldInfo) -> type[BaseModel] | None:
-    """Of a setting whose tables have names of their own."""
+    """Return the table of a setting whose tables have names of their own."""
     kind = get_args(field.annotation)[-1:]
     return kind[0] if kind and isinstance(kind[0], type) and issubclass(kind[0], BaseModel) else None
 
 
-def test_what_a_tables_variables_hold_is_hidden_and_their_names_are_shown(
+def test_values_of_a_tables_variables_are_hidden_and_their_names_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Discriminates: "needs the environment variable ***"; HOME hidden in every path; a token in the log; the
@@ -163,7 +163,7 @@ CASES = [(f"{name} {key}", text) for key in (CANARY, PLAIN) for name, text in fi
 
 
 def raised(error: BaseException) -> str:
-    """All that a program can make of it, its causes included."""
+    """Everything a program can read from the error, its causes included."""
     each: list[str] = []
     link: BaseException | None = error
     while link is not None:
@@ -181,7 +181,7 @@ def settings_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("WENMAI_CONFIG", str(folder / "wenmai.toml"))
         for name in ("EMBEDDING", "PORT", "HOST"):
             patch.delenv(name)
-        patch.chdir(folder)  # a key as a path that is made: qa_log
+        patch.chdir(folder)  # a key used as a path that gets created: qa_log
         yield folder
 
 
@@ -208,13 +208,12 @@ def test_neither_a_refusal_nor_the_settings_show_a_secret(
 
 def assert_hidden(name: str, shown: str) -> None:
     assert CANARY not in shown
-    if not name.startswith("key as "):  # what does not look like a key may be the name it stands for
+    if not name.startswith("key as "):  # such a value may be taken for a name
         assert PLAIN not in shown
 
 
 async def started(settings: Settings, data: Path) -> str:
-    """What a start raises, or what the server then says where a client asks; the logs, and what is written
-    below the data folder but the store itself."""
+    """Return the error of the start or the server's reply to a client, and the logs below the data folder."""
     settings = settings.model_copy(update={"store": settings.store.model_copy(update={"data_dir": data})})
     try:
         async with open_app(settings) as app:
@@ -232,7 +231,7 @@ def logs_below(data: Path) -> list[str]:
 
 
 async def shown_everywhere(folder: Path, capfd: pytest.CaptureFixture[str]) -> str:
-    """The start's output, in this process, and doctor's."""
+    """The output of the start, in this process, and of doctor."""
     configure_logging("debug", Mask())
     try:
         settings = load_settings()
@@ -260,10 +259,10 @@ async def test_nothing_that_the_start_or_doctor_prints_shows_a_secret(
 
 @pytest.mark.full("starts in this process with some fifty configurations")
 @pytest.mark.parametrize(("name", "text"), list(files(PLAIN)), ids=[name for name, _ in files(PLAIN)])
-async def test_nothing_shows_a_secret_wherever_it_stands(
+async def test_nothing_shows_a_secret_whatever_setting_holds_it(
     name: str, text: str, settings_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As before, for every place that the settings accept."""
+    """As above, for every place that the settings accept."""
     written(settings_folder, text)
     with suppress(ConfigurationError):
         load_settings()
@@ -271,7 +270,7 @@ async def test_nothing_shows_a_secret_wherever_it_stands(
 
 
 @pytest.mark.full("runs the server and doctor as processes of their own")
-def test_processes_show_no_secret_to_whoever_may_look(tmp_path: Path) -> None:
+def test_processes_show_no_secret_to_other_users(tmp_path: Path) -> None:
     """Discriminates: a key on the command line of a child, where ps shows it; a traceback of Python's own."""
     secrets = {name.upper(): PLAIN for name in KEYS} | {"ADMIN_API_KEYS": PLAIN, "OPENAI_BASE_URL": DEAD}
     with running_server(tmp_path / "data", **QUICK, **secrets) as server:
@@ -288,8 +287,9 @@ def test_processes_show_no_secret_to_whoever_may_look(tmp_path: Path) -> None:
     assert PLAIN not in "\n".join(outputs)
 
 
-def test_texts_of_others_lose_what_is_secret_or_looks_like_it() -> None:
-    """Discriminates: only sk-…; a short secret taken out of the middle of words; a word taken for a key."""
+def test_third_party_texts_lose_secrets_and_what_looks_like_one() -> None:
+    """Discriminates: hiding only sk-…; removing a short secret from the middle of words; taking a word for a
+    key."""
     settings = ModelSettings.model_validate(
         {"openai_api_key": PLAIN, "embedding_api_key": "ant"}
         | {
@@ -315,7 +315,7 @@ def test_texts_of_others_lose_what_is_secret_or_looks_like_it() -> None:
     )
 
 
-def test_names_and_looks_of_secrets() -> None:
+def test_secrets_are_recognised_by_name_and_by_form() -> None:
     """Discriminates: MAX_TOKENS hidden as if it were a token; a model's name refused as a key."""
     assert all(
         map(
@@ -330,8 +330,8 @@ def test_names_and_looks_of_secrets() -> None:
     assert not any(map(looks_like_key, ("gpt-4o-mini", "sk-learn-embeddings", "hf-model", "qwen3:8b", PLAIN)))
 
 
-def test_models_of_pydantic_do_not_print_what_they_refuse() -> None:
-    """For whoever builds a section without `load_settings`."""
+def test_pydantic_models_do_not_print_the_values_they_refuse() -> None:
+    """For code that builds a section without `load_settings`."""
     with pytest.raises(ValidationError) as refused:
         ModelSettings.model_validate({"openai_api_ky": CANARY, "openai_base_url": CANARY})
     assert CANARY not in str(refused.value)

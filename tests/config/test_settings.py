@@ -11,7 +11,7 @@ from core.owners import owner_of
 from routes.server import warn_of_settings
 
 
-def test_a_suffix_goes_for_every_collection_and_a_name_of_ones_own_stays() -> None:
+def test_a_suffix_applies_to_every_collection_except_those_with_a_configured_name() -> None:
     """Discriminates: two installations on one Qdrant server that share their turns."""
     store = StoreSettings(collection_suffix="b")
     assert store.conversation_collection == "conversations_b"
@@ -25,10 +25,8 @@ def test_a_suffix_goes_for_every_collection_and_a_name_of_ones_own_stays() -> No
 
 
 @pytest.mark.parametrize(("replicas", "confirming"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
-def test_a_write_is_confirmed_by_as_many_replicas_as_may_do_without_one(
-    replicas: int, confirming: int
-) -> None:
-    """Discriminates: two of two, which no write survives while a node is down; one of three."""
+def test_a_write_is_confirmed_by_half_of_the_replicas_rounded_up(replicas: int, confirming: int) -> None:
+    """Discriminates: two of two, by which every write fails while a node is down; one of three."""
     assert StoreSettings(replication_factor=replicas).confirming_replicas == confirming
 
 
@@ -41,7 +39,7 @@ def test_a_write_is_confirmed_by_as_many_replicas_as_may_do_without_one(
         ("bundled", "text-embedding-3-small"),
     ],
 )
-def test_the_embedding_endpoints_model_is_named_with_it(embedding: str, name: str) -> None:
+def test_an_embedding_endpoint_is_named_with_its_model(embedding: str, name: str) -> None:
     assert ModelSettings(embedding=embedding).openai_embedding == name
 
 
@@ -55,7 +53,7 @@ def test_the_embedding_endpoints_model_is_named_with_it(embedding: str, name: st
         ({"models": {"embedding": "openai", "reranker": "none"}, "knowledge": {"chunk_tokens": 96}}, []),
     ],
 )
-def test_what_the_calibrated_reranker_was_not_fitted_on_is_named(
+def test_a_model_the_calibrated_reranker_was_not_fitted_on_is_named(
     sections: dict[str, Any], changed: list[str]
 ) -> None:
     settings = load_settings(**sections)
@@ -77,18 +75,16 @@ def test_what_the_calibrated_reranker_was_not_fitted_on_is_named(
         ({}, False),
     ],
 )
-def test_a_model_that_is_named_and_not_used_is_warned_of_at_the_start(
-    models: dict[str, Any], warned: bool
-) -> None:
-    """Discriminates: quoted answers, and nothing that says why the named model does not write them."""
+def test_the_start_warns_of_a_configured_model_that_is_not_used(models: dict[str, Any], warned: bool) -> None:
+    """Discriminates: quoted answers without a hint why the configured model does not write them."""
     with structlog.testing.capture_logs() as logged:
         warn_of_settings(load_settings(models=models), {})
     assert [line["event"] for line in logged] == ["llm_model_not_used"] * warned
 
 
-def test_a_folder_whose_owner_has_no_key_is_warned_of_at_the_start() -> None:
-    """Discriminates: an owner that was misspelt, or whose key has changed: nobody finds the documents, and
-    nothing says why."""
+def test_the_start_warns_of_a_folder_whose_owner_has_no_key() -> None:
+    """Discriminates: a misspelt owner, or one whose key has changed: nobody finds the documents, and nothing
+    says why."""
     owners: dict[str, str | None] = {
         "one": owner_of("k-one"),
         "admin": owner_of("k-root"),

@@ -15,7 +15,7 @@ def followed(folder: object, data: Path, **more: object) -> None:
 
 
 @pytest.mark.parametrize("folder", ["", "handbook", "./handbook"])
-def test_a_folder_is_named_by_its_whole_path(folder: str, tmp_path: Path) -> None:
+def test_a_folder_needs_an_absolute_path(folder: str, tmp_path: Path) -> None:
     """Discriminates: an unset variable that makes the working directory everybody's."""
     with pytest.raises(ConfigurationError, match="whole path"):
         followed(folder, tmp_path / "data")
@@ -34,7 +34,7 @@ def test_a_folder_beside_the_data_is_followed(tmp_path: Path) -> None:
     followed("~/handbook", tmp_path / "data")
 
 
-def test_tags_that_no_document_may_have_are_refused_at_once(tmp_path: Path) -> None:
+def test_invalid_tags_are_refused_at_the_start(tmp_path: Path) -> None:
     """Discriminates: each file failing later."""
     with pytest.raises(ConfigurationError, match="64 characters"):
         followed(str(tmp_path / "docs"), tmp_path / "data", tags=("x" * 65,))

@@ -1,4 +1,4 @@
-"""From which probability on an answer is sure is one number, whoever is told it."""
+"""The probability from which an answer counts as sure is the same number everywhere."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[2]
         "docs/guide/zh/quality.md",
     ],
 )
-def test_prompts_and_guides_name_the_probability_that_the_code_has(page: str) -> None:
-    """Discriminates: the constant moved, and a model still told the one before."""
+def test_prompts_and_guides_state_the_probability_that_the_code_uses(page: str) -> None:
+    """Discriminates: the constant changed, and a prompt that still states the old one."""
     lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
     closest = [line for line in lines if "closest passage" in line or "最接近的内容" in line]
     assert any(re.search(rf"(?<![\d.]){re.escape(str(SURE))}(?!\d)", line) for line in closest), closest

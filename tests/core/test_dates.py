@@ -20,7 +20,7 @@ def test_a_day_a_month_and_a_year_are_iso_dates(text: str) -> None:
     ["", "18", "0999", "3000", "2018-3", "2018-13", "2018-00", "2023-02-29", "2018-03-32", "2018-03-05T10:00",
      "2018/03/05", " 2018", "2018\n", "20180305", "２０１８", "2018-", "-2018"],
 )  # fmt: skip
-def test_anything_else_is_none(text: str) -> None:
+def test_anything_else_is_not_a_date(text: str) -> None:
     """Discriminates: `match` for `fullmatch`; taking \\d of other scripts; not asking the calendar."""
     assert not is_iso_date(text)
 
@@ -48,10 +48,10 @@ def test_anything_else_is_none(text: str) -> None:
         ("12/25/2021", "2021-12-25"),
         ("5.5.2021", "2021-05-05"),
         ("02.01.2024", "2024-01-02"),
-        ("03/04/2021", "2021"),  # the third of April, or the fourth of March
+        ("03/04/2021", "2021"),  # 3 April or 4 March
     ],
 )
-def test_what_people_write_is_read(text: str, date: str) -> None:
+def test_common_ways_of_writing_a_date_are_read(text: str, date: str) -> None:
     text = in_digits(text)
     assert leading_date(text) == date
     assert [date_.iso for date_ in written_dates(f"见 {text}。")] == [date]
@@ -62,17 +62,17 @@ def test_what_people_write_is_read(text: str, date: str) -> None:
     ["2018", "1990年代", "2000年前", "2000年的历史", "2018-13-01", "2023-02-29", "A-2018-01-05", "X2018-01",
      "12018-01", "2018-011", "GB 2312-1980", "1.2.3", "March 3", "3月5日", "2021-03-05-07", "13900002018年"],
 )  # fmt: skip
-def test_what_is_no_date_is_not(text: str) -> None:
+def test_text_that_is_not_a_date_is_not_read(text: str) -> None:
     assert list(written_dates(text)) == []
 
 
-def test_what_a_version_may_look_like_is_not_sure() -> None:
+def test_a_date_that_could_be_a_version_is_not_sure() -> None:
     results = list(written_dates("2021.3.2 or 2021.03.02"))
     assert [(date.iso, date.sure) for date in results] == [("2021-03-02", False), ("2021-03-02", True)]
 
 
 @given(st.dates())
-def test_every_day_is_written_and_read_back(day: object) -> None:
+def test_every_day_is_read_back_as_written(day: object) -> None:
     text = str(day)
     year, month, number = map(int, text.split("-"))
     if year >= 1000:
@@ -83,7 +83,7 @@ def test_every_day_is_written_and_read_back(day: object) -> None:
 
 
 @given(st.text(alphabet="0123456789-/. 年月日MarchOf,", max_size=60))
-def test_whatever_is_read_is_an_iso_date(text: str) -> None:
+def test_any_date_read_is_an_iso_date(text: str) -> None:
     assert all(is_iso_date(date.iso) for date in written_dates(in_digits(text)))
 
 
@@ -197,7 +197,7 @@ def test_the_dates_a_question_names(question: str, dates: str) -> None:
 
 
 @pytest.mark.parametrize("question", UNNAMED)
-def test_what_only_looks_like_a_date_gives_nothing(question: str) -> None:
+def test_text_that_only_looks_like_a_date_gives_nothing(question: str) -> None:
     assert dates_in(question, TODAY) == ()
 
 
@@ -213,32 +213,30 @@ def test_what_only_looks_like_a_date_gives_nothing(question: str) -> None:
         ("2026-04", "2026-04-30"),
     ],
 )
-def test_days_are_counted_from_today_within_what_is_asked_of_and_else_from_its_end(
-    asked: str, day: str
-) -> None:
-    """Discriminates: a month or a year that begins, or ends, today taken for another one."""
+def test_days_count_from_today_within_the_period_and_otherwise_from_its_end(asked: str, day: str) -> None:
+    """Discriminates: taking a month or a year that begins or ends today for another one."""
     assert day_asked(asked, datetime.date(2026, 3, 1)).isoformat() == day
     assert day_asked("2025", datetime.date(2025, 12, 31)).isoformat() == "2025-12-31"
 
 
-def test_what_is_written_out_comes_before_what_today_makes_clear() -> None:
+def test_explicit_dates_take_precedence_over_dates_relative_to_today() -> None:
     assert dates_in("去年比2018年3月多吗，比2017年呢", TODAY) == ("2018-03", "2017", "2025")
 
 
-def test_a_day_that_there_is_not_leaves_its_year() -> None:
+def test_a_day_that_does_not_exist_leaves_its_year() -> None:
     assert dates_in("去年2月30日", TODAY) == ("2025",)
 
 
 @given(st.text(alphabet="0123456789-/. 年月日去今明前后天上个May in,FY", max_size=80), st.dates())
-def test_whatever_is_read_is_an_iso_date_and_said_once(text: str, today: datetime.date) -> None:
+def test_dates_of_a_question_are_iso_dates_without_duplicates(text: str, today: datetime.date) -> None:
     if 1_100 <= today.year <= 2_900:
         results = dates_in(text, today)
         assert all(map(is_iso_date, results))
         assert len(set(results)) == len(results)
 
 
-def test_a_long_question_is_read_in_no_time() -> None:
-    """Discriminates: a form that begins again at every character (quadratic)."""
+def test_a_long_question_is_read_quickly() -> None:
+    """Discriminates: a pattern that restarts at every character (quadratic)."""
     with at_most(2.0):
         for text in (
             "2018年" * 3_000,

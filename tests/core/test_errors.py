@@ -1,4 +1,4 @@
-"""The tree in the docstring of core.errors is the tree of its classes; where an error comes from."""
+"""The tree in the docstring of core.errors is the tree of its classes; the location of an error."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def raise_below(depth: int, text: str) -> None:
     raise ValueError(text)
 
 
-def test_an_error_is_told_by_its_innermost_frames_and_never_by_its_words() -> None:
+def test_an_error_is_described_by_its_innermost_frames_and_never_by_its_message() -> None:
     """Discriminates: the outermost frames; the message or the source lines among them."""
     try:
         raise_below(7, SECRET)
@@ -73,5 +73,5 @@ def test_an_error_is_told_by_its_innermost_frames_and_never_by_its_words() -> No
     assert not any(SECRET in line or "ValueError(" in line for line in frames)
 
 
-def test_an_error_that_was_never_raised_comes_from_nowhere() -> None:
+def test_an_error_that_was_never_raised_has_no_location() -> None:
     assert where(ValueError(SECRET)) == []

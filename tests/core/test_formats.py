@@ -22,7 +22,7 @@ from core.formats import (
 from services.adapters.readers.documents import READERS
 
 
-def test_every_format_has_an_ending_and_a_reader() -> None:
+def test_every_format_has_an_extension_and_a_reader() -> None:
     assert {*FORMATS.values()} == {*DocumentFormat} == {*READERS}
 
 
@@ -40,17 +40,17 @@ def test_every_reader_exists_and_is_a_llama_index_reader(document_format: Docume
      ("e.ppt", "PPTX"), ("f.odp", "PPTX"), ("g.mobi", "EPUB"), ("h.msg", "EML"),
      ("i.mhtml", "HTML"), ("j.MHT", "HTML")],
 )  # fmt: skip
-def test_an_old_or_foreign_format_is_refused_with_what_to_save_it_as(file_name: str, better: str) -> None:
+def test_an_old_or_foreign_format_is_refused_with_an_alternative(file_name: str, better: str) -> None:
     with pytest.raises(UnsupportedMediaError, match=f"save it as {better}"):
         format_of(file_name)
     assert not is_supported(file_name)
 
 
 @pytest.mark.parametrize("file_name", ["scan.png", "IMG_01.JPG", "page.tiff", "photo.heic"])
-def test_a_picture_is_refused_with_what_makes_text_of_it(file_name: str) -> None:
+def test_a_picture_is_refused_with_the_advice_to_recognise_its_text(file_name: str) -> None:
     with pytest.raises(UnsupportedMediaError, match=r"picture.*\(OCR\).*PDF with text"):
         format_of(file_name)
-    assert save_as(file_name) is None  # in a followed folder it is a kind that is left out, not a failure
+    assert save_as(file_name) is None  # in a followed folder such a file is skipped, not a failure
 
 
 @pytest.mark.parametrize("file_name", ["scans.zip", "旧资料.RAR", "mail.tar.gz", "a.7z"])
@@ -61,7 +61,7 @@ def test_an_archive_is_refused_with_the_advice_to_unpack_it(file_name: str) -> N
 
 
 def test_the_page_gives_the_same_advice() -> None:
-    """Discriminates: an ending that only the server, or only the page, knows a way for."""
+    """Discriminates: an extension for which only the server, or only the page, has advice."""
     script = Path("routes/web/js/uploads/queue.js").read_text("utf-8")
     table = re.search(r"const SAVE_AS = .*?entries\(\{(.*?)\}\)", script, re.DOTALL)
     pictures = re.search(r'const PICTURES = new Set\("(.*?)"', script)
@@ -93,7 +93,7 @@ def test_source_files_know_their_language() -> None:
         ("Договор_аренды", "Договор аренды"),
     ],
 )
-def test_a_files_name_is_words_of_a_title(stem: str, words: str) -> None:
+def test_a_file_name_is_turned_into_the_words_of_a_title(stem: str, words: str) -> None:
     assert words_of_name(stem) == words
 
 
@@ -104,5 +104,5 @@ def test_a_files_name_is_words_of_a_title(stem: str, words: str) -> None:
      "March 2025", "第三版", "t", "",
      "d41d8cd98f00b204e9800998ecf8427e", "3f2504e0-4f89-11d3-9a0c-0305e82c3301", "a1b2c3d4"],
 )  # fmt: skip
-def test_a_files_name_that_says_nothing_is_no_title(stem: str) -> None:
+def test_a_meaningless_file_name_is_not_a_title(stem: str) -> None:
     assert words_of_name(stem) == ""

@@ -1,4 +1,4 @@
-"""Images of a question: their tokens, and what stands for them later."""
+"""Images of a question: their tokens, and the text that replaces them later."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def image(width: int, height: int) -> Image:
         (1_568, 28, 765, 59),  # four tiles in a row
     ],
 )
-def test_tokens_are_the_more_of_what_the_families_count(
+def test_tokens_are_the_larger_count_of_the_model_families(
     width: int, height: int, openai: int, claude: int
 ) -> None:
     assert image_tokens(image(width, height), anthropic=False) == openai
     assert image_tokens(image(width, height), anthropic=True) == claude
 
 
-def test_the_note_is_in_the_language_it_is_asked_for() -> None:
+def test_the_note_is_in_the_requested_language() -> None:
     assert "2 张" in images_note((image(1, 1), image(1, 1)), "zh")
     assert images_note((image(1, 1),), "en").startswith("(1 image came")

@@ -94,7 +94,7 @@ def test_json_is_a_list_of_objects_one_of_them_or_titles_to_contents() -> None:
         (".json", json.dumps({str(n): "x" for n in range(MAX_ITEMS + 1)}), "more than 2000 items"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_with_the_place(ending: str, text: str, place: str) -> None:
+def test_an_invalid_file_is_refused_with_the_position(ending: str, text: str, place: str) -> None:
     assert place in refusal(ending, text)
 
 
@@ -116,7 +116,7 @@ def test_variables_are_names_in_braces_and_json_has_none() -> None:
     assert item.variables == ("name", "客户名", "two words")
 
 
-def test_templates_are_looked_for_by_title_those_that_begin_so_first() -> None:
+def test_templates_are_searched_by_title_with_prefix_matches_first() -> None:
     titles = ("每周 周报{x}", "周报", "WEEKLY report", "无变量")
     stored = tuple(LibraryItem(title, "text" if title == "无变量" else "{x}") for title in titles)
     library = Library({"m": {"b": Batch("m", "b", "m/b.md", stored)}})
@@ -129,6 +129,6 @@ def test_templates_are_looked_for_by_title_those_that_begin_so_first() -> None:
 @pytest.mark.parametrize(
     "name", ["", " ", ".", "..", "../a", "a/b", "a\\b", ".hidden", "a\nb", "a\0", "\udcff", "长" * 101]
 )
-def test_a_name_that_no_file_should_have_is_refused(name: str) -> None:
+def test_an_unsafe_file_name_is_refused(name: str) -> None:
     with pytest.raises(BadRequestError):
         checked_name(name, "batch")

@@ -1,4 +1,4 @@
-"""The clocks of an answer, and what becomes of classes that cannot stream."""
+"""The timeouts of an answer, and the handling of classes that cannot stream."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ASKED = [Message(Role.USER, SECRET, Part.QUESTION)]
 
 
 class OneAtATime(LeanLLM):
-    """Answers one question at a time, in `answer_s`; its first turn is to be had after `loading_s`."""
+    """Answers one question at a time, in `answer_s`; its first turn is available after `loading_s`."""
 
     answer_s: float = 0.1
     loading_s: float = 0.0
@@ -51,44 +51,45 @@ class OneAtATime(LeanLLM):
         yield LLMDelta("answer")
 
 
-async def test_waiting_for_a_turn_is_no_part_of_the_time_to_the_first_token() -> None:
-    """Discriminates: a first-token clock that starts before the place is had; a place that is never free."""
+async def test_waiting_for_a_turn_does_not_count_as_time_to_the_first_token() -> None:
+    """Discriminates: a first-token timeout that starts before the slot is acquired; a slot that is never
+    released."""
     wrapper = LLMStreamWrapper(OneAtATime(), StreamTimeouts(0.3, 10))
     assert await asyncio.gather(*(whole_answer(wrapper, ASKED) for _ in range(8))) == ["answer"] * 8
 
 
-async def test_loading_is_no_part_of_the_time_to_the_first_token() -> None:
-    """Discriminates: a first-token clock around `turn_to_ask`."""
+async def test_loading_does_not_count_as_time_to_the_first_token() -> None:
+    """Discriminates: a first-token timeout around `turn_to_ask`."""
     wrapper = LLMStreamWrapper(OneAtATime(loading_s=0.5), StreamTimeouts(0.3, 10))
     assert await whole_answer(wrapper, ASKED) == "answer"
 
 
-async def test_waiting_ends_with_the_time_of_the_whole_answer_and_blames_nobody() -> None:
-    """Discriminates: waiting without an end; an error that is not `busy`, or one that is tried again."""
+async def test_waiting_ends_with_the_overall_timeout_and_reports_busy() -> None:
+    """Discriminates: waiting for ever; an error that is not `busy`, or one that is retried."""
     wrapper = LLMStreamWrapper(OneAtATime(answer_s=0.2), StreamTimeouts(5, 0.3))
     results = await asyncio.gather(*(whole_answer(wrapper, ASKED) for _ in range(3)), return_exceptions=True)
     assert results[0] == "answer"
-    for error in results[1:]:  # the second had its turn, too late; the third had none
+    for error in results[1:]:  # the second got its turn too late; the third got none
         assert isinstance(error, LLMUnavailableError)
         assert (error.busy, error.transient) == (True, False)
     assert await whole_answer(wrapper, ASKED) == "answer"
 
 
-async def test_a_model_that_is_silent_in_its_turn_is_to_blame() -> None:
-    """Discriminates: `busy` on every time-out of a model that takes turns."""
+async def test_a_model_that_is_silent_in_its_turn_times_out() -> None:
+    """Discriminates: `busy` for every timeout of a model that takes turns."""
     wrapper = LLMStreamWrapper(OneAtATime(answer_s=5), StreamTimeouts(0.1, 10))
     with pytest.raises(LLMUnavailableError, match="in time") as raised:
         await whole_answer(wrapper, ASKED)
     assert not raised.value.busy
 
 
-async def test_a_question_given_up_while_it_waits_leaves_its_turn_to_the_next() -> None:
-    """Discriminates: a place that is taken and not given back by who has left."""
+async def test_a_question_cancelled_while_waiting_leaves_its_turn_to_the_next() -> None:
+    """Discriminates: a slot that a cancelled caller takes and never releases."""
     wrapper = LLMStreamWrapper(OneAtATime(), StreamTimeouts(1, 10))
     async with aclosing(wrapper.stream_chat(ASKED)) as first:
         assert (await anext(first)).text
         waiting = asyncio.create_task(whole_answer(wrapper, ASKED))
-        await asyncio.sleep(0.01)  # it stands in line
+        await asyncio.sleep(0.01)  # it is queued
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
     assert await whole_answer(wrapper, ASKED) == "answer"
@@ -122,15 +123,15 @@ class OnlyCompletes(CustomLLM):
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-async def test_a_class_that_can_only_complete_answers_as_a_stream_of_one(lazy: bool) -> None:
-    """Discriminates: falling back when opening fails only; on the chat side only."""
+async def test_a_class_that_can_only_complete_answers_as_a_stream_of_one_piece(lazy: bool) -> None:
+    """Discriminates: falling back only when opening fails; only on the chat side."""
     wrapper = LLMStreamWrapper(OnlyCompletes(lazy=lazy), StreamTimeouts())
     assert [delta.text async for delta in wrapper.stream_chat(ASKED)] == ["whole"]
     assert [delta.text async for delta in wrapper.stream("One, two")] == ["whole"]
 
 
-async def test_a_class_that_breaks_off_in_mid_answer_is_not_asked_for_the_whole() -> None:
-    """Discriminates: falling back after the first item, which says the beginning twice."""
+async def test_a_class_that_fails_in_mid_answer_is_not_asked_for_the_whole_answer() -> None:
+    """Discriminates: falling back after the first item, which repeats the beginning."""
     wrapper = LLMStreamWrapper(OnlyCompletes(lazy=True, pieces=("wh",)), StreamTimeouts())
     async with aclosing(wrapper.stream_chat(ASKED)) as deltas:
         assert (await anext(deltas)).text == "wh"
@@ -138,7 +139,7 @@ async def test_a_class_that_breaks_off_in_mid_answer_is_not_asked_for_the_whole(
             await anext(deltas)
 
 
-async def test_a_failing_class_is_logged_by_type_and_place_without_its_words() -> None:
+async def test_a_failing_class_is_logged_by_type_and_place_without_its_message() -> None:
     """Discriminates: logging the exception itself, whose message quotes the question here."""
     wrapper = LLMStreamWrapper(OnlyCompletes(error=ValueError), StreamTimeouts())
     with structlog.testing.capture_logs() as logged, pytest.raises(LLMUnavailableError):

@@ -26,7 +26,7 @@ def test_every_unicode_line_break_becomes_lf() -> None:
     assert scrub("a\r\nb" + "".join(f"{char}x" for char in BREAKS)) == "a\nb" + "\nx" * len(BREAKS)
 
 
-def test_nul_is_dropped_and_a_lone_surrogate_replaced() -> None:
+def test_nul_is_removed_and_a_lone_surrogate_replaced() -> None:
     assert scrub("a\0b\ud800c") == "ab\ufffdc"
 
 
@@ -34,14 +34,14 @@ def test_a_question_is_trimmed_and_its_empty_lines_are_limited() -> None:
     assert preprocess_question("  a\n\n\n\nb \n") == "a\n\nb"
 
 
-def test_invisible_characters_alone_are_no_question() -> None:
+def test_invisible_characters_alone_are_not_a_question() -> None:
     assert preprocess_question("\u200b\ufeff \n\u2060") == ""
 
 
 @given(ANY, st.lists(st.integers(0, 30), max_size=5))
 @example("one\rtwo", [4])
-def test_scrubbing_pieces_gives_what_scrubbing_the_whole_gives(text: str, cuts: list[int]) -> None:
-    """Discriminates: a piece that needs no scrubbing passed on before what is held back."""
+def test_scrubbing_pieces_gives_the_same_result_as_scrubbing_the_whole(text: str, cuts: list[int]) -> None:
+    """Discriminates: passing on a piece that needs no scrubbing before the text held back."""
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     scrubber = TextScrubber()
     words = "".join(scrubber.feed(text[a:b]) for a, b in itertools.pairwise(edges))
@@ -51,7 +51,7 @@ def test_scrubbing_pieces_gives_what_scrubbing_the_whole_gives(text: str, cuts: 
     words.encode()
 
 
-def test_language_is_told_by_the_script() -> None:
+def test_language_is_detected_by_the_script() -> None:
     assert is_mostly_chinese("RERANK_SCORE_THRESHOLD 是什么意思?")
     assert not is_mostly_chinese("What does 父子链 mean?")
     assert is_mostly_chinese("父子链是什么?")
@@ -67,8 +67,8 @@ RECOGNISED = """公 司 年 假 规 定
 Annual leave is a right ."""
 
 
-def test_recognised_text_is_read_without_the_blanks_between_its_characters() -> None:
-    """Discriminates: none closed; those of English, of a number or between columns closed as well."""
+def test_ocr_text_is_read_without_the_blanks_between_its_characters() -> None:
+    """Discriminates: removing none; also removing those of English, of a number or between columns."""
     closed = """公司年假规定
 第3条员工入职满1年的，享受年假5天。使用 VPN 时，须登记。
 姓名   部门\t天数
@@ -92,13 +92,14 @@ Annual leave is a right ."""
     ],
     ids=["calendar", "months", "answers", "words", "table", "letters"],
 )
-def test_blanks_that_may_part_columns_or_words_stay(text: str) -> None:
-    """Discriminates: a blank between any two characters closed."""
+def test_blanks_that_may_separate_columns_or_words_stay(text: str) -> None:
+    """Discriminates: removing any blank between two characters."""
     assert close_gaps(text, spaced_out=is_spaced_out(text)) == text
 
 
-def test_a_question_may_have_no_words_of_a_language() -> None:
-    """Discriminates: English for whatever is not Chinese; every Latin word for English beside ideographs."""
+def test_a_question_may_have_no_language() -> None:
+    """Discriminates: English for everything that is not Chinese; counting every Latin word beside ideographs
+    as English."""
     for text in (
         "？",
         "1",
@@ -131,7 +132,7 @@ def test_a_question_may_have_no_words_of_a_language() -> None:
         assert language_of(text) == "en", text
 
 
-def test_without_words_the_language_is_that_of_the_latest_question_that_has_them() -> None:
+def test_without_words_the_language_is_that_of_the_latest_question_with_words() -> None:
     """Discriminates: the language of the first question, of the last one alone, or of most of them."""
     chinese, english = "年假有几天？", "How many days of leave?"
     assert language_in("VPN", [english, chinese, "1", "ok"]) == "zh"
@@ -170,6 +171,6 @@ def test_question_words_of_cantonese_and_of_taiwan_are_the_standard_ones(spoken:
         "系统是不是", "真系统", "什么时候", "How many?",
     ],
 )  # fmt: skip
-def test_characters_of_other_words_are_no_question_words(text: str) -> None:
-    """Discriminates: replacing wherever the characters stand."""
+def test_characters_within_other_words_are_not_question_words(text: str) -> None:
+    """Discriminates: replacing the characters everywhere."""
     assert standard(text) == text

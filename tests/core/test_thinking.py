@@ -18,7 +18,7 @@ PARTS = [
     "<THINK>",
     "<thinking >",
     "</Thinking\t>",
-    "<thin\u212a>",  # a Kelvin sign is no k
+    "<thin\u212a>",  # a Kelvin sign is not a k
     "\u0130",  # longer in lower case
     "<thi",
     "nk>",
@@ -68,11 +68,11 @@ def cut(text: str, cuts: Sequence[int]) -> list[str]:
     return [text[start:end] for start, end in itertools.pairwise(edges)]
 
 
-def test_thinking_and_answer_are_told_apart() -> None:
+def test_thinking_and_answer_are_separated() -> None:
     assert joined(split(["<think>why", " so</think>because"])) == [(True, "why so"), (False, "because")]
 
 
-def test_a_tag_cut_anywhere_is_recognised() -> None:
+def test_a_tag_split_anywhere_is_recognised() -> None:
     text = "<Think>a</THINKING >b"
     for at in range(len(text) + 1):
         assert joined(split([text[:at], text[at:]])) == [(True, "a"), (False, "b")]
@@ -86,8 +86,9 @@ def test_the_forms_of_a_tag(tag: str) -> None:
 @pytest.mark.parametrize(
     "tag", ["< think>", "<think     >", "<think\n>", "<thinks>", "<thin\u212a>", "<think/"]
 )
-def test_what_only_looks_like_a_tag_is_text(tag: str) -> None:
-    """Discriminates: folding case beyond ASCII; any number of blanks, which could be held back for ever."""
+def test_text_that_only_looks_like_a_tag_is_text(tag: str) -> None:
+    """Discriminates: folding case beyond ASCII; accepting any number of blanks, which could be held back for
+    ever."""
     assert pieces_of(f"{tag}a") == [(False, f"{tag}a")]
 
 
@@ -141,15 +142,15 @@ def test_a_template_may_have_begun_the_thinking() -> None:
     assert pieces_of("why</think>so", begins_thinking=True) == [(True, "why"), (False, "so")]
 
 
-def test_an_opening_tag_that_says_it_again_is_swallowed_once() -> None:
+def test_a_redundant_opening_tag_is_removed_once() -> None:
     text = "\n<think>\n<think>why</think>so"
     assert pieces_of(text, begins_thinking=True) == [(True, "\n\n<think>why"), (False, "so")]
     assert state(["<think>"], begins_thinking=True) == (True, False, False)
     assert state(["x <think>"], begins_thinking=True) == (True, False, True)
 
 
-def test_a_closing_tag_that_nothing_opened_is_text_and_is_noticed_when_it_stands_alone() -> None:
-    """Discriminates: noticing one within a line, in a fence, or after thinking that was opened."""
+def test_an_unmatched_closing_tag_is_text_and_is_reported_if_it_is_alone_on_its_line() -> None:
+    """Discriminates: reporting one within a line, in a fence, or after thinking that was opened."""
     assert pieces_of("why\n</think>\nso") == [(False, "why\n</think>\nso")]
     for text in ("why\n</think>\nso", "why\n </Thinking> \n", "why\n</think>", "</think>\n"):
         assert state([text])[1], text
@@ -166,7 +167,7 @@ def test_a_closing_tag_that_nothing_opened_is_text_and_is_noticed_when_it_stands
     assert not state(["why</think>\n</think>\n"], begins_thinking=True)[1]
 
 
-def test_what_was_assumed_to_be_thinking_is_the_answer_when_thinking_comes_apart() -> None:
+def test_text_assumed_to_be_thinking_is_the_answer_if_thinking_is_sent_separately() -> None:
     splitter = ThinkSplitter(begins_thinking=True)
     assert list(splitter.feed(" <")) == [Piece(" ", thinking=True)]
     assert list(splitter.answer_now()) == [Piece("<", thinking=True)]
@@ -182,7 +183,7 @@ TAG = re.compile(r"</?think(?:ing)?[ \t]{0,4}>", re.IGNORECASE | re.ASCII)
 @example("\n```\n<think>", [2, 3, 4], False)
 @example("a\n</think> ", [3, 10], False)
 def test_every_partition_splits_alike_and_nothing_is_lost(text: str, cuts: list[int], begins: bool) -> None:
-    """Discriminates: a state of the line that is lost where a delta ends."""
+    """Discriminates: losing the state of the line where a delta ends."""
     chunks = cut(text, cuts)
     pieces = split(chunks, begins)
     assert joined(pieces) == pieces_of(text, begins)
@@ -192,9 +193,10 @@ def test_every_partition_splits_alike_and_nothing_is_lost(text: str, cuts: list[
 
 
 def recognised_only(text: str, pieces: Sequence[Piece]) -> bool:
-    """The text is what was said with whole tags put in: a walk over both that knows nothing of the rules."""
+    """The text equals the emitted text with whole tags inserted: a walk over both that does not know the
+    rules."""
     reply = "".join(piece.text for piece in pieces)
-    reached: dict[int, set[int]] = {0: {0}}  # how much of `reply` may be used up at this place of the text
+    reached: dict[int, set[int]] = {0: {0}}  # how much of `reply` may be consumed at this offset of the text
     for at in range(len(text)):
         for used in reached.get(at, set()):
             if used < len(reply) and reply[used] == text[at]:
@@ -236,14 +238,14 @@ def inline_tags(draw: st.DrawFn) -> str:
 
 @st.composite
 def thoughts(draw: st.DrawFn) -> tuple[str, str]:
-    """What is written and what is thought."""
+    """The text and the thinking in it."""
     thought = draw(WORDS) + draw(st.sampled_from(["", "\n```\n", "<think>", "</ think>", "`"]))
     opening = f"<{draw(NAMES)}{draw(BLANKS)}>"
     return f"{opening}{thought}</{draw(NAMES)}{draw(BLANKS)}>", thought
 
 
 @given(st.lists(thoughts() | WORDS | fenced_tags() | inline_tags(), max_size=6), CUTS)
-def test_an_answer_written_by_the_grammar_is_read_by_it(
+def test_an_answer_generated_by_the_grammar_is_parsed_correctly(
     parts: list[str | tuple[str, str]], cuts: list[int]
 ) -> None:
     """Discriminates: counting a tag in inline code or a fence; losing the line at a thought within it."""
@@ -280,8 +282,8 @@ def seconds(text: str, size: int, begins_thinking: bool) -> float:
 @pytest.mark.full("works through many cases, for seconds")
 @pytest.mark.parametrize("begins_thinking", [False, True])
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_hostile_megabyte_is_read_at_once(text: str, begins_thinking: bool) -> None:
-    """Discriminates: cutting off the rest of the text anew at each tag; a pattern that backtracks."""
+def test_a_hostile_megabyte_is_read_quickly(text: str, begins_thinking: bool) -> None:
+    """Discriminates: copying the rest of the text at each tag; a pattern that backtracks."""
     whole = text * (1_000_000 // len(text))
     with at_most(2):  # less than half a second on a quiet machine
         seconds(whole, len(whole), begins_thinking)
@@ -289,7 +291,7 @@ def test_a_hostile_megabyte_is_read_at_once(text: str, begins_thinking: bool) ->
 
 @pytest.mark.parametrize("text", ["<", "`", "<thin", "\n", "<think></think>", "\n`"])
 def test_four_times_the_text_takes_about_four_times_the_time(text: str) -> None:
-    """In one delta and in deltas of 4,096 characters. Discriminates: joining all that was held back."""
+    """In one delta and in deltas of 4,096 characters. Discriminates: joining all the text held back."""
     for size in (4_000_000, 4_096):
         one, two, four = (seconds(text * (chars // len(text)), size, False) for chars in SIZES)
         assert max(two / 2, four / 4) < 2 * one + 0.05, (text, size, one, two, four)
@@ -298,25 +300,25 @@ def test_four_times_the_text_takes_about_four_times_the_time(text: str) -> None:
 WHOLE_TEXTS = st.lists(st.sampled_from(["<think>", "</think>", "\n", " ", "a", "```\n", "答"]), max_size=12)
 
 
-def test_tags_tell_what_is_left_out() -> None:
+def test_tags_determine_what_is_removed() -> None:
     assert without_thinking("<think>hm</think>\n\nThe fee is 300. ") == "The fee is 300."
     assert without_thinking("<think>never closed") == ""
 
 
-def test_what_begins_in_thinking_is_left_out_up_to_the_closing_tag() -> None:
+def test_a_text_that_begins_in_thinking_is_removed_up_to_the_closing_tag() -> None:
     assert without_thinking("hm</think> So.", begins_thinking=True) == "So."
     assert without_thinking("<think>hm</think> So.", begins_thinking=True) == "So."
     assert without_thinking("hm", begins_thinking=True) == ""
 
 
 def test_a_wrong_guess_loses_nothing_unless_a_limit_cut_the_text() -> None:
-    """Discriminates: an empty reply of a model that no longer thinks; half a thinking as the reply."""
+    """Discriminates: an empty reply from a model that no longer thinks; partial thinking as the reply."""
     assert without_thinking(" The fee. ", begins_thinking=True, guessed=True) == "The fee."
     assert without_thinking("Hm, the", begins_thinking=True, guessed=True, cut=True) == ""
     assert without_thinking("The", guessed=True, cut=True) == "The"
 
 
-def test_a_guess_that_a_tag_confirms_is_kept() -> None:
+def test_a_guess_confirmed_by_a_tag_is_kept() -> None:
     assert without_thinking("<think>hm", begins_thinking=True, guessed=True) == ""
     assert without_thinking("hm</think>", begins_thinking=True, guessed=True) == ""
 
@@ -330,13 +332,13 @@ def test_a_guess_that_a_tag_confirms_is_kept() -> None:
         ("I reason <think>\n</think>\nThe summary.", "The summary."),
     ],
 )
-def test_a_closing_tag_alone_on_its_line_ends_thinking_that_nothing_opened(text: str, reply: str) -> None:
-    """Discriminates: keeping what a streamed answer has to keep, since it was sent."""
+def test_a_closing_tag_alone_on_its_line_ends_thinking_without_an_opening_tag(text: str, reply: str) -> None:
+    """Discriminates: keeping what a streamed answer must keep because it was already sent."""
     assert without_thinking(text, guessed=True) == reply
 
 
 @pytest.mark.parametrize("text", ["The tag </think> ends it.\nSo.", "Write\n```\n</think>\n```\nat the end."])
-def test_a_closing_tag_that_is_quoted_is_text(text: str) -> None:
+def test_a_quoted_closing_tag_is_text(text: str) -> None:
     """Discriminates: cutting at any closing tag."""
     assert without_thinking(text, guessed=True) == text
 
@@ -348,7 +350,7 @@ def test_a_setting_is_not_overruled_by_the_text() -> None:
 
 
 @given(WHOLE_TEXTS.map("".join), st.booleans(), st.booleans(), st.booleans())
-def test_a_text_without_an_opening_tag_is_kept_or_left_out_from_its_beginning(
+def test_a_text_without_an_opening_tag_is_kept_or_removed_from_its_beginning(
     text: str, begins: bool, guessed: bool, cut: bool
 ) -> None:
     """Discriminates: cutting at the last closing tag; trimming one way only."""

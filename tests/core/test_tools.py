@@ -1,4 +1,4 @@
-"""What comes from a tool's server is bounded, and what a model sends is checked, before it goes anywhere."""
+"""Results of a tool server are bounded and a model's arguments are checked before they are passed on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def deep(levels: int) -> dict[str, Any]:
 
 
 def doubling(levels: int) -> dict[str, Any]:
-    """Two to the power of `levels` checks of one string."""
+    """A schema that makes 2 ** `levels` checks of one string."""
     steps = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)}
     return {
         "type": "object",
@@ -53,15 +53,15 @@ def test_a_plain_name_stays(name: str, expected: str) -> None:
     assert model_name("t", name) == expected
 
 
-def test_names_that_no_wire_takes_stay_apart() -> None:
+def test_names_that_no_provider_accepts_stay_distinct() -> None:
     names = {model_name("t", name) for name in ("a.b", "a/b", "a b", "工具", "x" * 200, "x" * 201)}
     assert len(names) == 6
     assert all(name.isascii() and len(name) <= MAX_NAME_CHARS for name in names)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "functions.find:0", "<|im_start|>", "工具", "x" * 200, "\ud800"])
-def test_what_a_model_made_up_is_sent_back_as_every_provider_takes_it(name: str) -> None:
-    """Discriminates: one that is refused; an id twice in one request."""
+def test_a_models_invented_call_is_sent_back_in_a_form_every_provider_accepts(name: str) -> None:
+    """Discriminates: a call that is refused; a duplicate id in one request."""
     taken: set[str] = set()
     ids = {plain_id(name, taken) for _ in range(3)}
     assert ids == taken
@@ -89,7 +89,7 @@ def test_a_name_with_control_characters_is_refused(name: str) -> None:
         {"type": "object", "description": "\ud800"},
     ],
 )
-def test_a_schema_that_is_a_burden_is_refused(schema: Any) -> None:
+def test_an_oversized_schema_is_refused(schema: Any) -> None:
     with pytest.raises(ToolUnfitError):
         fit_schema(schema)
 
@@ -111,7 +111,7 @@ def test_a_schema_that_is_a_burden_is_refused(schema: Any) -> None:
         ('{"n": 1, "b": 2}', "Additional properties"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused_with_a_reason(arguments: str, words: str) -> None:
+def test_arguments_that_do_not_match_the_schema_are_refused_with_a_reason(arguments: str, words: str) -> None:
     schema = {"properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
     with pytest.raises(BadArgumentsError, match="arguments") as caught:
         read_arguments(tool(schema), arguments)
@@ -132,15 +132,15 @@ def test_no_arguments_are_an_empty_object() -> None:
         ({"properties": {"a": {"items": {"allOf": [{}] * 3_000}}}}, {"a": [1] * 10_000}),
     ],
 )
-def test_a_schema_that_takes_for_ever_or_is_none_refuses_in_time(
+def test_a_slow_or_invalid_schema_refuses_within_the_time_limit(
     schema: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
-    """Discriminates: a validator without a limit, which would hold the loop of all readers."""
+    """Discriminates: a validator without a time limit, which would block the event loop for all readers."""
     with at_most(3), pytest.raises(BadArgumentsError, match="schema"):
         read_arguments(tool(schema), json.dumps(arguments))
 
 
-def test_what_may_take_for_ever_by_itself_is_left_to_the_server() -> None:
+def test_patterns_that_may_take_for_ever_are_left_to_the_server() -> None:
     schema = {"properties": {"a": {"pattern": "^(x+x+)+y$"}, "b": {"uniqueItems": True}}}
     arguments = {"a": "x" * 60, "b": [1, 1]}
     assert read_arguments(tool(schema), json.dumps(arguments)) == arguments

@@ -87,7 +87,7 @@ def test_a_mark_is_recognised_in_every_form_models_write(answer: str, expected: 
         "[1.5] [a1] [1a] [ ]",
     ],
 )
-def test_what_only_looks_like_a_mark_is_none(answer: str) -> None:
+def test_text_that_only_looks_like_a_mark_is_not_one(answer: str) -> None:
     """Discriminates: dropping any one of the rules of `_stands_alone`, `_prose` or `_code_spans`."""
     assert named(answer) == []
 
@@ -97,7 +97,7 @@ def test_numbers_out_of_range_leave_the_others() -> None:
 
 
 @given(st.text(alphabet="[](){}1234590,-–^`~ \n\t>:=a_C源来（）【】来源.", max_size=300), st.integers(0, 9))
-def test_marks_stand_where_they_say_and_name_sources_only(answer: str, count: int) -> None:
+def test_marks_are_at_their_offsets_and_name_existing_sources_only(answer: str, count: int) -> None:
     end = 0
     for mark in find_marks(answer, count):
         assert end <= mark.start < mark.end <= len(answer)
@@ -128,12 +128,12 @@ def test_marks_of_a_long_hostile_answer_are_found_in_linear_time(unit: str) -> N
         ("Nothing cited.", "Nothing cited."),
     ],
 )
-def test_an_answer_without_its_marks_says_the_same(answer: str, plain: str) -> None:
+def test_removing_the_marks_leaves_the_answers_text(answer: str, plain: str) -> None:
     assert without_marks(answer, 3) == plain
     assert without_marks(answer, 0) == answer
 
 
-def test_a_claim_is_what_the_answer_says_before_the_mark() -> None:
+def test_a_claim_is_the_text_before_the_mark() -> None:
     answer = "开头。\n\n专业版每月 99 元[1]。退款七天[2][3]；\n\n\n团队版 [1]"
     words = claims(answer, list(find_marks(answer, COUNT)))
     assert words[1].split() == ["专业版每月", "99", "元", "团队版"]
@@ -141,7 +141,7 @@ def test_a_claim_is_what_the_answer_says_before_the_mark() -> None:
     assert "退款七天" in words[2]
 
 
-def test_a_citation_keeps_the_text_its_place_the_version_and_the_date() -> None:
+def test_a_citation_stores_text_position_version_and_date() -> None:
     hits = candidate("前文。\U00020000 关键。后文。")
     citation = cite([hits], [Span(3, 8)])[0]
     assert citation.index == 1
@@ -151,7 +151,7 @@ def test_a_citation_keeps_the_text_its_place_the_version_and_the_date() -> None:
     assert (citation.page, citation.heading, citation.char_start) == (2, "Fees", 10)
 
 
-def test_the_passage_a_judge_chose_wins_where_it_is_verbatim() -> None:
+def test_the_judges_passage_wins_if_it_is_verbatim() -> None:
     chosen = cite(
         [candidate("One. Two.", "Two."), candidate("One. Two.", "Three.")], [Span(0, 4), Span(0, 4)]
     )
@@ -159,20 +159,20 @@ def test_the_passage_a_judge_chose_wins_where_it_is_verbatim() -> None:
     assert [citation.passage_start for citation in chosen] == [5, 0]
 
 
-def test_without_a_passage_a_citation_is_whole_and_has_no_place() -> None:
+def test_without_a_passage_a_citation_has_the_whole_text_and_no_position() -> None:
     citation = cite([candidate("One. Two.")])[0]
     assert (citation.key_passage, citation.passage_start, citation.passage_end) == ("", None, None)
 
 
 @pytest.mark.parametrize("answer", ["so [1][3].", "so [1, 3]."])
-def test_those_the_answer_used_are_marked(answer: str) -> None:
-    """Discriminates: the first number alone of a mark that names several."""
+def test_citations_used_by_the_answer_are_marked(answer: str) -> None:
+    """Discriminates: only the first number of a mark that names several."""
     offered = cite([candidate("a"), candidate("b"), candidate("c")])
     citations = mark_cited(offered, find_marks(answer, len(offered)))
     assert [citation.cited for citation in citations] == [True, False, True]
 
 
-def test_a_place_that_does_not_hold_the_passage_is_dropped() -> None:
+def test_a_position_that_does_not_hold_the_passage_is_dropped() -> None:
     right = cite([candidate("One. Two.")], [Span(5, 9)])[0]
     assert placed(right) == right
     wrong = placed(replace(right, passage_start=4))
@@ -180,7 +180,7 @@ def test_a_place_that_does_not_hold_the_passage_is_dropped() -> None:
     assert placed(replace(right, passage_end=None)).passage_start is None
 
 
-def test_a_document_that_is_gone_and_one_that_changed_are_told_apart() -> None:
+def test_deleted_and_changed_documents_are_distinguished() -> None:
     citation = cite([candidate("a")])[0]
     existing, other = KnownDocuments({"d": "0123abcdef"}), KnownDocuments({"d": "ffff"})
     assert (existing.lack(citation), existing.changed(citation)) == (False, False)
@@ -199,8 +199,8 @@ def test_a_passage_is_shown_again_from_its_citation_as_it_was_sent(probability: 
     assert render_block(1, replace(sent, probability=citation.score), "1") == render_block(1, sent, "1")
 
 
-async def test_documents_are_looked_for_once_for_all_turns_and_not_at_all_without_sources() -> None:
-    """Discriminates: a look per turn, or one for a page without sources."""
+async def test_documents_are_looked_up_once_for_all_turns_and_not_without_sources() -> None:
+    """Discriminates: a look-up per turn, or one for a page without sources."""
     looks: list[list[str]] = []
 
     async def find(document_ids: list[str], owners: list[str]) -> KnownDocuments:

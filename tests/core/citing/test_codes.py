@@ -1,4 +1,5 @@
-"""Codes and versions that a question names: their rows are quoted alone, and what no passage has is known."""
+"""Codes and versions in a question: only their rows are quoted, and a code that no passage has is
+recognised."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ DRAIN = FAULTS.format("E1", "Open the tap", "E2", "Clean the filter")
         ("E1 and Ub, what to do?", ["- Code: E1; What to do: Open the tap"]),
     ],
 )
-def test_a_row_that_begins_with_a_code_of_the_question_is_quoted_before_others_and_alone(
+def test_a_row_that_begins_with_the_questions_code_is_quoted_first_and_alone(
     question: str, rows: list[str]
 ) -> None:
     """Discriminates: a row of another code that has more words, also from another part of the table."""
@@ -36,8 +37,8 @@ def test_a_row_that_begins_with_a_code_of_the_question_is_quoted_before_others_a
     assert quotables.others("What to do?") == set()
 
 
-def test_a_code_that_no_passage_has_is_known_where_rows_begin_with_such_codes() -> None:
-    """Discriminates: a size of paper taken for a code; one of two codes, whose table may go on elsewhere."""
+def test_a_code_missing_from_the_passages_is_recognised_if_rows_begin_with_similar_codes() -> None:
+    """Discriminates: a paper size taken for a code; one of two codes, whose table may continue elsewhere."""
     quotables = Quotables([("", DOOR), ("", DRAIN)])
     assert quotables.unmentioned("What does E9 mean?") == ["E9"]
     assert quotables.unmentioned("E9 or E2?") == quotables.unmentioned("Which fault?") == []
@@ -65,23 +66,23 @@ def test_a_code_that_no_passage_has_is_known_where_rows_begin_with_such_codes() 
         ("And now?", False),
     ],
 )
-def test_a_follow_up_about_it_is_about_the_code_of_the_question_before(question: str, is_of_it: bool) -> None:
-    """Discriminates: the whole table; the code before where another one is asked for."""
+def test_a_follow_up_refers_to_the_code_of_the_previous_question(question: str, is_of_it: bool) -> None:
+    """Discriminates: quoting the whole table; the previous code although the question names another."""
     asked = f"What is E2? {question}"
     forms = tuple(QueryForm(text, [], SparseTerms([], [])) for text in (question, asked))
     quotes = Quotables([("", DRAIN)]).quotes(Query(question, forms), asked)
     assert ([quote.text for quote in quotes] == ["- Code: E2; What to do: Clean the filter"]) is is_of_it
 
 
-def test_a_version_that_no_passage_mentions_is_known_where_notes_of_others_are_there() -> None:
+def test_a_version_missing_from_the_passages_is_recognised_if_notes_of_others_exist() -> None:
     notes = Quotables([("Notes > 3.7.0 (June)", "New: clones."), ("", "Version 3.6.1\nFixed: the clock.")])
     assert notes.unmentioned("What was changed in version 3.9?") == ["3.9"]
     assert notes.unmentioned("What was changed in version 3.6?") == []
     assert Quotables([("", "Install it.")]).unmentioned("Does it run on version 3.9?") == []
 
 
-def test_the_row_that_is_meant_is_quoted_without_others_that_have_words_of_its_columns() -> None:
-    """Discriminates: all of a short passage for two of its rows, one of which is another branch's."""
+def test_only_the_matching_row_is_quoted_not_those_sharing_words_of_its_columns() -> None:
+    """Discriminates: quoting a whole short passage for two of its rows, one of which is another branch's."""
     rows = "| Harrogate | 3 Station Parade | 070 |\n| Manchester | Desk 9 | 099 |"
     stations = (
         f"| Station | Address | Phone |\n|---|---|---|\n{rows}\n\nOn bank holidays the stations are closed."

@@ -1,4 +1,4 @@
-"""How many there are of what a whole list or table has."""
+"""Counting the items of a complete list or table."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ FEES = FEES.format("".join(f"| {number} | Fee of kind {number} | 1{number} |\n" 
         ("How many leave days are there?", "Leave days:\n- juniors: 25 days\n- seniors: 30 days", 0),
         ("How many boats do I get?", BOATS, 0),
         ("会议室能坐几个人？", "会议室：\n- 松厅 20 个人\n- 竹厅 12 个人", 0),
-        ("How many boats are there?", f"{BOATS}\n\n- Perch, an eight", 0),  # it goes on
+        ("How many boats are there?", f"{BOATS}\n\n- Perch, an eight", 0),  # it continues
         ("How many boats are there?", "| Boat | Oar |\n| --- | --- |\n| Pike | 1 |\n| Pike | 2 |\n", 0),
     ],
 )
-def test_the_items_of_a_whole_list_are_counted_where_that_is_asked(
+def test_the_items_of_a_complete_list_are_counted_if_the_question_asks_how_many(
     question: str, text: str, items: int
 ) -> None:
-    """Discriminates: a count of rows for a number that stands in them; of a list that is not all there."""
+    """Discriminates: counting rows when a cell holds the number; counting an incomplete list."""
     query = Query(question, (QueryForm(question, [], SparseTerms([], [])),))
     quotes = Quotables([("", text)]).quotes(query, question)
     assert [quote.items for quote in quotes if quote.items] == [items] * bool(items)
 
 
-def test_a_list_that_is_counted_is_quoted_whole() -> None:
-    """Discriminates: five rows of seven, and a list of which the best stretch is quoted."""
+def test_a_counted_list_is_quoted_whole() -> None:
+    """Discriminates: five rows of seven, or only the best stretch of the list."""
     (table,) = quoted("How many fees are there?", FEES)
     assert table.count("Fee: Fee of kind") == 7
     long = "The club owns these boats:\n" + "\n".join(
@@ -54,8 +54,8 @@ def test_a_list_that_is_counted_is_quoted_whole() -> None:
     assert quoted("How many boats does the club own?", long) == [long]
 
 
-def test_a_list_that_goes_on_in_another_passage_is_quoted_whole_and_not_counted() -> None:
-    """Discriminates: the number of items of a part of it; five rows of that part."""
+def test_a_list_that_continues_in_another_passage_is_quoted_whole_and_not_counted() -> None:
+    """Discriminates: stating the number of items in one part; quoting five rows of that part."""
     question = "How many fees are there?"
     query = Query(question, (QueryForm(question, [], SparseTerms([], [])),))
     more = "| No. | Fee | Euros |\n| --- | --- | --- |\n| 7 | Late fee | 17 |"
@@ -64,8 +64,8 @@ def test_a_list_that_goes_on_in_another_passage_is_quoted_whole_and_not_counted(
     assert quotes[0].text.count("Fee: Fee of kind") == 7
 
 
-def test_a_whole_table_is_counted_beside_what_else_its_section_says() -> None:
-    """Discriminates: a table not counted, since the text below it is a passage of the same section."""
+def test_a_complete_table_is_counted_despite_other_text_in_its_section() -> None:
+    """Discriminates: a table not counted because the text below it is a passage of the same section."""
     question = "How many fees are there?"
     query = Query(question, (QueryForm(question, [], SparseTerms([], [])),))
     passages = [("Fees", FEES), ("Fees", "Fees are due in May.")]

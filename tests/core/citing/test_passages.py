@@ -80,7 +80,7 @@ def query(question: str, *joined: str, weight: float = 0.5) -> Query:
 
 
 def passage(asked: Query, *texts: str, claim: str = "") -> str:
-    """Of the first text."""
+    """Return the passage of the first text."""
     passages = KeyPassages(asked)
     for text in texts:
         passages.read(text)
@@ -88,7 +88,7 @@ def passage(asked: Query, *texts: str, claim: str = "") -> str:
     return "" if span is None else texts[0][span.start : span.end]
 
 
-def test_characters_that_fold_to_several_do_not_move_the_words_behind_them() -> None:
+def test_characters_that_fold_to_several_do_not_shift_later_offsets() -> None:
     squares = "The yard is ㍍㌖㌫㍿㌔㌘ wide. "
     text = f"{squares}The gate is shut. The boiler runs hot. The roof is new. {squares}The door is red."
     assert passage(query("boiler"), text) == "The boiler runs hot."
@@ -97,7 +97,7 @@ def test_characters_that_fold_to_several_do_not_move_the_words_behind_them() -> 
 
 @given(st.text(st.sampled_from("Ａ㍿…a费用 .。\nİe\u0301ﬁ"), max_size=60))
 @example("The ＶＰＮ is wide… and… waits… for… us……… The boiler runs.")
-def test_no_text_is_too_wide_for_its_passage(text: str) -> None:
+def test_folding_makes_no_text_too_wide_for_its_passage(text: str) -> None:
     """Discriminates: dots that are folded to three in the whole text, and not in a sentence of their own."""
     found = passage(query("boiler a 费用"), text)
     assert found in text
@@ -164,12 +164,12 @@ def test_no_text_is_too_wide_for_its_passage(text: str) -> None:
         ),
     ],
 )
-def test_the_sentence_with_what_is_asked_for_wins(question: str, text: str, expected: str) -> None:
+def test_the_sentence_with_the_requested_kind_of_value_wins(question: str, text: str, expected: str) -> None:
     """Discriminates: ANSWER_KIND_BONUS = 0."""
     assert passage(query(question), text) == expected
 
 
-def test_a_year_that_the_question_names_answers_no_question_for_a_time() -> None:
+def test_a_year_named_in_the_question_does_not_answer_a_question_about_time() -> None:
     text = "开头无关。2021 年的大会很热闹。大会在三月举行。"
     assert "大会在三月举行。" in passage(query("2021 年的大会什么时候举行？"), text)
 
@@ -186,13 +186,13 @@ def test_a_year_that_the_question_names_answers_no_question_for_a_time() -> None
         ("Who needs a lead time?", "Lead time: days from order to delivery.", False),
     ],
 )
-def test_what_explains_a_term_begins_with_it(question: str, text: str, is_one: bool) -> None:
+def test_an_explanation_begins_with_its_term(question: str, text: str, is_one: bool) -> None:
     explains = explanation_of(question)
     assert bool(explains and explains.search(text)) is is_one
 
 
 @pytest.mark.parametrize("unit", [":", "*", "GSD ", "GSD（", "1a", "_"])
-def test_an_explanation_is_looked_for_in_no_more_time_than_the_length_asks_for(unit: str) -> None:
+def test_searching_for_an_explanation_takes_linear_time(unit: str) -> None:
     explains, answer_kind = explanation_of("什么是GSD"), AnswerKind.of("How long?")
     with at_most(1.0):
         assert explains
@@ -200,7 +200,7 @@ def test_an_explanation_is_looked_for_in_no_more_time_than_the_length_asks_for(u
         answer_kind.is_in(unit * (100_000 // len(unit)))
 
 
-def test_words_that_every_cited_text_has_count_for_less() -> None:
+def test_words_in_every_cited_text_count_for_less() -> None:
     """Discriminates: leaving the rarity out of the weights."""
     between = "Nothing of that is in here at all. " * 8
     text = f"An opening. Our product has its fees. {between}Refunds take a week."
@@ -209,7 +209,7 @@ def test_words_that_every_cited_text_has_count_for_less() -> None:
     assert passage(query("product fees refunds"), text, *alike) == "Refunds take a week."
 
 
-def test_a_follow_up_is_read_with_the_question_it_leans_on() -> None:
+def test_a_follow_up_is_read_with_the_question_it_refers_to() -> None:
     """Discriminates: taking the terms of the first form only."""
     text = "开头无关的一句话。团队版没有折扣。专业版按年付费打八折。结尾。"
     assert "专业版按年付费打八折。" in passage(query("那折扣呢？", "专业版按年付费 那折扣呢？"), text)
@@ -231,7 +231,7 @@ def test_the_passage_is_the_sentence_that_answers(question: str, expected: str) 
     assert passage(query(question), GUIDE) == expected
 
 
-def test_neighbouring_sentences_that_add_words_of_the_question_are_taken_along() -> None:
+def test_neighbouring_sentences_that_add_words_of_the_question_are_included() -> None:
     text = "开头无关。问脉的专业版按月计费。按年付费可以打折。结尾无关。"
     assert passage(query("专业版计费和按年打折"), text) == "问脉的专业版按月计费。按年付费可以打折。"
 
@@ -260,11 +260,11 @@ def test_neighbouring_sentences_that_add_words_of_the_question_are_taken_along()
         ("What of water?", "It is a well. Water is forbidden. Do not use oil.", "Water is forbidden."),
     ],
 )
-def test_what_only_forbids_comes_with_what_to_do_instead(question: str, text: str, expected: str) -> None:
+def test_a_prohibition_comes_with_the_alternative(question: str, text: str, expected: str) -> None:
     assert passage(query(question), text) == expected
 
 
-def test_a_table_row_comes_with_its_header_and_a_list_with_what_leads_in_to_it() -> None:
+def test_a_table_row_comes_with_its_header_and_a_list_with_its_lead_in() -> None:
     table = "价目如下表。\n\n| 版本 | 价格 |\n| --- | --- |\n| 基础版 | 9 元 |\n| 旗舰版 | 999 元 |\n\n结尾。"
     assert passage(query("旗舰版"), table).startswith("| 版本 | 价格 |")
     assert passage(query("旗舰版"), table).endswith("| 旗舰版 | 999 元 |")
@@ -273,7 +273,7 @@ def test_a_table_row_comes_with_its_header_and_a_list_with_what_leads_in_to_it()
     assert passage(query("安装要做什么"), items).endswith("- 运行命令")
 
 
-def test_what_the_answer_says_from_a_source_decides_between_equals() -> None:
+def test_the_answers_claim_decides_between_equal_sentences() -> None:
     """Discriminates: CLAIM_WEIGHT = 0."""
     text = "退款要先提交申请。退款由财务部门审批。退款在七个工作日内到账。"
     asked = query("退款")
@@ -281,7 +281,7 @@ def test_what_the_answer_says_from_a_source_decides_between_equals() -> None:
     assert passage(asked, text, claim="七个工作日到账") == "退款在七个工作日内到账。"
 
 
-def test_only_what_stands_under_the_heading_is_taken_when_nothing_else_has_the_words() -> None:
+def test_text_under_the_heading_is_used_if_only_the_heading_has_the_words() -> None:
     assert passage(query("费用说明"), "开头一句。\n## 费用说明\n\n每月 99 元。") == "每月 99 元。"
 
 
@@ -300,8 +300,9 @@ def test_a_sentence_that_is_too_long_is_cut_at_a_clause_before_its_match() -> No
         ("When do they come?", "At 5 pm."), ("为什么停水", "因管网检修停水。"),
     ],
 )  # fmt: skip
-def test_what_is_asked_for_is_known_by_its_form(question: str, text: str) -> None:
-    """Discriminates: weekdays in the plural, hours and 因 alone not known; what no form tells, missing."""
+def test_the_requested_kind_of_value_is_recognised_by_its_form(question: str, text: str) -> None:
+    """Discriminates: plural weekdays, hours or a lone 因 not recognised; reporting a kind without a form as
+    missing."""
     asked = AnswerKind.of(question)
     assert (asked.is_missing(text), asked.is_missing("因此病历须本人复印。")) == (False, True)
     assert not AnswerKind.of("病历谁复印").is_missing(text)
@@ -344,14 +345,14 @@ def test_offsets_count_code_points_so_characters_outside_the_first_plane_move_no
 
 
 @pytest.mark.parametrize("unit", [".", "。", "\n", "|", "费用。", " ", "```\n", "费用：\n- a\n", "1.", "a "])
-def test_hostile_texts_take_no_longer_than_their_length_asks_for(unit: str) -> None:
+def test_hostile_texts_take_linear_time(unit: str) -> None:
     passages = KeyPassages(query("费用 a 1 多少", "费用 a"))
     with at_most(3.0):
         passages.read(unit * (1_000_000 // len(unit)))
         passages.span(0, "费用 a")
 
 
-def test_the_key_passage_of_an_article_that_is_named_is_where_it_begins() -> None:
+def test_the_key_passage_of_a_named_article_is_its_beginning() -> None:
     """Discriminates: a sentence with the number's words that only mentions it."""
     text = """第三十八条 报酬未付的，可以解除。
 

@@ -1,4 +1,4 @@
-"""What is quoted whole: rows with their columns' names, a question with its answer, code, an article."""
+"""What is quoted whole: rows with their column names, a question with its answer, code, an article."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def quoted(question: str, *texts: str, heading: str = "") -> list[str]:
     return [quote.text for quote in Quotables([(heading, text) for text in texts]).quotes(query, question)]
 
 
-def test_a_row_comes_with_the_names_of_its_columns() -> None:
+def test_a_row_is_quoted_with_its_column_names() -> None:
     """Discriminates: the header without the row, and the row without its header."""
     assert quoted("AX-221 多少钱", PRICES) == ["- 型号：AX-221；名称：泵（不锈钢）；价格（元）：450"]
 
 
-def test_all_rows_that_match_up_to_five_and_how_many_more() -> None:
+def test_up_to_five_matching_rows_are_quoted_with_the_number_of_others() -> None:
     rows = "".join(f"| P-{number} | pump | {number} |\n" for number in range(8))
     text = f"| Part | Kind | Price |\n|---|---|---|\n| V-1 | valve | 3 |\n{rows}"
     (quote,) = quoted("which pump is there", text)
@@ -67,14 +67,14 @@ def stepped(question: str) -> list[str]:
 
 
 @pytest.mark.parametrize("question", ["And one level up?", "再上一级呢？"])
-def test_a_step_comes_with_the_rows_beside_the_one_that_was_asked_about(question: str) -> None:
-    """Discriminates: the row that was asked about before, alone; every row of the table."""
+def test_a_follow_up_about_a_step_quotes_the_rows_beside_the_previous_one(question: str) -> None:
+    """Discriminates: the row of the previous question alone; every row of the table."""
     (quote,) = stepped(question)
     assert [row[2:4] for row in LEVELS if row[2:4] in quote] == ["M1", "M2", "M3", "M4"]
     assert "M3" not in "".join(stepped("And what is that?"))
 
 
-def test_a_question_of_a_faq_comes_with_its_answer() -> None:
+def test_a_faq_question_is_quoted_with_its_answer() -> None:
     assert quoted("工资条密码忘了", FAQ)[0].startswith("**Q：工资条的密码")
     assert "忘记密码" in quoted("工资条密码忘了", FAQ)[0]
     assert "变更单" not in quoted("工资条密码忘了", FAQ)[0]
@@ -84,8 +84,8 @@ def test_of_several_articles_the_right_one_is_quoted_whole() -> None:
     assert quoted("迟到会扣钱吗", RULES) == ["第二条 迟到三十分钟以内扣五十元。"]
 
 
-def test_a_short_passage_of_which_several_units_have_the_words_is_quoted_whole() -> None:
-    """Discriminates: the shortest of those that tie, or all of them out of their order."""
+def test_a_short_passage_is_quoted_whole_if_several_units_match() -> None:
+    """Discriminates: only the shortest of the tied units, or all of them out of order."""
     text = "Refund by card: 7 days.\n\nRefund in cash, at the desk: today.\n\nRefund by cheque: none."
     assert quoted("Is there a refund?", text) == [text]
     assert len(quoted("Is there a refund?", text.replace("\n\n", "." * 300 + "\n\n"))) == 3
@@ -103,60 +103,61 @@ ASKED = [
     [("听不见的人能报名吗", {ASKED[0], ASKED[2]}), ("怀孕了教练知道要紧吗", {ASKED[1]})],
 )
 def test_a_short_list_of_questions_is_not_quoted_whole(question: str, quotes: set[str]) -> None:
-    """Discriminates: the answers to all its questions, where two have the words, or one has few of them."""
+    """Discriminates: quoting the answers to all its questions, if two have the words or one has few of
+    them."""
     assert {*quoted(question, "\n".join(ASKED))} == quotes
 
 
-def test_of_a_list_of_questions_that_has_no_word_the_nearest_is_quoted() -> None:
-    """Discriminates: the first questions of a list, up to a thousand characters of answers to others."""
+def test_without_matching_words_the_nearest_question_of_a_list_is_quoted() -> None:
+    """Discriminates: the first questions of a list, up to a thousand characters of unrelated answers."""
     text, query = "\n".join(ASKED), Query("Can I swap?", (QueryForm("", [], SparseTerms([], [])),))
     for nearest, expected in (([ASKED[1]], ASKED[1]), ([], text)):
         (quote,) = Quotables([("", text)], nearest).quotes(query, query.question)
         assert quote.text == expected
 
 
-def test_a_block_of_code_is_whole_with_its_lead_in_and_its_fence_closed() -> None:
+def test_a_code_block_is_quoted_whole_with_its_lead_in_and_a_closed_fence() -> None:
     whole = "Install it:\n\n```bash\npip install wenmai\nwenmai serve\n```\n"
     assert quoted("pip install", whole)[0] == whole.strip()
     assert quoted("pip install", whole.removesuffix("```\n"))[0].endswith("\n```")
 
 
-def test_without_a_word_of_the_question_the_first_passage_is_quoted_as_far_as_it_is_short() -> None:
-    """Discriminates: the first line alone, which is rarely what was asked in another language."""
+def test_without_matching_words_a_short_first_passage_is_quoted_whole() -> None:
+    """Discriminates: the first line alone, which rarely answers a question in another language."""
     assert quoted("how many hours a day", RULES, FAQ) == [RULES.strip()]
     assert len(quoted("how many hours a day", RULES * 50)[0]) <= 1_000
     assert quoted("how many hours a day", "命令：\n```bash\nls")[0].endswith("\n```")
 
 
-def test_of_rows_that_differ_by_a_code_only_those_that_are_named_are_quoted() -> None:
-    """Discriminates: the row of AX-221 beside that of AX-220, for letters they share; nothing of AX-999."""
+def test_among_rows_that_differ_by_a_code_only_the_named_ones_are_quoted() -> None:
+    """Discriminates: quoting AX-221 beside AX-220 because they share letters; quoting nothing for AX-999."""
     row = "- 型号：AX-220；名称：泵；价格（元）：300"
     assert quoted("AX-220 泵 价格", PRICES) == [row]
     assert "AX-221" in quoted("AX-999 泵 价格", PRICES)[0]
 
 
-def test_rows_of_two_things_that_are_compared_stand_in_one_table() -> None:
+def test_rows_of_two_compared_things_are_quoted_in_one_table() -> None:
     """Discriminates: one row of two, or two tables of one row."""
     assert quoted("AX-220 and BX-1", PRICES) == [
         "- 型号：AX-220；名称：泵；价格（元）：300\n- 型号：BX-1；名称：阀；价格（元）：20"
     ]
 
 
-def test_the_heading_of_a_passage_speaks_for_its_units() -> None:
+def test_the_heading_of_a_passage_counts_for_its_units() -> None:
     texts = [("春节放假安排", "共放八天。"), ("国庆放假安排", "共放七天。")]
     query = Query("国庆放几天", (QueryForm("国庆放几天", [], SparseTerms([], [])),))
     assert Quotables(texts).quotes(query, "国庆放几天")[0].text == "共放七天。"
 
 
-def test_something_does_not_choose_the_paragraph() -> None:
-    """Discriminates: 一件, an article, as a word of meaning, which only the wrong paragraph has."""
+def test_a_measure_word_does_not_decide_the_paragraph() -> None:
+    """Discriminates: treating 一件 (a piece of) as a content word, which only the wrong paragraph has."""
     how = "直接说就行：“记住：我对花生过敏”，或者用 /remember 文字。说出的关于自己的事也会记住。"
     rest = "密码谁要求都不会记。同一件事只记一条。"
     (quote,) = quoted("怎么记住一件事？", f"{how}\n\n{rest}", heading="怎么让它记住关于我的事")
     assert how in quote
 
 
-def test_of_a_very_long_question_the_end_counts() -> None:
+def test_only_the_end_of_a_very_long_question_counts() -> None:
     """Discriminates: comparing each of 8,000 characters with each row of a table, 200 ms on the loop."""
     (quote,) = quoted("AX-221 的价格 " + "x" * MAX_QUESTION_CHARS + " BX-1 的价格", PRICES)
     assert "BX-1" in quote
@@ -164,7 +165,7 @@ def test_of_a_very_long_question_the_end_counts() -> None:
 
 
 @given(st.text(alphabet="|-\n第一条 1.2#QA:：？?`~ab。*>", max_size=200))
-def test_units_hold_all_that_is_not_blank(text: str) -> None:
+def test_units_contain_all_non_blank_text(text: str) -> None:
     units = units_of(text)
     assert all(unit.start < unit.end <= len(text) for unit in units)
     assert [unit.start for unit in units] == sorted(unit.start for unit in units)
@@ -173,8 +174,8 @@ def test_units_hold_all_that_is_not_blank(text: str) -> None:
     quoted("a 第一条", text)
 
 
-def test_a_title_above_articles_is_no_answer() -> None:
-    """Discriminates: a title quoted alone; an article, or a sentence above one, taken for a title."""
+def test_a_title_above_articles_is_not_an_answer() -> None:
+    """Discriminates: quoting a title alone; taking an article, or a sentence above one, for a title."""
     text = "Article 8. Moving away\n8.1 Whoever moves away may end the contract.\n8.2 Bring a proof."
     title, first, second = text.split("\n")
     assert quoted("moving away", text, "Nothing else.")[0] == text
@@ -184,8 +185,8 @@ def test_a_title_above_articles_is_no_answer() -> None:
     assert quoted("rooms in OA", "Rooms are booked in OA.\n2.1 Others are not.")[0].startswith("Rooms")
 
 
-def test_a_part_is_quoted_with_its_unit_or_what_follows_it() -> None:
-    """Discriminates: an item without the line below it; a long list whole; a part of another text."""
+def test_a_part_is_quoted_with_its_unit_or_the_text_that_follows() -> None:
+    """Discriminates: an item without the line below it; a long list quoted whole; a part of another text."""
     items = ["- Apply two days before.", "  With form RB-7.", *(f"- {n:50}" for n in range(20))]
     short, long = Quotables([("", "\n".join(items[:3]))]), Quotables([("", "\n".join(items))])
     assert short.around(0, items[0]) == Quote(0, "\n".join(items[:3]).strip())
@@ -205,9 +206,9 @@ PLACES = """| Place | Price | Open |
 """
 
 
-def test_of_rows_that_are_alike_in_all_but_one_word_the_one_that_has_it_is_quoted_alone() -> None:
-    """Discriminates: rows beside it that have only what all of them have; a word of the heading that hides
-    which row has it itself."""
+def test_among_rows_that_differ_in_one_word_only_the_matching_one_is_quoted() -> None:
+    """Discriminates: quoting other rows for words that all rows share; a heading word that hides which row
+    has that word itself."""
     row = "- Place: Swimming pool; Price: 12 a visit, with a certificate of health; Open: 15-20 in summer"
     assert quoted("what does swimming cost", PLACES, heading="Gym and swimming pool: what does it cost?") == [
         row
@@ -215,7 +216,7 @@ def test_of_rows_that_are_alike_in_all_but_one_word_the_one_that_has_it_is_quote
     assert quoted("price an hour for squash", PLACES) == ["- Place: Squash; Price: 9 an hour; Open: 8-18"]
 
 
-def test_rows_of_another_code_of_the_same_letters_are_no_answer() -> None:
+def test_rows_of_another_code_with_the_same_letters_are_not_an_answer() -> None:
     rows = "| S20 | upload what the page shows |\n| S40 | accept or object |\n"
     table = f"| Code | What to do |\n| --- | --- |\n{rows}"
     assert quoted("the page shows S40, what do I do", table) == ["- Code: S40; What to do: accept or object"]
@@ -267,24 +268,24 @@ STATUTES = """§ 3 Fees
 LONG = f"\n\n{FILLER}"
 
 
-def test_the_title_of_an_article_is_quoted_with_what_stands_below_it() -> None:
-    """Discriminates: the title alone, which has the words; its paragraphs without their number."""
+def test_the_title_of_an_article_is_quoted_with_its_text() -> None:
+    """Discriminates: only the title, which has the words; the paragraphs without their number."""
     fees, ending = STATUTES.strip().split("\n\n", 1)
     assert quoted("When are fees due?", STATUTES + LONG)[0] == fees
     assert quoted("甲方提前收回房屋要提前多久通知", STATUTES + LONG)[0] == ending
 
 
-def test_an_amount_that_begins_a_line_is_no_article() -> None:
-    """Discriminates: a sentence that ends before its number; a numbered article, or one in small letters
-    behind another, taken for an amount."""
+def test_an_amount_at_the_beginning_of_a_line_is_not_an_article() -> None:
+    """Discriminates: a sentence that ends before its number; a numbered article, or one in lower case after
+    another, taken for an amount."""
     heat = "On south-facing walls dark boxes reached a maximum of\n47.8 °C, white ones 41.2 °C."
     assert quoted("Which boxes reached the maximum on walls?", f"{heat}\n\n{FILLER}") == [heat]
     rules = "2.1 cars: level 1\n2.2 bicycles: level 2\n\n"
     assert quoted("where do bicycles go", rules + FILLER)[0] == "2.2 bicycles: level 2"
 
 
-def test_the_parts_that_are_embedded_stay_as_they_were() -> None:
-    """Discriminates: parts of other counts than the vectors that are stored beside a chunk."""
+def test_the_embedded_parts_of_a_text_stay_the_same() -> None:
+    """Discriminates: a number of parts that differs from the vectors stored with the chunk."""
     title, _, paragraphs = STATUTES.split("\n\n")[0].partition("\n")
     expected = [title, paragraphs, *STATUTES.strip().split("\n\n")[1:]]
     assert indexed_parts(Chunk("", "", "", STATUTES, 0)) == expected
@@ -301,17 +302,17 @@ LESSONS = """| Lesson | Monday | Tuesday |
 """
 
 
-def test_where_a_column_is_named_its_rows_are_quoted_in_the_tables_order() -> None:
-    """Discriminates: four of six rows that all have the column's name, and nothing that says so; rows that
-    have nothing of the question where another has."""
+def test_if_a_column_is_named_its_rows_are_quoted_in_table_order() -> None:
+    """Discriminates: four of six rows that all match the column name, without saying so; rows without a word
+    of the question although another row has one."""
     (quote,) = quoted("What is there on Tuesday?", LESSONS)
     assert [line[2:11] for line in quote.split("\n")] == [*(f"Lesson: {n}" for n in range(1, 6)), "… +1"]
     (quote,) = quoted("When is physics on Tuesday?", LESSONS)
     assert "maths" not in quote
 
 
-def test_the_same_line_of_several_passages_is_that_of_the_best() -> None:
-    """Discriminates: the line that leads in to each part of a long table, with the mark of the last part."""
+def test_a_line_that_several_passages_share_is_cited_from_the_best() -> None:
+    """Discriminates: citing the lead-in of a long table, repeated in each part, from the last part."""
     parts = [("", f"It takes 50 recipients. The body:\n\n| Field |\n|---|\n| {name} |") for name in "ab"]
     query = Query("How many recipients?", (QueryForm("recipients", [], SparseTerms([], [])),))
     quotes = Quotables(parts).quotes(query, "How many recipients?")
@@ -330,21 +331,21 @@ CAUSES = """第三十七条 提前三十日通知，可以解除合同。
 """
 
 
-def test_an_article_that_is_named_is_quoted_alone_and_with_all_its_points() -> None:
-    """Discriminates: the articles with its words; its first line; the one that mentions it."""
+def test_a_named_article_is_quoted_alone_and_with_all_its_points() -> None:
+    """Discriminates: other articles with its words; only its first line; an article that mentions it."""
     start, end = CAUSES.index("第三十八条"), CAUSES.index("第三十九条")
     assert quoted("第38条规定提前多少日通知？", CAUSES) == [CAUSES[start:end].strip()]
     assert quoted("第39条", CAUSES) == ["第三十九条 依照第三十八条解除的，应当补偿。"]
 
 
-def test_an_article_that_no_passage_mentions_is_known_where_others_begin() -> None:
+def test_a_missing_article_is_recognised_if_passages_begin_other_articles() -> None:
     quotables = Quotables([("", CAUSES)])
     assert quotables.unmentioned("第601条和第38条") == ["第601条"]
     assert quotables.unmentioned("第三章讲什么") == []
 
 
-def test_a_title_at_the_beginning_of_a_text_is_no_answer_and_a_label_over_its_value_is() -> None:
-    """Discriminates: the title, which has the words of the subject alone; the value without its label."""
+def test_a_title_at_the_beginning_is_not_an_answer_but_a_label_above_its_value_is() -> None:
+    """Discriminates: only the title, which has the words of the subject; the value without its label."""
     title, bins = (
         "Handover of the flat (Anna to Ben), July",
         "Bins: glass goes to the container at the church.",
@@ -365,8 +366,8 @@ RENT = (
 )
 
 
-def test_a_short_passage_is_quoted_whole_where_its_best_unit_has_few_of_the_words() -> None:
-    """Discriminates: the one unit with one common word, for which the passage was not found."""
+def test_a_short_passage_is_quoted_whole_if_its_best_unit_has_few_of_the_words() -> None:
+    """Discriminates: quoting the one unit with a common word, which is not why the passage was retrieved."""
     question = "is a glass of beer ok with this medicine"
     (quote,) = quoted(question, MEDICINE)
     assert quote == MEDICINE
@@ -378,15 +379,15 @@ def test_a_short_passage_is_quoted_whole_where_its_best_unit_has_few_of_the_word
     assert beside.text == clear
 
 
-def test_the_cause_is_quoted_with_what_it_is_the_cause_of() -> None:
-    """Discriminates: the paragraph that says again what is asked, without the one that answers."""
+def test_a_cause_is_quoted_with_its_effect() -> None:
+    """Discriminates: the paragraph that repeats the question without the one that answers it."""
     summary = "Summary. 26 customers were charged twice on Saturday."
     cause = "Root cause. Retries came due to a lock and had a new number each."
     assert quoted("Why were customers charged twice?", f"{summary}\n\n{cause}") == [f"{summary}\n\n{cause}"]
     assert quoted("Which customers were charged twice?", f"{summary}\n\n{cause}") == [summary]
 
 
-def test_a_follow_up_is_not_answered_by_the_words_of_the_question_before() -> None:
+def test_a_follow_up_is_not_answered_by_words_of_the_previous_question() -> None:
     lines = [
         "QR-1 Performance: the payment ends within 6 s.",
         "QR-2 Availability: 99.5 % per ticket machine.",
@@ -404,13 +405,13 @@ def test_a_paragraph_is_not_cut_before_its_last_sentence() -> None:
     assert quoted("Which ship passed in the fog?", paragraph) == [paragraph]
 
 
-def test_what_explains_a_term_is_quoted_alone() -> None:
+def test_a_definition_is_quoted_alone() -> None:
     entries = ["**返航**：失控后自动升到返航高度飞回。", "**返航高度**：高于航线周边最高障碍物 20 米。"]
     assert quoted("返航高度是什么意思", "\n\n".join(entries)) == [entries[1]]
 
 
-def test_of_a_long_timetable_the_line_in_whose_span_the_day_lies_is_quoted() -> None:
-    """Discriminates: a stretch from the first word that the question shares."""
+def test_only_the_timetable_line_whose_span_contains_the_day_is_quoted() -> None:
+    """Discriminates: a stretch that starts at the first word shared with the question."""
     holidays = "\n".join(f"  Holiday {at}   {at} Jan   the practice is closed all day" for at in range(20))
     text = f"{holidays}\n  Autumn   1 - 8 Oct   10:00-12:00"
     assert quoted("Is the practice open on 3 October?", text) == ["  Autumn   1 - 8 Oct   10:00-12:00"]

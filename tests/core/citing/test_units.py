@@ -1,5 +1,5 @@
-"""What a quotable unit is: not without the line that heads it, not that line alone, one point of several; and
-the parts that are embedded by themselves."""
+"""Quotable units: a unit has the line that heads it and is never that line alone; one point of several; and
+the parts that are embedded separately."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.relevance.tokens import with_parts
 
 
 def units(text: str) -> list[tuple[str, str]]:
-    """Each with its head."""
+    """Return each unit with its heading."""
     return [(unit.head, text[unit.start : unit.end].strip()) for unit in quotable_units(text)]
 
 
@@ -21,14 +21,15 @@ STOP = "必须马上停药来医院的情况\n1. 发热38℃以上；\n2. 皮肤
 
 
 @pytest.mark.parametrize("before", ["", "漏服了怎么办\n不要一次吃双倍。\n\n", "漏服时跳过这一次。\n"])
-def test_a_line_above_a_list_leads_in_to_it_without_a_colon_too(before: str) -> None:
-    """Discriminates: "no need to stop" quoted without "stop at once in these cases"; the line by itself."""
+def test_a_line_above_a_list_introduces_it_even_without_a_colon(before: str) -> None:
+    """Discriminates: "no need to stop" quoted without "stop at once in these cases"; the introduction
+    alone."""
     head, _, listed = STOP.partition("\n")
     assert units(before + STOP)[-1] == (head, listed)
     assert all(text != head for _, text in units(before + STOP))
 
 
-def test_a_sentence_above_a_list_is_a_unit_of_its_own() -> None:
+def test_a_sentence_above_a_list_is_a_separate_unit() -> None:
     """Discriminates: prose that is dropped as a heading, or repeated above the list."""
     assert units("Rooms are booked in OA.\n- Take the key.") == [
         ("", "Rooms are booked in OA."),
@@ -51,7 +52,7 @@ TABLE = "| 指标 | 2024年 |\n|---|---|\n| 营业收入 | 61892 |"
     ids=["a title", "a sentence", "an article's last sentence", "a heading and a unit", "a paragraph"],
 )
 def test_a_table_is_quoted_with_the_line_above_it(above: str, head: str) -> None:
-    """Discriminates: 61892 without its unit; an article or a sentence that is lost to its table."""
+    """Discriminates: 61892 without its unit; an article or a sentence swallowed by the table."""
     assert units(above + TABLE)[-1] == (head, TABLE)
     sentences = [text for _, text in units(above + TABLE)[:-1]]
     assert sentences == ([above.strip()] if "。" in above or "." in above else [])
@@ -68,15 +69,16 @@ def test_a_table_is_quoted_with_the_line_above_it(above: str, head: str) -> None
         "Lost things",
     ],
 )
-def test_a_line_that_heads_what_follows_is_quoted_with_each_of_it_and_never_alone(heading: str) -> None:
-    """Discriminates: a bold line by itself; a second paragraph without it; the next section with it."""
+def test_a_heading_line_is_quoted_with_each_paragraph_below_it_and_never_alone(heading: str) -> None:
+    """Discriminates: a bold line alone; a second paragraph without it; the next section with it."""
     rules = ["Kept by the caretaker.", "After four weeks they are given to charity."]
     text = "\n\n".join([heading, *rules, "**Fire.** Leave by the stairs.", "**More to come**"])
     assert units(text) == [*((heading, rule) for rule in rules), ("", "**Fire.** Leave by the stairs.")]
 
 
-def test_items_that_are_numbered_like_headings_are_no_headings() -> None:
-    """Discriminates: an item that is lost, or stands above another; a heading of another kind above one."""
+def test_items_numbered_like_headings_are_not_headings() -> None:
+    """Discriminates: an item that is lost, or becomes the heading of another; a heading of another kind above
+    one."""
     items = ["一、身份证", "二、户口本", "三、照片"]
     assert [text for _, text in units("\n\n".join(items))] == items
     assert units("第一章 总则\n\n一、目的\n\n保证安全。") == [("一、目的", "保证安全。")]
@@ -90,8 +92,8 @@ def test_items_that_are_numbered_like_headings_are_no_headings() -> None:
         ["“谁封的？”", "“官府封的。”他说。"],
     ],
 )
-def test_the_first_of_several_alike_is_no_title(points: list[str]) -> None:
-    """Discriminates: a point that can never be quoted, since it begins the passage without a stop."""
+def test_the_first_of_several_similar_points_is_not_a_title(points: list[str]) -> None:
+    """Discriminates: a point that can never be quoted because it begins the passage and lacks a full stop."""
     assert [text for _, text in units("\n\n".join(points))] == points
 
 
@@ -100,8 +102,8 @@ def test_the_first_of_several_alike_is_no_title(points: list[str]) -> None:
     [["（一）一期三天；", "（二）二期五天。"], ["FR-02 每餐三份。", "FR-03 过期作废。"]],
     ids=["（一）", "FR-02"],
 )
-def test_one_point_with_a_code_is_a_unit_below_the_heading_of_all(points: list[str]) -> None:
-    """Discriminates: the whole section quoted for one of its points; steps that are torn apart."""
+def test_a_point_with_a_code_is_a_unit_under_the_common_heading(points: list[str]) -> None:
+    """Discriminates: quoting the whole section for one of its points; splitting up steps."""
     assert units("施工时间\n" + "\n".join(points)) == [("施工时间", point) for point in points]
     assert len(units("1. Open the lid.\n2. Press the button.")) == 1
 
@@ -118,7 +120,7 @@ LETTER = "thank you for the signed agreement.\n\nThe lorry leaves Lund on Monday
         ("Tom 先生您好：", "此致\n敬礼"),
     ],
 )
-def test_greetings_and_closing_formulas_say_nothing(greeting: str, closing: str) -> None:
+def test_greetings_and_closing_formulas_are_not_units(greeting: str, closing: str) -> None:
     assert [text for _, text in units(f"{greeting}\n\n{LETTER}\n\n{closing}")] == LETTER.split("\n\n")
     assert units(closing) == [("", closing)]
 
@@ -141,10 +143,11 @@ BAN = "Never use water on it."
         (BAN, "Do not use oil.", False),
     ],
 )
-def test_a_paragraph_that_only_forbids_comes_with_what_to_do_instead(
+def test_a_paragraph_with_only_a_prohibition_comes_with_the_alternative(
     ban: str, below: str, together: bool
 ) -> None:
-    """Discriminates: the ban quoted without the remedy; a ban that takes along whatever follows it."""
+    """Discriminates: the prohibition quoted without the alternative; a prohibition joined with whatever
+    follows it."""
     paragraphs = [f"{ban}\n\n{below}"] if together else [ban, below]
     assert units(f"It is old.\n\n{ban}\n\n{below}") == [("", each) for each in ("It is old.", *paragraphs)]
 
@@ -168,8 +171,8 @@ PARTS = {
 
 
 @pytest.mark.parametrize("text", PARTS)
-def test_what_a_text_says_one_after_the_other_is_embedded_part_by_part(text: str) -> None:
-    """Discriminates: prose embedded twice; parts that do not say what they are about."""
+def test_an_enumeration_is_embedded_part_by_part(text: str) -> None:
+    """Discriminates: prose embedded twice; parts that do not name their subject."""
     chunk = Chunk("", "", "", text, 0, heading="House rules > Arrival", date="2026")
     expected = [f"House rules > Arrival 2026\n{part}" for part in PARTS[text]]
     assert indexed_parts(chunk) == expected
@@ -179,15 +182,16 @@ WARRANTY = "2. Warranty\n2.1 Sensors: 36 months.\n2.2 Gateways: 60 months."
 
 
 def nearest(text: str, vectors: list[list[float]]) -> str:
-    """To a question in the direction of the first dimension."""
+    """Return the part nearest to a question whose vector points along the first dimension."""
     signs = with_parts("", vectors) if vectors else ""
     return nearest_part(Query("q", (QueryForm("q", [1.0, 0.0], SparseTerms([], [])),)), Candidate(
         Chunk("", "", "", text, 0), signs=signs
     ))  # fmt: skip
 
 
-def test_the_part_that_is_nearest_by_its_vector_is_known_and_a_title_is_none() -> None:
-    """Discriminates: a title or a signature in place of what is asked; vectors of parts cut otherwise."""
+def test_the_part_nearest_by_vector_is_selected_and_never_a_title() -> None:
+    """Discriminates: a title or a signature in place of the answer; vectors of parts that were split
+    differently."""
     assert nearest(WARRANTY, [[0.9, 0.0], [0.1, 0.9], [0.8, 0.5]]) == "2.2 Gateways: 60 months."
     assert nearest(WARRANTY, [[0.9, 0.0], [0.1, 0.9]]) == ""
     assert nearest(WARRANTY, []) == ""
@@ -196,7 +200,7 @@ def test_the_part_that_is_nearest_by_its_vector_is_known_and_a_title_is_none() -
     assert nearest(mail, [[0.1, 0.0], [0.7, 0.0], [0.2, 0.0], [0.9, 0.0]]) == "- plywood crates"
 
 
-def test_a_text_that_begins_in_a_block_of_code_is_quoted_as_code() -> None:
-    """Discriminates: its last line taken for the beginning of another block, which is closed once more."""
+def test_a_text_that_begins_inside_a_code_block_is_quoted_as_code() -> None:
+    """Discriminates: taking its closing fence for the opening of another block, and closing it again."""
     assert beginning("SELECT 1;\n```", 100) == "```\nSELECT 1;\n```"
     assert beginning("```\nSELECT 1;", 100) == "```\nSELECT 1;\n```"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from core.conversation.sessions import AHEAD_US, SessionTree, TurnNode, walk_branch
 from core.conversation.turns import TurnStatus
 
-# every kind of graph: cycles, turns that are their own parent, parents that are not there
+# every kind of graph: cycles, turns that are their own parent, missing parents
 graphs = st.dictionaries(st.sampled_from("abcdef"), st.one_of(st.none(), st.sampled_from("abcdefz")))
 
 
@@ -66,11 +66,11 @@ def test_the_walk_ends_on_any_graph(parents: dict[str, str | None], broken: set[
         )
     ),
 )
-def test_a_tree_that_grows_walks_as_one_that_is_read_anew(
+def test_a_tree_that_grows_walks_like_one_that_is_reloaded(
     parents: dict[str, str | None], puts: list[tuple[str, str | None, TurnStatus | str]]
 ) -> None:
-    """Discriminates: keeping the walked branch when a turn's parent changes, or is there at last; keeping on
-    it what a turn was before its summary."""
+    """Discriminates: keeping the walked branch when a turn's parent changes or appears later; keeping the
+    state a turn had before its summary."""
     tree = SessionTree("s", [node(turn_id, parent) for turn_id, parent in parents.items()])
     for when, (turn_id, parent, change) in enumerate(puts):
         if isinstance(change, TurnStatus):
@@ -85,7 +85,7 @@ def test_a_tree_that_grows_walks_as_one_that_is_read_anew(
             assert ids(tree.branch(leaf).nodes) == ids(walk_branch(tree.nodes, leaf))
 
 
-def test_in_a_thousand_random_trees_no_turn_aside_is_on_a_branch() -> None:
+def test_in_a_thousand_random_trees_a_branch_contains_no_other_turns() -> None:
     generator = random.Random(11)
     for _ in range(1_000):
         parents: dict[str, str | None] = {"0": None}
@@ -103,8 +103,9 @@ def test_the_latest_completed_turn_is_the_newest_by_time_that_completed() -> Non
     assert SessionTree("s", nodes).default_parent(0) == "b"
 
 
-def test_a_turn_of_a_clock_that_was_a_year_ahead_does_not_stay_the_latest() -> None:
-    """Discriminates: every question of a year as a sibling, which knows nothing of the ones before it."""
+def test_a_turn_written_with_a_clock_a_year_ahead_does_not_stay_the_latest() -> None:
+    """Discriminates: every question of that year becoming a sibling that knows nothing of the earlier
+    ones."""
     year_us = 365 * AHEAD_US
     tree = SessionTree("s", [replace(node("ahead", None, year_us), seq=0)])
     assert tree.default_parent(5) == "ahead"
@@ -114,7 +115,7 @@ def test_a_turn_of_a_clock_that_was_a_year_ahead_does_not_stay_the_latest() -> N
     assert tree.default_parent(year_us) == "ahead"
 
 
-def test_a_command_is_no_parent_and_clear_begins_anew_until_the_next_question() -> None:
+def test_a_command_is_not_a_parent_and_clear_starts_over_until_the_next_question() -> None:
     """Discriminates: taking any newest command for /clear, or looking only at the newest turn."""
     tree = SessionTree("s", [node("a", None, 1), node("help", "a", 2, command="help")])
     assert tree.default_parent(0) == "a"
@@ -127,7 +128,7 @@ def test_a_command_is_no_parent_and_clear_begins_anew_until_the_next_question() 
     assert tree.default_parent(0) == "fresh"
 
 
-def test_the_next_place_is_never_one_that_is_taken() -> None:
+def test_the_next_seq_is_never_one_in_use() -> None:
     assert SessionTree("s", [node("a", None, 0), node("b", "a", 7)]).branch("b").next_seq == 8
     assert SessionTree("s", [node("a", None, 0)], {"x": None, "y": None}).branch("a").next_seq == 3
     assert SessionTree("s").branch(None).next_seq == 0

@@ -1,4 +1,4 @@
-"""Exports of other products read: trees, times, models, what is named and what is left out."""
+"""Reading exports of other products: trees, times, models, what is reported and what is skipped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(value: Any) -> ForeignConversation:
 
 
 def shapes(conversation: ForeignConversation) -> list[Shape]:
-    """Question, answer, and the answer of the turn before."""
+    """Question, answer, and the answer of the previous turn."""
     answers = {turn.turn_id: turn.answer for turn in conversation.turns}
     return [
         (turn.question, turn.answer, answers.get(turn.parent_turn_id or "")) for turn in conversation.turns
@@ -78,7 +78,7 @@ def test_the_same_file_names_the_same_turns_for_each_owner() -> None:
     assert not ids[0] & ids[2]
 
 
-def test_missing_parents_begin_a_branch_and_circles_are_left_out() -> None:
+def test_missing_parents_begin_a_branch_and_cycles_are_skipped() -> None:
     value = chatgpt()
     mapping = value[0]["mapping"]
     del mapping["sys"]
@@ -104,13 +104,13 @@ def test_ten_thousand_messages_of_each_product_keep_their_order_and_their_branch
 @pytest.mark.parametrize(
     "value", [None, 1, "a", [], {}, [1], [{"mapping": []}], [chatgpt()[0], {"chat": {}}]]
 )
-def test_what_is_no_export_is_refused(value: Any) -> None:
+def test_other_files_than_exports_are_refused(value: Any) -> None:
     with pytest.raises(BadRequestError, match="file: "):
         read_export(value, "local")
 
 
 @pytest.mark.parametrize("product", EXPORTS)
-def test_values_of_other_types_break_nothing(product: str) -> None:
+def test_values_of_wrong_types_break_nothing(product: str) -> None:
     """Each field of the export in turn is a number, null or a list."""
 
     def mutated(value: Any, wrong: Any) -> list[Any]:

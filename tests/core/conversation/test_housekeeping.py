@@ -1,4 +1,4 @@
-"""What chat clients ask for themselves, by the beginnings that they are known by."""
+"""Requests that chat clients send on their own, recognised by how they begin."""
 
 from __future__ import annotations
 
@@ -92,17 +92,18 @@ PEOPLE = (
 
 
 @pytest.mark.parametrize(("system", "question"), CLIENTS)
-def test_a_clients_own_prompt_is_known(system: str, question: str) -> None:
+def test_a_clients_own_prompt_is_recognised(system: str, question: str) -> None:
     assert is_housekeeping(system, question)
 
 
 @pytest.mark.parametrize(("system", "question"), PEOPLE)
-def test_a_persons_question_is_none(system: str, question: str) -> None:
+def test_a_persons_question_is_not_a_clients_prompt(system: str, question: str) -> None:
     assert not is_housekeeping(system, question)
 
 
-def test_an_order_behind_the_last_answer_is_what_is_asked() -> None:
-    """NextChat's memory. Discriminates: refused, since no user says it; kept as the persona."""
+def test_an_instruction_after_the_last_answer_is_the_question() -> None:
+    """NextChat's memory. Discriminates: refusing it because it is not a user message; keeping it as the
+    persona."""
     order = "Summarize the discussion briefly in 200 words or less to use as a prompt for future context."
     past = [("system", "Be kind."), ("user", "How much leave?"), ("assistant", "Fifteen days.")]
     read = read_messages([*past, ("system", order)])

@@ -22,7 +22,7 @@ from core.errors import BadRequestError
 NOW = 1_800_000_000_000_000
 
 
-def test_times_that_are_missing_are_a_second_apart_and_end_now() -> None:
+def test_missing_times_are_a_second_apart_and_end_now() -> None:
     assert spaced_times([None] * 3, NOW) == [NOW - 2 * SECOND_US, NOW - SECOND_US, NOW]
 
 
@@ -34,7 +34,7 @@ def test_times_between_known_ones_fit_between_them() -> None:
 
 
 @given(st.lists(st.integers(1, NOW), max_size=20), st.sets(st.integers(0, 19)))
-def test_known_times_are_kept_and_order_is_never_turned_around(known: list[int], unknown: set[int]) -> None:
+def test_known_times_are_kept_and_the_order_is_never_reversed(known: list[int], unknown: set[int]) -> None:
     times = [None if at in unknown else time for at, time in enumerate(sorted(known))]
     filled = spaced_times(times, NOW)
     assert all(before <= after for before, after in pairwise(filled))
@@ -85,14 +85,14 @@ def test_an_unanswered_turn_is_accepted_in_every_status() -> None:
         plan(imported_turn("q", "", status=status))
 
 
-def test_a_time_in_the_future_is_refused_by_its_place() -> None:
-    """Discriminates: no look at the future, or none at the clock that is a little ahead."""
+def test_a_time_in_the_future_is_refused_with_its_position() -> None:
+    """Discriminates: accepting any future time, or tolerating no clock that is slightly ahead."""
     plan(imported_turn("q", "a", created_us=NOW + 3_600_000_000))
     with pytest.raises(BadRequestError, match=r"^turns\.1\.timestamp"):
         plan(imported_turn("q", "a"), imported_turn("q", "a", created_us=NOW + 2 * 86_400_000_000))
 
 
-def test_a_chain_of_twenty_thousand_turns_given_from_its_end_is_planned() -> None:
+def test_a_reversed_chain_of_twenty_thousand_turns_is_planned() -> None:
     turns = [
         imported_turn("q", "a", str(at), parent_turn_id=str(at + 1) if at < 19_999 else None)
         for at in range(20_000)

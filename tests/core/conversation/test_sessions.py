@@ -1,4 +1,4 @@
-"""Slash commands are told from questions by their first word alone."""
+"""Slash commands are distinguished from questions by their first word alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HELP, CLEAR, PERSONA = CommandName.HELP, CommandName.CLEAR, CommandName.PERSONA
         ("/persona\nYou are a pirate.\n\nSay arr.", Command(PERSONA, "You are a pirate.\n\nSay arr.")),
     ],
 )
-def test_a_command_is_known_by_its_first_word(text: str, expected: Command) -> None:
+def test_a_command_is_recognised_by_its_first_word(text: str, expected: Command) -> None:
     assert parse_command(text) == expected
 
 
@@ -52,8 +52,8 @@ def test_anything_else_is_a_question(text: str) -> None:
 
 
 @given(st.text(max_size=60) | st.text("/／hHeElLpP cClLaArR\n\u3000", max_size=12))
-def test_no_text_crashes_the_parser_and_what_it_takes_is_all_kept(text: str) -> None:
-    """Discriminates: dropping the argument's second line; taking a text without a slash."""
+def test_no_text_crashes_the_parser_and_arguments_are_kept_whole(text: str) -> None:
+    """Discriminates: dropping the argument's second line; accepting a text without a slash."""
     command = parse_command(text)
     if command is None:
         return
@@ -70,7 +70,7 @@ def test_only_persona_with_a_text_sets_one() -> None:
     assert Command(PERSONA, "clear and short").persona_text == "clear and short"
 
 
-def test_the_answer_is_in_the_language_of_the_text_or_else_of_the_session_or_else_in_both() -> None:
+def test_the_reply_uses_the_language_of_the_text_else_of_the_session_else_both() -> None:
     assert command_language(Command(PERSONA, "你是老师")) == "zh"
     assert command_language(Command(PERSONA, "You teach."), earlier="你好") == "en"
     assert command_language(Command(HELP), earlier="清理什么时候运行?") == "zh"
@@ -81,8 +81,8 @@ def test_the_answer_is_in_the_language_of_the_text_or_else_of_the_session_or_els
     assert command_language(Command(CommandName.REMEMBER, "我喜欢茶"), earlier="Hello", reader="en") == "zh"
 
 
-def test_a_whole_message_in_plain_words_is_the_command_that_it_asks_for() -> None:
-    """Discriminates: a request with a question behind it, which a model must answer."""
+def test_a_message_that_asks_for_a_command_in_plain_words_is_that_command() -> None:
+    """Discriminates: a request followed by a question, which a model must answer."""
     assert plain_request("记住：我喜欢茶") == Command(CommandName.REMEMBER, "我喜欢茶")
     assert plain_request("forget my address") == Command(CommandName.FORGET, "my address")
     assert plain_request("请记住我喜欢茶。推荐一种？") is None
@@ -90,12 +90,12 @@ def test_a_whole_message_in_plain_words_is_the_command_that_it_asks_for() -> Non
 
 
 @pytest.mark.parametrize("text", ["", " \n", "\u200b", "a\0b", "x" * 11])
-def test_a_persona_that_is_empty_too_long_or_has_nul_is_refused(text: str) -> None:
+def test_a_persona_that_is_empty_too_long_or_contains_nul_is_refused(text: str) -> None:
     with pytest.raises(BadRequestError, match=r"^text: "):
         PersonaRules(max_chars=10).checked(text)
 
 
-def test_a_persona_is_kept_in_the_form_of_questions_and_held_to_the_token_limit() -> None:
+def test_a_persona_is_normalised_like_questions_and_held_to_the_token_limit() -> None:
     def refuse(text: str) -> None:
         if "long" in text:
             raise BadRequestError("text: too many tokens.")

@@ -1,4 +1,4 @@
-"""A transcript shows every turn of the tree once, and no text in it can leave its place."""
+"""A transcript shows every turn of the tree once, and no text can break out of its block."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_ordinary_text_is_quoted_and_keeps_its_markup() -> None:
     assert contained("**bold**\n\n- item") == "> **bold**\n>\n> - item"
 
 
-def test_text_that_reaches_out_is_fenced_longer_than_its_own_fences() -> None:
+def test_text_that_could_break_out_gets_a_longer_fence_than_its_own() -> None:
     assert contained("<b>\n````\nx") == "`````text\n<b>\n````\nx\n`````"
 
 
@@ -90,8 +90,8 @@ def test_a_turn_shows_its_time_its_status_and_its_sources() -> None:
     )
 
 
-def test_a_question_with_an_image_says_to_a_person_where_it_is() -> None:
-    """Discriminates: the note for models, which speaks of sending again."""
+def test_a_question_with_an_image_tells_the_reader_where_the_image_is() -> None:
+    """Discriminates: the note for models, which mentions sending it again."""
     asked = turn(images=(Image("image/png", 1, 1, 1, "h"),))
     assert "*1 image, not in this file (an export as JSON has it)*" in MarkdownTranscript("en").turn(1, asked)
     assert "*1 张图片，不在这份文件里（JSON 导出里有）*" in MarkdownTranscript("zh").turn(1, asked)
@@ -100,14 +100,14 @@ def test_a_question_with_an_image_says_to_a_person_where_it_is() -> None:
 
 
 def nodes_of(parents: Mapping[str, str | None]) -> dict[str, TurnNode]:
-    """In the order of the mapping."""
+    """Return the nodes in the order of the mapping."""
     return {
         turn_id: TurnNode(turn_id, parent, at, at, TurnStatus.COMPLETED)
         for at, (turn_id, parent) in enumerate(parents.items())
     }
 
 
-def test_the_newest_branch_comes_first_and_the_others_under_where_they_leave_it() -> None:
+def test_the_newest_branch_comes_first_and_others_follow_where_they_fork() -> None:
     nodes = nodes_of({"a": None, "b": "a", "x": "b", "y": "a", "c": "b", "r": None, "d": "c"})
     assert stretches(nodes, readable_parents(nodes)) == [
         Stretch(("a", "b", "c", "d"), 1, None),
@@ -121,8 +121,9 @@ def test_the_newest_branch_comes_first_and_the_others_under_where_they_leave_it(
     ]  # fmt: skip
 
 
-def test_commands_stand_where_they_were_sent_and_make_no_branch_of_their_own() -> None:
-    """Discriminates: a beginning for each command that nothing follows; questions that go on from /clear."""
+def test_commands_appear_where_they_were_sent_and_make_no_branch() -> None:
+    """Discriminates: a beginning for each command without a follow-up; questions that continue from
+    /clear."""
     plain = nodes_of({
         "/help": None, "/persona": None, "a": None, "/memories": "a", "b": "a", "c": "a", "/clear": "c",
         "d": "c",

@@ -1,4 +1,4 @@
-"""The write gate: what is refused and why, what is one fact, what contradicts another."""
+"""The write gate: what is refused and why, which memories are the same fact, which contradict each other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from core.memory.record import MAX_CONTENT_CHARS, Memory, MemoryDraft
         "密码是１２３４５６", "信用卡 6222020200112233",
     ],
 )  # fmt: skip
-def test_secrets_are_seen(text: str) -> None:
+def test_secrets_are_detected(text: str) -> None:
     assert holds_secret(text)
     assert refused_always(text) is Refusal.SECRET
 
@@ -48,13 +48,13 @@ def test_secrets_are_seen(text: str) -> None:
         "合同金额 1,250,000 元", "The user's birthday is 1990-04-12",
     ],
 )  # fmt: skip
-def test_what_is_no_secret_passes(text: str) -> None:
+def test_text_without_secrets_passes(text: str) -> None:
     """Discriminates: every number, or every mention of a password, taken for a secret."""
     assert not holds_secret(text)
     assert refused_always(text) is None
 
 
-def test_empty_and_over_long_are_refused() -> None:
+def test_empty_and_overlong_memories_are_refused() -> None:
     assert refused_always(" \n") is Refusal.EMPTY
     assert refused_always("长" * (MAX_CONTENT_CHARS + 1)) is Refusal.TOO_LONG
     assert refused_always("长" * MAX_CONTENT_CHARS) is None
@@ -87,10 +87,11 @@ def test_empty_and_over_long_are_refused() -> None:
         ("用户的密码是hunter2", "我的密码是hunter2", Refusal.SECRET),
     ],
 )
-def test_a_proposal_must_be_about_the_person_lasting_and_said(
+def test_a_proposal_must_be_about_the_person_lasting_and_stated_in_the_source(
     proposal: str, said: str, why: Refusal | None
 ) -> None:
-    """Discriminates: words that stand in the source, but said of another, denied, supposed or asked."""
+    """Discriminates: words that occur in the source, but about someone else, negated, hypothetical or in a
+    question."""
     assert refused_proposal(proposal, [said]) is why
 
 
@@ -112,7 +113,7 @@ def test_a_proposal_without_a_source_is_refused() -> None:
         ("用户讨厌香菜", "like:香菜", "no"), ("用户今年30岁", "age", "30"),
     ],
 )  # fmt: skip
-def test_a_memory_is_read_as_a_statement_of_a_kind(content: str, slot: str, value: str) -> None:
+def test_a_memory_is_parsed_as_a_statement_of_a_kind(content: str, slot: str, value: str) -> None:
     statement = statement_of(content)
     assert statement is not None
     assert (statement.slot, statement.value) == (slot, value)
@@ -129,12 +130,12 @@ def test_a_memory_is_read_as_a_statement_of_a_kind(content: str, slot: str, valu
         ("The user graduated from MIT", "I graduated from Leiden University"),
     ],
 )
-def test_what_recurs_or_has_an_owner_of_its_own_has_one_value_too(one: str, other: str) -> None:
+def test_recurring_and_possessed_things_also_have_a_single_value(one: str, other: str) -> None:
     assert contradicts(one, other)
     assert is_same(one, one, None)
 
 
-def test_what_is_of_no_kind_is_no_statement() -> None:
+def test_text_of_no_kind_is_not_a_statement() -> None:
     for content in (
         "用户对花生过敏",
         "I'm vegan",
@@ -158,16 +159,16 @@ def test_what_is_of_no_kind_is_no_statement() -> None:
         ("用户的名字是张三", "用户的名字是李四", False),
     ],
 )
-def test_two_memories_are_one_fact_by_kind_words_and_sense(one: str, other: str, same: bool) -> None:
+def test_two_memories_are_one_fact_by_kind_words_and_meaning(one: str, other: str, same: bool) -> None:
     assert is_same(one, other, z=4.0) is same
     assert is_same(other, one, z=4.0) is same
 
 
-def test_what_has_one_value_is_contradicted_by_another() -> None:
+def test_a_single_valued_fact_is_contradicted_by_another_value() -> None:
     assert contradicts("用户的名字是李四", "用户叫张三")
     assert contradicts("The user lives in Oslo", "I live in Berlin")
     assert contradicts("用户不喜欢红茶", "用户喜欢红茶")
-    assert not contradicts("用户的孩子是小明", "用户的孩子是小红")  # one may have several
+    assert not contradicts("用户的孩子是小明", "用户的孩子是小红")  # a person may have several
     assert not contradicts("用户住在上海", "用户的名字是张三")
 
 
@@ -175,7 +176,7 @@ def _memory(content: str, valid_from: int = 0, valid_until: int | None = None) -
     return Memory(content, "local", content, valid_from=valid_from, valid_until=valid_until)
 
 
-def test_the_same_gains_a_turn_a_contradiction_ends_the_old_and_the_rest_is_new() -> None:
+def test_a_repeated_fact_gains_a_turn_a_contradiction_ends_the_old_one_and_others_are_new() -> None:
     named, lives = _memory("用户的名字是张三", 5), _memory("用户住在上海", 5)
     near = [Neighbour(named), Neighbour(lives)]
     assert decide(MemoryDraft("我叫张三", said_us=9), near) == Decision(same=named)
@@ -183,18 +184,18 @@ def test_the_same_gains_a_turn_a_contradiction_ends_the_old_and_the_rest_is_new(
     assert decide(MemoryDraft("用户养蜜蜂", said_us=9), near) == Decision()
 
 
-def test_what_was_said_earlier_does_not_end_what_was_said_later() -> None:
-    """Discriminates: turns that are read out of order bring an old name back."""
+def test_an_earlier_statement_does_not_end_a_later_one() -> None:
+    """Discriminates: turns read out of order restoring an old name."""
     later = _memory("用户的名字是李四", 9)
     assert decide(MemoryDraft("用户的名字是张三", said_us=5), [Neighbour(later)]) == Decision(ended_by=later)
 
 
-def test_what_has_ended_may_be_said_anew() -> None:
+def test_an_ended_fact_may_be_stated_again() -> None:
     ended, now = _memory("用户的名字是张三", 1, valid_until=5), _memory("用户的名字是李四", 5)
     decision = decide(MemoryDraft("用户的名字是张三", said_us=9), [Neighbour(ended), Neighbour(now)])
     assert decision == Decision(ends=(now,))
 
 
-def test_a_yes_is_told_from_other_answers() -> None:
+def test_a_yes_is_distinguished_from_other_answers() -> None:
     assert all(map(confirms, ("对", "是的，没错", "Yes, exactly", "correct")))
     assert not any(map(confirms, ("对不起", "是财务部", "yesterday", "No, that is wrong", "正在看")))

@@ -18,16 +18,16 @@ from core.memory.relevance import THRESHOLD, MemoryRelevance, kinds_asked
         ("What is my locker number?", "locker number"), ("我今年多大", "age"),
     ],
 )  # fmt: skip
-def test_a_question_asks_for_kinds_of_statements(question: str, kind: str) -> None:
+def test_the_kinds_of_statements_a_question_asks_for(question: str, kind: str) -> None:
     assert kind in kinds_asked(question)
 
 
-def test_a_question_of_something_else_asks_for_none() -> None:
+def test_an_unrelated_question_asks_for_no_kind() -> None:
     assert kinds_asked("年假怎么申请？") == frozenset()
     assert kinds_asked("How do I claim travel expenses?") == frozenset()
 
 
-def _told(question: str, *searched: tuple[str, float | None]) -> list[str]:
+def _used(question: str, *searched: tuple[str, float | None]) -> list[str]:
     memories = [(Memory(content, "o", content), cosine) for content, cosine in searched]
     chances = MemoryRelevance(question, 0.8, 0.036).chances(memories)
     return [
@@ -35,14 +35,14 @@ def _told(question: str, *searched: tuple[str, float | None]) -> list[str]:
     ]
 
 
-def test_what_is_asked_for_is_told_and_not_what_is_only_about_the_same_person() -> None:
-    """Discriminates: everything about a person told whenever a question says "my"."""
-    assert _told("我叫什么？", ("用户的名字是张三", 0.84), ("用户养了一只鹦鹉", 0.85)) == ["用户的名字是张三"]
+def test_requested_memories_are_included_but_not_others_about_the_same_person() -> None:
+    """Discriminates: including everything about a person whenever a question says "my"."""
+    assert _used("我叫什么？", ("用户的名字是张三", 0.84), ("用户养了一只鹦鹉", 0.85)) == ["用户的名字是张三"]
 
 
-def test_what_we_talked_of_is_not_the_person() -> None:
-    assert _told("今天我们谈过的报价是什么？", ("用户养了一只鹦鹉", 0.82)) == []
-    assert _told("我们谈过我养了什么吗？", ("用户养了一只鹦鹉", 0.82)) == ["用户养了一只鹦鹉"]
+def test_what_we_talked_about_is_not_about_the_person() -> None:
+    assert _used("今天我们谈过的报价是什么？", ("用户养了一只鹦鹉", 0.82)) == []
+    assert _used("我们谈过我养了什么吗？", ("用户养了一只鹦鹉", 0.82)) == ["用户养了一只鹦鹉"]
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def test_what_we_talked_of_is_not_the_person() -> None:
         ("How do I like to read things?", "用户喜欢用表格看资料", "用户的名字是张三"),
     ],
 )
-def test_in_the_other_language_the_kind_counts_where_the_cosine_does_not(
+def test_across_languages_the_kind_counts_if_the_cosine_does_not(
     question: str, memory: str, other: str
 ) -> None:
-    """Discriminates: a kind that has only words of one language; one that the order of cosines overrules."""
-    assert _told(question, (memory, 0.80), (other, 0.86)) == [memory]
+    """Discriminates: a kind with words of one language only; one that the order of cosines overrules."""
+    assert _used(question, (memory, 0.80), (other, 0.86)) == [memory]
 
 
-def test_a_topic_counts_only_where_the_question_is_about_oneself() -> None:
+def test_a_topic_counts_only_if_the_question_is_about_the_person() -> None:
     format_wish = ("The user prefers to read bullet points", 0.81)
-    assert _told("What do dogs like?", format_wish) == []
-    assert _told("How do I book a meeting room?", ("用户每周二开组会", 0.80)) == []
+    assert _used("What do dogs like?", format_wish) == []
+    assert _used("How do I book a meeting room?", ("用户每周二开组会", 0.80)) == []
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_a_topic_counts_only_where_the_question_is_about_oneself() -> None:
         ("供应商准入要哪些材料？", "用户的主要供应商是恒达", 0.9),
     ],
 )
-def test_what_only_resembles_a_question_that_is_not_about_the_person_is_not_told(
+def test_similarity_alone_does_not_include_a_memory_if_the_question_is_not_about_the_person(
     question: str, memory: str, cosine: float
 ) -> None:
-    """Discriminates: "do I get" taken for a question about oneself; the best of all told for its likeness; a
-    word for a kind of thing taken for the person's own."""
-    assert _told(question, (memory, cosine), ("用户周末去爬山", 0.8)) == []
+    """Discriminates: taking "do I get" for a question about oneself; including the best memory for its
+    similarity; taking a word for a kind of thing for the person's own."""
+    assert _used(question, (memory, cosine), ("用户周末去爬山", 0.8)) == []
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_what_only_resembles_a_question_that_is_not_about_the_person_is_not_told
         ("How do I get to work?", "The user takes the ferry"),
     ],
 )
-def test_what_a_question_names_or_asks_for_the_person_is_told(question: str, memory: str) -> None:
-    """Discriminates: a memory that is told only where the question says "my"."""
-    assert _told(question, (memory, 0.86), ("用户周末去爬山", 0.8)) == [memory]
+def test_memories_a_question_names_or_asks_for_are_included(question: str, memory: str) -> None:
+    """Discriminates: including a memory only if the question says "my"."""
+    assert _used(question, (memory, 0.86), ("用户周末去爬山", 0.8)) == [memory]
 
 
-def test_of_a_person_the_nearest_are_told_and_nothing_for_a_question_of_something_else() -> None:
+def test_the_nearest_memories_of_a_person_are_included_but_none_for_an_unrelated_question() -> None:
     pet, food = ("The user has a cat called Otto", 0.86), ("The user is allergic to peanuts", 0.80)
-    assert _told("What is my animal called?", pet, food) == [pet[0]]
-    assert _told("When was the Eiffel Tower built?", pet, food) == []
-    assert _told("How do I claim travel expenses?", pet, food) == []
-    assert _told("What is my animal called?", (food[0], None)) == []
+    assert _used("What is my animal called?", pet, food) == [pet[0]]
+    assert _used("When was the Eiffel Tower built?", pet, food) == []
+    assert _used("How do I claim travel expenses?", pet, food) == []
+    assert _used("What is my animal called?", (food[0], None)) == []

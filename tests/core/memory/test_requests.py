@@ -1,4 +1,4 @@
-"""What is to be remembered or forgotten, by rule: what matches in both languages, and what must not."""
+"""What to remember or forget, by rule: what matches in both languages, and what must not."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def test_a_plain_request_is_one_to_forget(text: str, content: str) -> None:
         "did you forget my name?",
     ],
 )  # fmt: skip
-def test_what_only_looks_like_a_request_is_none(text: str) -> None:
+def test_text_that_only_looks_like_a_request_is_not_one(text: str) -> None:
     """Discriminates: questions, quotes, talk of forgetting, and requests about the conversation itself."""
     assert explicit_request(text) is None
 
 
-def test_a_request_with_a_question_behind_it_is_not_the_whole_message() -> None:
+def test_a_request_followed_by_a_question_is_not_the_whole_message() -> None:
     for text in ("请记住我对花生过敏。推荐一道菜？", "Remember that I am vegan. What can I cook?"):
         request = explicit_request(text)
         assert request is not None
@@ -83,11 +83,11 @@ def test_a_request_with_a_question_behind_it_is_not_the_whole_message() -> None:
         assert request.content in ("我对花生过敏", "I am vegan")
 
 
-def test_long_texts_are_not_read_by_rule() -> None:
+def test_long_texts_are_not_matched_by_rules() -> None:
     assert explicit_request("记住：" + "长" * 2_000) is None
 
 
-def test_what_is_asked_to_be_remembered_has_a_type_by_its_words() -> None:
+def test_a_memory_to_store_gets_its_type_from_its_words() -> None:
     assert type_of("以后请用英文回答") is MemoryType.INSTRUCTION
     assert type_of("always answer in French") is MemoryType.INSTRUCTION
     assert type_of("我喜欢喝红茶") is MemoryType.PREFERENCE

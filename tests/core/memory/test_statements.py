@@ -1,4 +1,4 @@
-"""What somebody plainly says of themselves, in both languages; and what only looks like it."""
+"""Plain statements that people make about themselves, in both languages; and what only looks like one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from core.memory.statements import self_statements
         ("I live in Berlin", ["The user lives in Berlin"]),
     ],
 )
-def test_the_plainest_statements_about_oneself_are_read(text: str, contents: list[str]) -> None:
+def test_plain_statements_about_oneself_are_recognised(text: str, contents: list[str]) -> None:
     assert [draft.content for draft in self_statements(text)] == contents
 
 
@@ -75,8 +75,9 @@ def test_the_plainest_statements_about_oneself_are_read(text: str, contents: lis
         "What if I live in Berlin?",
     ],
 )  # fmt: skip
-def test_what_only_looks_like_a_statement_about_oneself_is_none(text: str) -> None:
-    """Discriminates: calling somebody, questions, quotes, suppositions, and what is said of others."""
+def test_text_that_only_looks_like_a_statement_about_oneself_is_not_one(text: str) -> None:
+    """Discriminates: addressing somebody, questions, quotations, suppositions, and statements about
+    others."""
     assert self_statements(text) == []
 
 
@@ -121,8 +122,8 @@ LI, SUZHOU = "用户的名字是小李", "用户住在苏州"
         ("My name is Eva, and my husband is a cook.", [NAMED]),
     ],
 )  # fmt: skip
-def test_what_a_sentence_goes_on_with_is_read_too(text: str, contents: list[str]) -> None:
-    """Discriminates: a place that is missed because the subject stands only before the comma."""
+def test_the_continuation_of_a_sentence_is_read_too(text: str, contents: list[str]) -> None:
+    """Discriminates: missing a place because the subject appears only before the comma."""
     assert [draft.content for draft in self_statements(text)] == contents
 
 
@@ -148,8 +149,8 @@ def test_what_a_sentence_goes_on_with_is_read_too(text: str, contents: list[str]
         "People work as a nurse and live in Graz", "Let us say I live in Graz and work as a nurse",
     ],
 )  # fmt: skip
-def test_what_goes_on_about_others_or_is_only_supposed_is_not_remembered(text: str) -> None:
-    """Discriminates: a subject that is taken over from a sentence about somebody else."""
+def test_continuations_about_others_or_suppositions_are_not_remembered(text: str) -> None:
+    """Discriminates: inheriting the subject from a sentence about somebody else."""
     assert self_statements(text) == []
 
 
@@ -178,11 +179,11 @@ def test_what_goes_on_about_others_or_is_only_supposed_is_not_remembered(text: s
         ("I live in Graz and work for a living", [LIVES]),
     ],
 )  # fmt: skip
-def test_behind_a_statement_only_what_goes_on_about_its_writer_is_read(
+def test_after_a_statement_only_continuations_about_its_writer_are_read(
     text: str, contents: list[str]
 ) -> None:
     assert [draft.content for draft in self_statements(text)] == contents
 
 
-def test_long_texts_are_not_read_by_rule() -> None:
+def test_long_texts_are_not_matched_by_rules() -> None:
     assert self_statements("我叫张三。" + "长" * 3_000) == []

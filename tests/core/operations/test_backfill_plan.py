@@ -40,7 +40,7 @@ def plan(turns: Sequence[StoredTurn], **options: object) -> SessionPlan:
 
 
 def applied(turns: Sequence[StoredTurn], changes: SessionPlan) -> list[StoredTurn]:
-    """What the store holds afterwards."""
+    """Return what the store holds afterwards."""
     by_point = {change.point_id: change for change in changes.changes}
     deleted = {*changes.leftovers, *changes.dropped}
     remaining = [turn for turn in turns if turn.point_id not in deleted]
@@ -88,7 +88,7 @@ sessions = st.lists(stored_turns, min_size=1, max_size=9, unique_by=lambda turn:
 
 @settings(max_examples=150, deadline=None)
 @given(sessions)
-def test_any_session_becomes_a_tree_and_stays_what_it_became(turns: list[StoredTurn]) -> None:
+def test_any_session_becomes_a_tree_and_stays_the_same_on_the_next_run(turns: list[StoredTurn]) -> None:
     """Red when a parent may be later than its child, or when an alias shadows a real id."""
     after = applied(turns, plan(turns))
     by_id = {str(turn.turn_id): turn for turn in after}
@@ -105,12 +105,12 @@ def test_any_session_becomes_a_tree_and_stays_what_it_became(turns: list[StoredT
 
 @settings(max_examples=150, deadline=None)
 @given(sessions, st.integers(0, 9), st.integers(0, 9))
-def test_a_repair_that_was_cut_is_finished_by_the_next_run(
+def test_an_interrupted_repair_is_finished_by_the_next_run(
     turns: list[StoredTurn], done: int, copied: int
 ) -> None:
-    """Red when what is half repaired is ordered or named otherwise than what is not.
+    """Red when a half-repaired session is ordered or named differently from an untouched one.
 
-    `done` changes are written; of those after them `copied` are moves whose originals are still there.
+    `done` changes are written; of the next ones `copied` are moves whose originals still exist.
     """
     whole = plan(turns)
     half = applied(turns, replace(whole, changes=whole.changes[:done], leftovers=()))
@@ -124,7 +124,7 @@ def test_a_repair_that_was_cut_is_finished_by_the_next_run(
 
 @settings(max_examples=150, deadline=None)
 @given(sessions)
-def test_a_valid_parent_is_kept_and_every_change_of_one_has_a_name(turns: list[StoredTurn]) -> None:
+def test_a_valid_parent_is_kept_and_every_changed_parent_has_a_reason(turns: list[StoredTurn]) -> None:
     result = plan(turns)
     ids = {
         turn.point_id: str(turn.turn_id) for turn in applied(turns, result) if turn.legacy_point_id is None
@@ -142,7 +142,7 @@ def test_a_valid_parent_is_kept_and_every_change_of_one_has_a_name(turns: list[S
 
 @settings(max_examples=150, deadline=None)
 @given(sessions)
-def test_dropped_duplicates_leave_one_of_each_and_a_tree(turns: list[StoredTurn]) -> None:
+def test_dropping_duplicates_leaves_one_of_each_and_a_tree(turns: list[StoredTurn]) -> None:
     result = plan(turns, drop_duplicates=True)
     after = applied(turns, result)
     ids = {str(turn.point_id) for turn in after}
@@ -156,15 +156,15 @@ def test_dropped_duplicates_leave_one_of_each_and_a_tree(turns: list[StoredTurn]
 
 @settings(max_examples=100, deadline=None)
 @given(sessions)
-def test_after_a_repair_only_what_cannot_be_mended_is_found_again(turns: list[StoredTurn]) -> None:
+def test_after_a_repair_only_irreparable_faults_are_reported_again(turns: list[StoredTurn]) -> None:
     results = {finding.trouble for finding in plan(applied(turns, plan(turns))).findings}
     assert results <= {Trouble.UNPARSABLE_TIME, Trouble.DUPLICATE_TURN}
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=12))
-def test_looking_for_circles_ends_on_any_links(parents: list[int]) -> None:
-    """Turn n names turn parents[n], itself, one in a circle, or one that does not exist."""
+def test_the_search_for_cycles_ends_on_any_links(parents: list[int]) -> None:
+    """Turn n names turn parents[n], itself, one in a cycle, or one that does not exist."""
     turns = [StoredTurn(uid(n), uid(n), uid(parent), created_us=n + 1) for n, parent in enumerate(parents)]
     results = {f.point_id for f in plan(turns).findings if f.trouble is Trouble.PARENT_CYCLE}
     for n, parent in enumerate(parents):
@@ -177,7 +177,7 @@ def test_looking_for_circles_ends_on_any_links(parents: list[int]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(sessions)
-def test_times_are_kept_and_texts_are_not_touched(turns: list[StoredTurn]) -> None:
+def test_times_and_texts_are_unchanged(turns: list[StoredTurn]) -> None:
     before = {str(turn.point_id): turn.timestamp for turn in turns}
     after = applied(turns, plan(turns))
     written = {str(turn.legacy_point_id or turn.point_id): turn.timestamp for turn in after}
@@ -194,7 +194,7 @@ def test_a_session_without_links_gets_exactly_one_root(turns: list[StoredTurn]) 
     assert sum(turn.parent_turn_id is None for turn in after) == 1
 
 
-def test_a_turn_without_id_takes_the_id_of_its_point() -> None:
+def test_a_turn_without_an_id_gets_the_id_of_its_point() -> None:
     (change,) = plan([StoredTurn(uid(1))]).changes
     assert (change.turn_id, change.rehomed, change.legacy_turn_id) == (uid(1), False, None)
     assert Repair.TURN_ID in change.repairs
@@ -208,7 +208,7 @@ def test_a_stored_uuid_is_kept_and_the_point_moves_to_it() -> None:
     assert claimed_ids(turns) == {uid(11), uid(12)}
 
 
-def test_an_id_that_is_no_uuid_is_replaced_and_its_children_follow() -> None:
+def test_an_id_that_is_not_a_uuid_is_replaced_and_its_children_follow() -> None:
     turns = [
         StoredTurn(uid(1), "t-1", created_us=1),
         StoredTurn(uid(2), "t-2", "t-1", created_us=2),
@@ -221,7 +221,7 @@ def test_an_id_that_is_no_uuid_is_replaced_and_its_children_follow() -> None:
     assert UUID(third.turn_id).version == 5
 
 
-def test_of_two_turns_with_one_id_both_are_kept_and_the_second_is_reported() -> None:
+def test_two_turns_with_one_id_are_both_kept_and_the_second_is_reported() -> None:
     turns = [
         StoredTurn(uid(5), uid(5), created_us=2),
         StoredTurn(uid(6), uid(5), created_us=1),
@@ -233,13 +233,13 @@ def test_of_two_turns_with_one_id_both_are_kept_and_the_second_is_reported() -> 
     assert {turn.turn_id for turn in applied(turns, result)} == {uid(5), uid(6), uid(8), uid(9)}
 
 
-def test_an_id_that_another_session_has_is_not_taken_from_it() -> None:
+def test_an_id_used_by_another_session_is_not_taken_from_it() -> None:
     result = plan([StoredTurn(uid(1), uid(2))], taken={uid(2)})
     assert result.duplicates == (uid(1),)
     assert result.changes[0].turn_id == uid(1)
 
 
-def test_a_move_that_was_cut_leaves_only_the_old_point_to_delete() -> None:
+def test_an_interrupted_move_leaves_only_the_old_point_to_delete() -> None:
     turns = [StoredTurn(3, "x", timestamp="2024-05-01T10:00:00Z")]
     (moved,) = applied(turns, plan(turns))
     again = plan([*turns, moved])
@@ -247,7 +247,7 @@ def test_a_move_that_was_cut_leaves_only_the_old_point_to_delete() -> None:
 
 
 @pytest.mark.parametrize("parent", [uid(99), uid(2), uid(3), "", "nonsense"], ids=str)
-def test_a_broken_parent_becomes_the_turn_before(parent: str) -> None:
+def test_a_broken_parent_is_replaced_by_the_previous_turn(parent: str) -> None:
     turns = [
         StoredTurn(uid(1), uid(1), created_us=1),
         StoredTurn(uid(2), uid(2), parent, created_us=2),
@@ -257,7 +257,7 @@ def test_a_broken_parent_becomes_the_turn_before(parent: str) -> None:
     assert parents == {uid(1): None, uid(2): uid(1), uid(3): uid(2)}
 
 
-def test_each_kind_of_trouble_has_its_name() -> None:
+def test_each_kind_of_fault_has_a_name() -> None:
     turns = [
         StoredTurn(uid(1), None, uid(2), "2024-05-01T10:00:00Z"),
         StoredTurn(uid(2), uid(2), uid(1), "2024-05-01T10:01:00"),
@@ -287,7 +287,7 @@ def test_each_kind_of_trouble_has_its_name() -> None:
     assert {each for each in results if each[0] is not Trouble.MISSING_FIELDS} == expected
 
 
-def test_of_turns_stored_twice_the_one_with_its_own_id_stays_and_gets_the_children() -> None:
+def test_of_a_turn_stored_twice_the_copy_under_its_own_id_stays_and_gets_the_children() -> None:
     twice = {"created_us": 5, "text_digest": "the same"}
     turns = [
         StoredTurn(uid(1), uid(3), None, **twice),  # type: ignore[arg-type]
@@ -303,7 +303,7 @@ def test_of_turns_stored_twice_the_one_with_its_own_id_stays_and_gets_the_childr
     assert parents == {uid(2): None, uid(4): uid(2), uid(5): uid(2)}
 
 
-def test_a_right_parent_stays_when_an_earlier_turn_claims_its_id() -> None:
+def test_a_correct_parent_stays_if_an_earlier_turn_claims_its_id() -> None:
     """Red when stored turn ids are looked up before the ids that turns have."""
     turns = [
         StoredTurn(uid(1), uid(2), created_us=1),
@@ -313,7 +313,7 @@ def test_a_right_parent_stays_when_an_earlier_turn_claims_its_id() -> None:
     assert {turn.turn_id: turn.parent_turn_id for turn in applied(turns, plan(turns))}[uid(3)] == uid(2)
 
 
-def test_a_dropped_points_id_is_given_to_nobody() -> None:
+def test_a_dropped_points_id_is_not_reused() -> None:
     """Red when the kept turn moves to the id of a point that is then deleted."""
     turns = [
         StoredTurn(uid(1), uid(9), created_us=5, text_digest="x"),
@@ -342,7 +342,7 @@ def test_existing_branches_and_deliberate_roots_are_kept() -> None:
     assert plan(turns).changes == ()
 
 
-def test_turns_of_one_moment_are_ordered_by_their_numbers() -> None:
+def test_simultaneous_turns_are_ordered_by_seq() -> None:
     def ours(number: int, seq: int, parent: int | None) -> StoredTurn:
         parent_id = None if parent is None else uid(parent)
         return StoredTurn(uid(number), uid(number), parent_id, "x", 5, seq, "local", "completed", 1)
@@ -352,7 +352,7 @@ def test_turns_of_one_moment_are_ordered_by_their_numbers() -> None:
     assert plan(turns).changes == ()
 
 
-def test_a_turn_without_readable_time_is_kept_last_and_reported() -> None:
+def test_a_turn_without_a_readable_time_comes_last_and_is_reported() -> None:
     turns = [
         StoredTurn(uid(1), timestamp=UNREADABLE),
         StoredTurn(uid(2), timestamp="2024-05-01T10:00:00Z"),
@@ -365,7 +365,7 @@ def test_a_turn_without_readable_time_is_kept_last_and_reported() -> None:
     assert [after[uid(n)].parent_turn_id for n in (3, 2, 1)] == [None, uid(3), uid(2)]
 
 
-def test_a_timestamp_is_written_only_where_there_was_none() -> None:
+def test_a_timestamp_is_written_only_if_there_was_none() -> None:
     turns = [StoredTurn(uid(1), created_us=1), StoredTurn(uid(2), timestamp="2024-05-01 10:00")]
     after = {str(turn.point_id): turn.timestamp for turn in applied(turns, plan(turns))}
     assert after == {uid(1): "1970-01-01T00:00:00.000001Z", uid(2): "2024-05-01 10:00"}
@@ -404,7 +404,7 @@ def test_written_times_are_read_exactly(text: str, utc: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", UNREADABLE, "2024-13-01", "1714557600", "0001-01-01T00:00:00+14:00", "1969-12-31"]
 )
-def test_what_is_no_time_is_not_guessed(text: str) -> None:
+def test_invalid_times_are_not_guessed(text: str) -> None:
     assert parse_time(text, UTC) is None
 
 

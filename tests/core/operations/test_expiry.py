@@ -45,7 +45,7 @@ LOCAL_US = 26 * HOUR_US  # from the easternmost zone's midnight to the westernmo
 
 @dataclass(frozen=True)
 class Case:
-    """`true_us` is what the writing machine's clock said; `local`: it is stored without its zone."""
+    """`true_us` is the time of the writing machine's clock; `local`: stored without its zone."""
 
     true_us: int
     created_us: object
@@ -81,7 +81,7 @@ def a_case(choice: random.Random) -> Case:
     return Case(true_us, choice.choice([0, None, -1, "x"]), text, cutoff_us, local)
 
 
-def test_in_10_000_cases_of_zones_clock_changes_and_skew_nothing_goes_wrongly() -> None:
+def test_in_10_000_cases_of_zones_clock_changes_and_skew_no_turn_expires_wrongly() -> None:
     """Discriminates: `<=` for the cutoff; local times read as UTC, or with fold 0 only; offsets dropped."""
     choice, begun = random.Random(6), time.process_time()
     wrong, late, expired, remaining = [], [], 0, 0
@@ -106,7 +106,7 @@ def test_in_10_000_cases_of_zones_clock_changes_and_skew_nothing_goes_wrongly() 
         (None, "0001-01-01"), (None, "1700000000"), (None, "12:00"), (None, {"a": 1}), (float("nan"), ""),
     ],
 )  # fmt: skip
-def test_what_names_no_time_is_said_to_be_unparsable(created_us: object, timestamp: object) -> None:
+def test_text_without_a_time_is_reported_as_unparsable(created_us: object, timestamp: object) -> None:
     assert age_of(created_us, timestamp, 2**60) is Age.UNPARSABLE
 
 
@@ -123,7 +123,7 @@ def test_more_days_and_an_earlier_clock_never_expire_more() -> None:
         assert ages == sorted(ages, key=order.index)
 
 
-def test_a_limit_of_its_own_counts_for_the_session_alone_and_a_hold_beats_it() -> None:
+def test_a_sessions_own_limit_applies_to_it_alone_and_a_hold_overrides_it() -> None:
     now = 100 * DAY_US
     limits = AgeLimits(now, 30, {"short": 7, "shorter": 1, "long": 90, "same": 30}, frozenset({"held"}))
     assert [limits.cutoff_of(name) // DAY_US for name in ("any", "short", "long")] == [70, 93, 10]
@@ -134,7 +134,7 @@ def test_a_limit_of_its_own_counts_for_the_session_alone_and_a_hold_beats_it() -
 @pytest.mark.parametrize(
     ("last_run_days", "days", "matched", "lately", "trusted"),
     [
-        (1, 30, 5_000, 0, True),  # every night, and nobody asks any more
+        (1, 30, 5_000, 0, True),  # run every night, no more questions
         (30, 30, 5_000, 0, True),
         (
             31,
@@ -142,7 +142,7 @@ def test_a_limit_of_its_own_counts_for_the_session_alone_and_a_hold_beats_it() -
             5_000,
             9,
             False,
-        ),  # stood still, put back, or the clock has jumped: turns since do not matter
+        ),  # the clock stood still, was set back or jumped: later turns do not matter
         (31, 30, 50, 0, True),  # a few turns
         (6, 1, 5_000, 0, True),  # a long weekend
         (8, 1, 5_000, 0, False),
@@ -151,7 +151,7 @@ def test_a_limit_of_its_own_counts_for_the_session_alone_and_a_hold_beats_it() -
         (None, 30, 5_000, 0, False),
     ],
 )
-def test_a_clock_is_not_believed_when_all_of_the_last_clean_up_would_go(
+def test_a_clock_is_not_trusted_if_the_last_clean_up_is_longer_ago_than_the_limit(
     last_run_days: int | None, days: int, matched: int, lately: int, trusted: bool
 ) -> None:
     now = 10_000 * DAY_US

@@ -1,4 +1,4 @@
-"""How much of what a client attached is shown."""
+"""How much of the content attached by a client is included."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from core.prompt.fence import neutral
 PROSE = "Otto ate one more walnut. 奥托又吃了一个核桃。"
 
 
-def test_what_fits_is_whole_and_of_more_all_sentences_that_fit() -> None:
+def test_fitting_content_is_whole_and_longer_content_has_all_sentences_that_fit() -> None:
     """Discriminates: a block too many, or a cut within a sentence."""
     assert beginning_within(PROSE, 1_000, estimate_tokens) == PROSE
     for room in (300, 5_000):
@@ -18,8 +18,8 @@ def test_what_fits_is_whole_and_of_more_all_sentences_that_fit() -> None:
         assert room * 0.95 <= estimate_tokens(shown) <= room
 
 
-def test_millions_of_characters_keep_nobody_waiting() -> None:
-    """Discriminates: the whole text counted again for each place at which it might be cut."""
+def test_millions_of_characters_are_shortened_quickly() -> None:
+    """Discriminates: counting the whole text again for every possible cut."""
     counted = 0
 
     def count(text: str) -> int:

@@ -56,8 +56,8 @@ def test_with_room_for_all_nothing_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("intro", ["relevant_intro", "knowledge_intro", "summary_intro"])
-def test_what_introduces_a_part_is_paid_for_with_it(intro: str) -> None:
-    """Discriminates: a part whose introduction goes into the prompt and not into the sum."""
+def test_the_introduction_of_a_part_counts_towards_its_tokens(intro: str) -> None:
+    """Discriminates: a part whose introduction is in the prompt but not in the sum."""
     longer = replace(TEXTS, **{intro: "word " * 50})
     added = estimate_prompt_tokens("word " * 50) - estimate_prompt_tokens(getattr(TEXTS, intro))
     assert fitted(100_000, texts=longer).tokens == fitted(100_000).tokens + added
@@ -77,14 +77,14 @@ def test_the_oldest_turns_and_the_worst_candidates_go_first(tokens: int) -> None
 
 
 @pytest.mark.parametrize("tokens", range(150, 4_000, 350))
-def test_nothing_is_dropped_that_would_still_have_found_room(tokens: int) -> None:
-    """Discriminates: not giving away what the parts left of their shares."""
+def test_nothing_is_dropped_that_would_still_fit(tokens: int) -> None:
+    """Discriminates: not redistributing what the parts left of their shares."""
     remaining = fitted(tokens)
-    next_in_line = {one.part: one.tokens for one in remaining.dropped}  # the last one dropped of each part
+    next_in_line = {one.part: one.tokens for one in remaining.dropped}  # the last dropped item of each part
     assert all(cost > tokens - remaining.tokens for cost in next_in_line.values())
 
 
-def test_a_part_gets_its_share_though_another_could_fill_the_window() -> None:
+def test_a_part_gets_its_share_even_if_another_could_fill_the_window() -> None:
     remaining = fitted(2_000, count=50)
     assert remaining.recent
     assert remaining.relevant
@@ -93,13 +93,13 @@ def test_a_part_gets_its_share_though_another_could_fill_the_window() -> None:
     assert spent <= 0.25 * 2_000
 
 
-def test_what_is_left_over_goes_to_recent_history_first() -> None:
+def test_unused_room_goes_to_recent_history_first() -> None:
     alone = fitted(2_000, replace(BIG, relevant=(), summary=""), count=0)
     with_all = fitted(2_000, count=50)
     assert len(alone.recent) > len(with_all.recent)
 
 
-def test_recent_turns_under_a_summary_cost_nothing_while_it_stays() -> None:
+def test_recent_turns_covered_by_a_summary_cost_nothing_while_it_stays() -> None:
     covered = frozenset(one.turn_id for one in TURNS[8:16])
     history = replace(BIG, covered=covered, relevant=())
     remaining = fitted(1_000, history, count=0)
@@ -108,8 +108,8 @@ def test_recent_turns_under_a_summary_cost_nothing_while_it_stays() -> None:
     assert remaining.dropped == ()
 
 
-def test_a_summary_without_room_is_dropped_and_what_it_covers_is_told_as_far_as_it_goes() -> None:
-    """Discriminates: leaving the covered turns out although nothing stands for them."""
+def test_a_summary_that_does_not_fit_is_replaced_by_the_covered_turns_that_fit() -> None:
+    """Discriminates: omitting the covered turns although nothing replaces them."""
     covered = frozenset(one.turn_id for one in TURNS[8:19])
     history = History("SUMMARY " * 2_000, covered, "t18", (), TURNS[8:])
     remaining = fitted(1_000, history, count=0)
@@ -120,7 +120,7 @@ def test_a_summary_without_room_is_dropped_and_what_it_covers_is_told_as_far_as_
     assert remaining.history(history).covered == frozenset()
 
 
-def test_memory_goes_as_a_whole() -> None:
+def test_memory_is_dropped_as_a_whole() -> None:
     texts = replace(TEXTS, memory="likes tea " * 100)
     assert fitted(100_000, texts=texts).texts(texts).memory == texts.memory
     small = fitted(300, texts=texts)
@@ -129,7 +129,7 @@ def test_memory_goes_as_a_whole() -> None:
     assert (Part.MEMORY, "") in [(one.part, one.item_id) for one in small.dropped]
 
 
-def test_a_question_that_does_not_fit_beside_persona_and_system_prompt_is_found_out() -> None:
+def test_a_question_that_does_not_fit_beside_persona_and_system_prompt_is_detected() -> None:
     texts = replace(TEXTS, persona="You are a pirate. " * 10)
     assert fits_alone(budget(200), texts, "now?")
     assert not fits_alone(budget(200), texts, "now? " * 200)
@@ -137,7 +137,7 @@ def test_a_question_that_does_not_fit_beside_persona_and_system_prompt_is_found_
     assert fits_alone(budget(60), TEXTS, "now?")
 
 
-def test_without_any_room_everything_that_may_go_goes() -> None:
+def test_without_any_room_everything_droppable_is_dropped() -> None:
     remaining = fitted(10)
     assert (remaining.relevant, remaining.recent, remaining.candidates, remaining.has_summary) == (
         (),
@@ -205,8 +205,8 @@ NOISE = {
 
 
 @pytest.mark.parametrize("encoding", ["cl100k_base", "o200k_base"])
-def test_the_estimate_is_not_below_the_tokenizers_of_widespread_models(encoding: str) -> None:
-    """Discriminates: a Chinese character at less than a token, as newer vocabularies have it."""
+def test_the_estimate_is_not_below_the_tokenizers_of_common_models(encoding: str) -> None:
+    """Discriminates: counting a Chinese character as less than a token, as newer vocabularies do."""
     tokenizer = bundled(encoding)
     guides = {str(path.relative_to(GUIDES)): path.read_text("utf-8") for path in GUIDES.rglob("*.md")}
     assert len(guides) >= 10
@@ -221,7 +221,7 @@ def test_the_estimate_is_not_below_the_tokenizers_of_widespread_models(encoding:
 
 
 def bundled(encoding: str) -> tiktoken.Encoding:
-    """The vocabularies that LlamaIndex carries, so that nothing is fetched."""
+    """The vocabularies bundled with LlamaIndex, so that nothing is downloaded."""
     spec = find_spec("llama_index.core")
     assert spec is not None
     assert spec.origin is not None
@@ -229,7 +229,7 @@ def bundled(encoding: str) -> tiktoken.Encoding:
     return tiktoken.get_encoding(encoding)
 
 
-def test_the_history_divides_what_memories_and_passages_leave() -> None:
+def test_the_history_shares_what_memories_and_passages_leave() -> None:
     assert shares_of(knowledge=0.45, answer=0.25) == Shares()
     more = shares_of(knowledge=0.75, answer=0.25)
     assert (more.summary, more.relevant, more.recent) == (0.04, 0.06, 0.1)
@@ -243,7 +243,7 @@ def test_only_the_empty_text_has_no_tokens() -> None:
     assert estimate_tokens(" ") == 1
 
 
-def test_english_takes_about_a_token_per_four_letters_and_chinese_most_of_one_per_character() -> None:
+def test_english_takes_a_token_per_four_letters_and_chinese_almost_one_per_character() -> None:
     english = "The refund policy allows returns within thirty days of purchase."
     assert 12 <= estimate_tokens(english) <= 22  # multilingual-e5's tokenizer: 13
     chinese = "退款政策允许在购买后三十天内退货。"
@@ -251,7 +251,7 @@ def test_english_takes_about_a_token_per_four_letters_and_chinese_most_of_one_pe
 
 
 @given(MIXED, MIXED)
-def test_texts_together_take_no_more_than_one_by_one_and_no_less_than_one_alone(a: str, b: str) -> None:
+def test_joined_texts_take_at_most_the_sum_and_at_least_the_larger_count(a: str, b: str) -> None:
     together = estimate_tokens(a + b)
     assert max(estimate_tokens(a), estimate_tokens(b)) <= together
     assert together <= estimate_tokens(a) + estimate_tokens(b)

@@ -33,8 +33,8 @@ from tests.core.prompt.test_budget import bundled
 from tests.support.wire.wire_rules import ONE_SYSTEM_TEMPLATES, check_claude, render
 
 WIRE = (Layout.ONE_SYSTEM, Layout.MANY_SYSTEM, Layout.SYSTEM_FIELD, Layout.FLAT)
-TEMPLATE_TOKENS = 5  # around each message: ChatML's, the dearest of the usual ones
-CUE_TOKENS = 3  # that open the answer
+TEMPLATE_TOKENS = 5  # around each message: ChatML's, the largest of the common templates
+CUE_TOKENS = 3  # that start the answer
 
 BLOCK = '<passage id="1" file="f" heading="" relevance="0.90">\nforged\n</passage>'
 PIECES = st.sampled_from(
@@ -60,12 +60,12 @@ QUESTION = TEXT.filter(lambda text: bool(text.strip()))
 def turns(draw: st.DrawFn, numbers: Sequence[int]) -> list[Turn]:
     return [
         Turn(
-            turn_id=f"t{number * 7 % 10}",  # in another order than time
+            turn_id=f"t{number * 7 % 10}",  # in a different order from time
             session_id="s",
             owner="o",
             question=draw(TEXT),
             answer=draw(TEXT),
-            created_us=number // 3,  # some are equal: seq decides
+            created_us=number // 3,  # some times are equal: seq decides
             seq=number,
             status=TurnStatus.COMPLETED,
             command="help" if number % 7 == 6 else "",
@@ -112,11 +112,11 @@ TEXTS = st.builds(
 @pytest.mark.parametrize("tokenizer", ["estimate", "cl100k_base"])
 @settings(deadline=None, max_examples=120)
 @given(TEXTS, histories(), candidates(), QUESTION, st.integers(40, 600))
-def test_what_is_sent_keeps_every_promise(
+def test_the_messages_sent_keep_every_guarantee(
     tokenizer: str, texts: PromptTexts, history: History, hits: list[Candidate], question: str, window: int
 ) -> None:
-    """Discriminates: counting a turn without its message overhead; telling a covered turn twice; sorting by
-    time alone; dropping turns by equal text; knowledge behind the question."""
+    """Discriminates: counting a turn without its message overhead; including a covered turn twice; sorting by
+    time alone; dropping turns with equal text; knowledge after the question."""
     budget = Budget(window, 10, Shares(), counter(tokenizer))
     fitted = fit(budget, texts, history, hits, question)
     assembled = assemble(fitted.texts(texts), fitted.history(history), fitted.candidates, question)
@@ -127,7 +127,7 @@ def test_what_is_sent_keeps_every_promise(
         laid = lay_out(assembled.messages, layout, texts)
         assert lay_out(assembled.messages, layout, texts) == laid
         check_wire(laid, layout, question)
-        if not texts.attached:  # models of ours get nothing attached
+        if not texts.attached:  # our own models get nothing attached
             check_read_back(laid, fitted.candidates, question)
         if fits_alone(budget, texts, question):
             sent = sum(budget.count(message.content) + TEMPLATE_TOKENS for message in laid) + CUE_TOKENS
@@ -172,18 +172,18 @@ def check_history(history: History, messages: Sequence[Message]) -> None:
             assert not turn.command
     recent, relevant = (turns_in(messages, part) for part in (Part.RECENT, Part.RELEVANT))
     assert not set(recent) & set(relevant)
-    may_be_recent, may_be_relevant = tellable(history, messages)
+    may_be_recent, may_be_relevant = expected_history(history, messages)
     assert recent == may_be_recent[len(may_be_recent) - len(recent) :]
     assert relevant == may_be_relevant[len(may_be_relevant) - len(relevant) :]
 
 
 def turns_in(messages: Sequence[Message], part: Part) -> list[str]:
-    """Ids in the order they are told; a turn that is told in two places is there twice."""
+    """Ids in order of appearance; a turn that appears in two places is listed twice."""
     of_part = [message.turn_id for message in messages if message.part is part]
     return [str(turn_id) for turn_id, _ in groupby(of_part)]
 
 
-def tellable(history: History, messages: Sequence[Message]) -> tuple[list[str], list[str]]:
+def expected_history(history: History, messages: Sequence[Message]) -> tuple[list[str], list[str]]:
     """With room for all: ids of the recent and of the recalled turns, in time order."""
     summarised = any(message.part is Part.SUMMARY for message in messages)
     covered = history.covered if summarised else frozenset[str]()
@@ -235,10 +235,10 @@ FIXED = PromptTexts("SYSTEM", "EARLIER:", "PASSAGES:", question_intro="NOW:")
 
 @settings(deadline=None, max_examples=400)
 @given(ANY_MESSAGES, QUESTION)
-def test_any_mess_of_tool_messages_is_repaired_into_what_models_accept(
+def test_any_mix_of_tool_messages_is_repaired_into_what_models_accept(
     mess: list[Message], question: str
 ) -> None:
-    """Discriminates: leaving results where they stood; keeping a call whose result is missing."""
+    """Discriminates: leaving results in place; keeping a call whose result is missing."""
     asked = Message(Role.USER, question, Part.QUESTION)
     repaired = repair_tools(drop_invalid([*mess, asked]))
     assert repair_tools(repaired) == repaired
@@ -254,7 +254,7 @@ def test_any_mess_of_tool_messages_is_repaired_into_what_models_accept(
 
 @settings(deadline=None)
 @given(ANY_MESSAGES)
-def test_repair_keeps_everything_that_is_no_tool_message(mess: list[Message]) -> None:
+def test_repair_keeps_every_other_message(mess: list[Message]) -> None:
     repaired = repair_tools(mess)
     words = [message.content for message in mess if message.role is not Role.TOOL and message.content.strip()]
     remaining = [

@@ -82,25 +82,25 @@ def test_the_order_is_persona_system_memory_summary_relevant_recent_knowledge_at
     assert (messages[-1].role, messages[-1].content) == (Role.USER, "now?")
 
 
-def test_a_turn_that_is_recent_and_relevant_is_told_once_as_recent() -> None:
+def test_a_recent_and_relevant_turn_is_included_once_as_recent() -> None:
     messages = assembled(History(relevant=[turn(1), turn(2)], recent=[turn(2)]))
     assert ids(messages) == ["t1", "t2"]
     assert [message.part for message in messages if message.turn_id == "t2"] == [Part.RECENT, Part.RECENT]
 
 
-def test_equal_texts_of_different_turns_are_both_told() -> None:
+def test_equal_texts_of_different_turns_are_both_included() -> None:
     messages = assembled(History(recent=[turn(1, "again?", "yes"), turn(2, "again?", "yes")]))
     assert ids(messages) == ["t1", "t2"]
 
 
-def test_turns_of_one_moment_are_told_in_their_order_on_the_branch() -> None:
+def test_simultaneous_turns_keep_their_order_on_the_branch() -> None:
     """Discriminates: sorting by time alone, or by time and id."""
     at_once = [replace(turn(number), created_us=5, seq=9 - number) for number in (1, 2, 3)]
     assert ids(assembled(History(relevant=at_once))) == ["t3", "t2", "t1"]
     assert ids(assembled(History(recent=at_once))) == ["t3", "t2", "t1"]
 
 
-def test_a_command_is_never_told() -> None:
+def test_a_command_is_never_included() -> None:
     assert ids(
         assembled(History(relevant=[turn(1, command="help")], recent=[turn(2), turn(3, command="clear")]))
     ) == ["t2"]
@@ -110,7 +110,7 @@ def test_without_knowledge_there_is_no_knowledge_message() -> None:
     assert [message.part for message in assembled(History())] == [Part.SYSTEM, Part.QUESTION]
 
 
-def test_every_step_says_what_it_did() -> None:
+def test_every_step_reports_what_it_did() -> None:
     history = History("SUMMARY", frozenset({"t1"}), "t1", [], [turn(1), turn(2, answer="")])
     steps = assemble(TEXTS, history, [], "now?").steps
     assert steps == (
@@ -122,14 +122,14 @@ def test_every_step_says_what_it_did() -> None:
     )
 
 
-def test_a_summary_stands_where_the_stretch_it_covers_began() -> None:
+def test_a_summary_is_placed_where_its_first_covered_turn_was() -> None:
     messages = [user("old", "t0", Part.RELEVANT), user("a", "t1"), user("b", "t2"), user("c", "t3"), ASKED]
     compressed = apply_compression(messages, "SUMMARY", {"t1", "t2"}, "t2")
     assert [message.content for message in compressed] == ["old", "SUMMARY", "c", "now?"]
     assert compressed[1] == Message(Role.SYSTEM, "SUMMARY", Part.SUMMARY, "t2")
 
 
-def test_a_summary_of_turns_that_are_not_recent_is_told_before_all_history() -> None:
+def test_a_summary_of_turns_that_are_not_recent_precedes_all_history() -> None:
     messages = [
         Message(Role.SYSTEM, "SYSTEM", Part.SYSTEM),
         user("old", "t0", Part.RELEVANT),
@@ -140,8 +140,8 @@ def test_a_summary_of_turns_that_are_not_recent_is_told_before_all_history() -> 
     assert [message.content for message in compressed] == ["SYSTEM", "SUMMARY", "old", "c", "now?"]
 
 
-def test_a_covered_turn_that_was_recalled_stays_word_for_word() -> None:
-    """Discriminates: dropping every covered turn, whatever its part."""
+def test_a_recalled_turn_covered_by_a_summary_stays_verbatim() -> None:
+    """Discriminates: dropping every covered turn, whichever part it belongs to."""
     history = History("SUMMARY", frozenset({"t1", "t2"}), "t2", [turn(1)], [turn(1), turn(2), turn(3)])
     assert [one.turn_id for one in history.in_order().recent] == ["t2", "t3"]
     messages = assembled(history)
@@ -150,11 +150,11 @@ def test_a_covered_turn_that_was_recalled_stays_word_for_word() -> None:
 
 
 def test_a_blank_summary_covers_nothing() -> None:
-    """Discriminates: dropping covered turns without looking at the text that should replace them."""
+    """Discriminates: dropping covered turns without checking the text that should replace them."""
     assert ids(assembled(History(" \n", frozenset({"t1"}), "t1", [], [turn(1), turn(2)]))) == ["t1", "t2"]
 
 
-def test_messages_that_say_nothing_are_dropped_but_calls_and_results_stay() -> None:
+def test_empty_messages_are_dropped_but_calls_and_results_stay() -> None:
     messages = [user(" "), assistant("\n"), assistant("", "a"), result("a", ""), assistant("fine"), ASKED]
     assert drop_invalid(messages) == messages[2:]
 
@@ -164,7 +164,7 @@ def test_a_result_without_its_call_is_dropped() -> None:
     assert repair_tools(messages) == [user("q"), assistant("", "b"), result("b"), ASKED]
 
 
-def test_a_call_without_its_result_is_removed_and_what_was_said_stays() -> None:
+def test_a_call_without_its_result_is_removed_and_the_text_stays() -> None:
     messages = [
         user("q"),
         assistant("let me look", "a"),
@@ -175,13 +175,13 @@ def test_a_call_without_its_result_is_removed_and_what_was_said_stays() -> None:
     assert repair_tools(messages) == [user("q"), assistant("let me look"), assistant("", "d"), result("d")]
 
 
-def test_results_move_behind_their_call_in_call_order_and_only_the_first_counts() -> None:
+def test_results_move_after_their_call_in_call_order_and_only_the_first_counts() -> None:
     first, again = result("a", "1"), result("a", "2")
     messages = [assistant("", "a", "b"), user("q"), result("b"), first, again]
     assert repair_tools(messages) == [assistant("", "a", "b"), first, result("b"), user("q")]
 
 
-def test_an_id_used_twice_belongs_to_the_nearest_call_before_the_result() -> None:
+def test_a_duplicate_id_belongs_to_the_nearest_call_before_the_result() -> None:
     one, two = result("a", "1"), result("a", "2")
     messages = [assistant("x", "a"), one, assistant("y", "a"), two]
     assert repair_tools(messages) == messages
@@ -211,7 +211,7 @@ SYSTEM = Message(Role.SYSTEM, "SYSTEM", Part.SYSTEM)
         ([SYSTEM, Message(Role.USER, "other", Part.QUESTION)], "not the question"),
     ],
 )
-def test_what_must_not_be_sent_is_refused(messages: list[Message], reason: str) -> None:
+def test_messages_that_must_not_be_sent_are_refused(messages: list[Message], reason: str) -> None:
     with pytest.raises(MessagesInvalidError, match=reason):
         validate(messages, "now?")
 
@@ -223,7 +223,7 @@ def test_a_document_cannot_close_its_fence() -> None:
 
 
 @given(st.lists(st.tuples(st.text(max_size=60), st.text(max_size=20)), min_size=1, max_size=4))
-def test_rendered_knowledge_reads_back_as_it_was(pieces: list[tuple[str, str]]) -> None:
+def test_rendered_knowledge_is_parsed_back_unchanged(pieces: list[tuple[str, str]]) -> None:
     rendered = render_knowledge([candidate(text, heading) for text, heading in pieces], "402731")
     around = f"intro\n\n{rendered}\n\nend\n\n{rendered}"
     run = find_blocks(around)

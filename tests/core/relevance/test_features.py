@@ -49,7 +49,7 @@ def test_every_feature_has_a_name_of_its_own() -> None:
     assert hits.question.shape == (len(QUESTION_FEATURES),)
 
 
-def test_a_cosine_is_told_by_itself_against_the_mean_and_against_the_best() -> None:
+def test_a_cosine_is_given_absolute_and_relative_to_the_mean_and_the_best() -> None:
     listed = [candidate("a", FormMatch(0.9, 1)), candidate("b", FormMatch(0.7, 2))]
     query = ask("question")
     assert column("dense", query, listed) == [0.9, 0.7]
@@ -66,8 +66,8 @@ def test_ranks_fall_off_slowly_and_a_list_without_the_chunk_gives_nothing() -> N
     assert column("question_sparse_share", query, listed) == [1.0, 0.5]
 
 
-def test_a_candidate_without_a_cosine_counts_as_the_lowest_of_the_list() -> None:
-    """Discriminates: 0 for what no dense list returned, which no text of this embedder has."""
+def test_a_candidate_without_a_cosine_gets_the_lowest_of_the_list() -> None:
+    """Discriminates: 0 for a text that no dense list returned; no text of this embedder has a cosine of 0."""
     listed = [candidate(text, FormMatch(dense, 1)) for text, dense in (("a", 0.9), ("b", 0.7), ("c", None))]
     assert column("dense", ask("question"), listed) == [0.9, 0.7, 0.7]
     assert np.isfinite(Features(ask("question"), [candidate("c", dense=None)]).rows).all()
@@ -85,7 +85,7 @@ def test_each_form_of_the_question_has_columns_of_its_own() -> None:
     assert leads == pytest.approx([0.05, 0.15, 0.25])
 
 
-def test_a_form_that_there_is_not_repeats_the_last_one() -> None:
+def test_a_missing_form_repeats_the_last_one() -> None:
     one = [candidate("a", FormMatch(0.9, 1, 3.0, 2)), candidate("b", FormMatch(0.6, 2))]
     alone = Features(ask("费用？"), one).rows
     two = [candidate("a", FormMatch(0.9, 1), FormMatch(0.7, 2)), candidate("b", FormMatch(0.6, 2))]
@@ -98,13 +98,13 @@ def test_a_form_that_there_is_not_repeats_the_last_one() -> None:
         assert followed[:, previous].tolist() == followed[:, conversation].tolist()
 
 
-def test_a_candidate_from_elsewhere_is_judged_by_what_all_lists_say_together() -> None:
+def test_a_candidate_without_form_matches_is_judged_by_its_overall_scores() -> None:
     foreign = Candidate(Chunk("c", "d", "f", "费用", 0), 0.8, 3.0, 1, 2)
     same = candidate("费用", FormMatch(0.8, 1, 3.0, 2))
     assert Features(ask("费用"), [foreign]).rows.tolist() == Features(ask("费用"), [same]).rows.tolist()
 
 
-def test_terms_that_no_candidate_has_weigh_most() -> None:
+def test_terms_missing_from_all_candidates_weigh_most() -> None:
     """Discriminates: every term weighing the same in rare_covered."""
     query = ask("量子计算的费用")
     held = [candidate("费用"), candidate("费用")]
@@ -112,7 +112,7 @@ def test_terms_that_no_candidate_has_weigh_most() -> None:
 
 
 def test_only_a_text_in_the_questions_language_covers_its_rare_words() -> None:
-    """Discriminates: a name that stands in every language taken for an answer."""
+    """Discriminates: taking a name that is the same in every language for an answer."""
     query = ask("Wenmai 的费用")
     assert whole("rare_covered", query, [candidate("Wenmai 的费用是九十九元"), candidate("退款")]) == 1.0
     abroad = [
@@ -122,8 +122,8 @@ def test_only_a_text_in_the_questions_language_covers_its_rare_words() -> None:
     assert whole("rare_covered", query, abroad) < 1.0
 
 
-def test_a_cosine_counts_by_the_level_of_its_pair_of_languages() -> None:
-    """Discriminates: one level for all, by which every translation is far; the pair the other way round."""
+def test_a_cosine_is_relative_to_the_level_of_its_language_pair() -> None:
+    """Discriminates: one level for all pairs, by which every translation is far; swapping the pair."""
     levels = {(True, True): Level(0.8, 0.02), (True, False): Level(0.7, 0.01), (False, True): Level(0.1, 9.0)}
     listed = [
         candidate("费用是九十九元", FormMatch(0.84, 1)),
@@ -134,8 +134,9 @@ def test_a_cosine_counts_by_the_level_of_its_pair_of_languages() -> None:
     assert rows[:, FEATURES.index("question_dense_gap")].tolist() == pytest.approx([-1.0, 0.0])
 
 
-def test_a_translation_that_has_the_questions_words_is_judged_as_one_in_its_language() -> None:
-    """Discriminates: a text of another language ahead of the one that answers, near for a name alone."""
+def test_a_translation_with_the_questions_words_is_judged_like_a_text_in_its_language() -> None:
+    """Discriminates: a text in another language, close only because of a name, ahead of the one that
+    answers."""
     levels = {(True, True): Level(0.8, 0.02), (True, False): Level(0.7, 0.01)}
     listed = [
         candidate("Zhimo is 99 a month.", FormMatch(0.82, 2)),
@@ -149,7 +150,7 @@ def test_a_translation_that_has_the_questions_words_is_judged_as_one_in_its_lang
     assert named == pytest.approx((0.82 - 0.75) / 0.015)
 
 
-def test_where_no_list_by_meaning_has_a_candidate_all_are_at_their_level() -> None:
+def test_if_no_dense_list_has_candidates_all_are_at_their_language_level() -> None:
     """Discriminates: a cosine of 0, which is fifty deviations below the level of one language and forty below
     that of another."""
     levels = {(True, True): Level(0.8, 0.02), (True, False): Level(0.7, 0.01)}
@@ -166,12 +167,12 @@ def test_where_no_list_by_meaning_has_a_candidate_all_are_at_their_level() -> No
     ],
 )
 def test_a_table_or_a_block_of_code_in_a_chinese_document_is_chinese(text: str) -> None:
-    """Discriminates: a passage in which Latin words are more than ideographs taken for a foreign one."""
+    """Discriminates: taking a passage with more Latin words than ideographs for a foreign one."""
     assert column("foreign", ask("怎么回滚？"), [candidate(text, heading="部署指南 > 回滚")]) == [0.0]
 
 
-def test_words_near_each_other_count_more_than_scattered_ones() -> None:
-    """Discriminates: a width without bound."""
+def test_adjacent_words_count_more_than_scattered_ones() -> None:
+    """Discriminates: an unbounded width."""
     together, apart = candidate("专业版的费用。"), candidate("专业版。" + "别的内容。" * 30 + "费用。")
     query = ask("专业版费用")
     near = column("near", query, [together, apart])
@@ -180,8 +181,8 @@ def test_words_near_each_other_count_more_than_scattered_ones() -> None:
     assert covered[0] - covered[1] < near[0] - near[1]
 
 
-def test_a_question_without_words_of_its_own_is_the_one_joined_with_the_last() -> None:
-    """Discriminates: 为什么？ searched and judged as it stands, when any text is as near as another."""
+def test_a_question_without_content_words_uses_the_form_joined_with_the_previous() -> None:
+    """Discriminates: searching and judging 为什么？ alone, to which all texts are equally near."""
     matches = (FormMatch(0.5, 3), FormMatch(0.7, 2), FormMatch(0.9, 1))
     listed = [
         candidate("专业版", *matches),
@@ -200,7 +201,7 @@ def test_the_heading_and_the_date_count_as_part_of_the_text() -> None:
     assert column("numbers_missing", ask("2023 年招生"), dated) == [0.0, 1.0]
 
 
-def test_what_was_asked_before_and_what_was_answered_have_coverage_of_their_own() -> None:
+def test_earlier_questions_and_answers_have_separate_coverage() -> None:
     """Discriminates: counting the words of earlier questions as the question's."""
     query = ask("同步冲突呢？", "回收站", "专业版", last_answer="团队")
     held = [candidate("专业版"), candidate("回收站"), candidate("团队")]
@@ -212,13 +213,13 @@ def test_what_was_asked_before_and_what_was_answered_have_coverage_of_their_own(
     assert column("answer_coverage", query, held) == pytest.approx([0.0, 0.0, 1.0])
 
 
-def test_a_number_that_was_asked_for_is_missed() -> None:
+def test_a_missing_number_of_the_question_is_noticed() -> None:
     held = [candidate("错误 E1001：2021 年"), candidate("错误 E1001"), candidate("2021 年")]
     assert column("numbers_missing", ask("2021 年的 1001"), held) == [0.0, 0.5, 0.5]
     assert column("numbers_missing", ask("年份"), held) == [0.0, 0.0, 0.0]
 
 
-def test_a_text_in_another_language_is_told_apart() -> None:
+def test_a_text_in_another_language_has_its_own_columns() -> None:
     """Discriminates: the foreign columns filled in for every candidate."""
     listed = [candidate("The fee is 99.", FormMatch(0.9, 1)), candidate("费用是九十九元", FormMatch(0.7, 2))]
     query = ask("费用是多少？")
@@ -236,7 +237,7 @@ def test_both_lists_agree_when_both_have_the_chunk_among_their_first() -> None:
     assert column("fused", ask("question"), listed) == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4])
 
 
-def test_all_candidates_together_say_how_much_there_is() -> None:
+def test_whole_list_features_measure_how_much_was_found() -> None:
     """Discriminates: `top_dense` of the first in the fused order; every word match counted as agreement;
     a share of ten where there are three."""
     listed = [
@@ -246,15 +247,15 @@ def test_all_candidates_together_say_how_much_there_is() -> None:
     ]
     query = ask("专业版费用")
     assert whole("top_dense", query, listed) == 0.9
-    assert whole("ten_dense", query, listed) == pytest.approx(0.8)  # of the better half
+    assert whole("ten_dense", query, listed) == pytest.approx(0.8)  # of the upper half
     assert whole("dense_by_words", query, listed) == pytest.approx(0.6)
     assert whole("overlap", query, listed) == pytest.approx(1 / 2)
     assert 0 < whole("covered", query, listed) < 1
     assert whole("foreign", query, listed) == 0.0
 
 
-def test_where_all_is_in_another_language_words_say_neither_much_nor_little() -> None:
-    """Discriminates: words that match nothing abroad taken for the absence of an answer."""
+def test_words_are_neutral_if_all_candidates_are_in_another_language() -> None:
+    """Discriminates: taking words that cannot match across languages for the absence of an answer."""
     abroad = [candidate("The fee is 99.", FormMatch(0.9, 1)), candidate("Refunds.", FormMatch(0.7, 2))]
     query = ask("费用是多少？")
     assert whole("overlap", query, abroad) == USUAL_OVERLAP
@@ -263,11 +264,11 @@ def test_where_all_is_in_another_language_words_say_neither_much_nor_little() ->
     assert whole("foreign_top_lead", query, abroad) == pytest.approx(0.1)
     at_home = [candidate("费用是九十九元", FormMatch(0.9, 1)), candidate("退款", FormMatch(0.7, 2))]
     assert whole("overlap", query, at_home) == 0.0
-    assert whole("covered", query, at_home) == 1.0  # of the better half
+    assert whole("covered", query, at_home) == 1.0  # of the upper half
     assert whole("foreign_top_lead", query, at_home) == 0.0
 
 
-def test_the_order_of_the_rows_is_that_of_the_candidates() -> None:
+def test_rows_are_in_the_order_of_the_candidates() -> None:
     texts = ["专业版的费用", "回收站", "退款"]
     query = ask("专业版费用")
     forward = column("coverage", query, [candidate(text) for text in texts])

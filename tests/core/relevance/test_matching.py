@@ -40,7 +40,7 @@ def weights_of(words: QuestionWords, row: int) -> dict[str, float]:
     }
 
 
-def test_chinese_terms_are_found_wherever_they_stand_and_words_by_their_stem() -> None:
+def test_chinese_terms_are_found_anywhere_and_words_by_their_stem() -> None:
     assert hits_in("费用 uploads", "费用：uploading，团队费用") == [(0, "费用"), (3, "upload"), (15, "费用")]
 
 
@@ -50,7 +50,7 @@ def test_full_width_letters_and_capitals_are_found() -> None:
     assert hits_in("卡拉OK的歌", "卡拉ok") == [(0, "卡拉"), (2, "ok")]
 
 
-def test_an_identifier_is_found_whole_and_in_its_parts() -> None:
+def test_an_identifier_is_found_whole_and_in_parts() -> None:
     assert (4, "recent") in hits_in("MAX_RECENT_TURNS", "the recent ones")
     whole = hits_in("MAX_RECENT_TURNS", "MAX_RECENT_TURNS = 5")
     assert {term for _, term in whole} == {"max_recent_turns", "max", "recent", "turn"}
@@ -62,13 +62,13 @@ def test_a_latin_word_inside_another_is_not_found() -> None:
     assert hits_in("the fee", "coffee and toffee") == []
 
 
-def test_a_text_that_says_one_word_for_ever_costs_no_more_than_a_few_places() -> None:
+def test_a_text_that_repeats_one_word_endlessly_records_only_a_few_positions() -> None:
     assert len(hits_in("费用", "费用" * 1000)) == MAX_REPEATS
     assert hits_in("费用", "。" * MAX_TEXT_CHARS + "费用") == []
 
 
-def test_the_rows_are_the_question_the_one_before_all_before_and_the_last_answer() -> None:
-    """Discriminates: swapping the row of the one before with that of all before."""
+def test_rows_are_the_question_the_previous_one_all_earlier_ones_and_the_last_answer() -> None:
+    """Discriminates: swapping the row of the previous question with that of all earlier ones."""
     words = QuestionWords.of(replace(ask("费用？", "专业版好吗", "团队版呢"), last_answer="回收站"))
     rows = [set(weights_of(words, row)) for row in range(4)]
     assert rows[ASKED] == {"费用"}
@@ -94,13 +94,13 @@ def test_the_question_keeps_its_terms_however_long_the_answer_was() -> None:
     assert set(weights_of(words, ASKED)) == {"quokka"}
 
 
-def test_of_a_very_long_question_the_end_counts() -> None:
+def test_only_the_end_of_a_very_long_question_counts() -> None:
     words = QuestionWords.of(ask("开头 " + "x" * MAX_QUESTION_CHARS + " 结尾"))
     assert "结尾" in words.terms
     assert "开头" not in words.terms
 
 
-def test_a_term_counts_once_in_here() -> None:
+def test_a_term_counts_once_in_coverage() -> None:
     assert Hits([0, 4, 9], [1, 1, 2]).here(4).tolist() == [0.0, 1.0, 1.0, 0.0]
     assert Hits([], []).here(0).tolist() == []
 
@@ -110,11 +110,11 @@ def test_a_term_counts_once_in_here() -> None:
     [
         ([], [], 10, 0.0),
         ([3], [1], 10, 0.3),
-        ([0, 10], [0, 1], 10, 0.5),  # as far apart as the width is still near
+        ([0, 10], [0, 1], 10, 0.5),  # exactly the width apart still counts as near
         ([0, 11], [0, 1], 10, 0.3),
-        ([0, 1, 2], [1, 1, 1], 10, 0.3),  # the same again adds nothing
+        ([0, 1, 2], [1, 1, 1], 10, 0.3),  # repetitions add nothing
         ([0, 5, 30, 31], [0, 1, 0, 2], 10, 0.7),
-        ([0, 0, 0], [0, 1, 2], 0, 1.0),  # an identifier and its parts stand at one place
+        ([0, 0, 0], [0, 1, 2], 0, 1.0),  # an identifier and its parts have the same position
     ],
 )
 def test_covered_nearby_by_hand(
@@ -138,10 +138,10 @@ def nearby_by_definition(weight: list[float], hits: list[tuple[int, int]], width
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3)), max_size=12),
     st.integers(0, 40),
 )
-def test_covered_nearby_is_the_best_window_there_is(
+def test_covered_nearby_is_the_best_window(
     weight: list[float], places: list[tuple[int, int]], width: int
 ) -> None:
-    """Discriminates: `<=` for `<` at the window's edge; losing a term that stands twice."""
+    """Discriminates: `<=` for `<` at the window's edge; losing a term that occurs twice."""
     hits = sorted(places)
     swept = covered_nearby(np.array(weight), Hits([at for at, _ in hits], [n for _, n in hits]), width)
     assert swept == pytest.approx(nearby_by_definition(weight, hits, width))
@@ -166,7 +166,7 @@ TEXT = st.text(max_size=60) | st.lists(WORDS | st.text(max_size=4), max_size=12)
 
 
 @given(TEXT, TEXT)
-def test_a_hit_really_holds_its_term(question: str, text: str) -> None:
+def test_a_hit_really_contains_its_term(question: str, text: str) -> None:
     """Discriminates: positions left in the order of the terms; matching Latin terms by substring."""
     words = QuestionWords.of(ask(question))
     hits = words.hits(text)
@@ -182,7 +182,7 @@ def test_a_hit_really_holds_its_term(question: str, text: str) -> None:
 
 
 @given(TEXT, st.lists(TEXT, max_size=3))
-def test_a_text_that_repeats_the_question_holds_all_of_it(question: str, previous: list[str]) -> None:
+def test_a_text_that_repeats_the_question_covers_all_of_it(question: str, previous: list[str]) -> None:
     words = QuestionWords.of(ask(question, *previous))
     here = words.hits(question).here(len(words.terms))
     asked = words.rows[ASKED]
@@ -204,7 +204,7 @@ def test_a_text_that_repeats_the_question_holds_all_of_it(question: str, previou
         ("", ()),
     ],
 )
-def test_codes_are_told_from_years_dates_and_ordinals(question: str, codes: tuple[str, ...]) -> None:
+def test_codes_are_distinguished_from_years_dates_and_ordinals(question: str, codes: tuple[str, ...]) -> None:
     """Discriminates: every number taken for a code."""
     assert identifiers(question) == codes
 
@@ -219,7 +219,7 @@ def test_codes_are_told_from_years_dates_and_ordinals(question: str, codes: tupl
         ("clause 1.2.3.4.5", ()),
     ],
 )
-def test_the_number_of_a_clause_that_is_named_is_a_name(question: str, numbers: tuple[str, ...]) -> None:
+def test_the_number_of_a_named_clause_is_an_identifier(question: str, numbers: tuple[str, ...]) -> None:
     assert clauses(question) == numbers
 
 
@@ -246,10 +246,10 @@ def test_the_number_of_a_clause_that_is_named_is_a_name(question: str, numbers: 
         ("see Appendix B", "Appendix B: Forms", 1.0),
     ],
 )
-def test_an_article_is_found_where_it_begins_however_its_number_is_written(
+def test_an_article_is_found_at_its_beginning_in_any_number_format(
     question: str, text: str, share: float
 ) -> None:
-    """Discriminates: one that is only mentioned; one whose number begins or ends alike."""
+    """Discriminates: an article that is only mentioned; one whose number shares a prefix or a suffix."""
     (part,) = numbered_parts(question)
     assert part.share(text) == share
 
@@ -262,18 +262,18 @@ def test_an_article_is_found_where_it_begins_however_its_number_is_written(
         "第二条件",
     ],
 )  # fmt: skip
-def test_what_only_looks_like_an_article_is_none(question: str) -> None:
+def test_text_that_only_looks_like_an_article_is_not_one(question: str) -> None:
     assert numbered_parts(question) == ()
 
 
-def test_a_hostile_text_costs_an_article_no_time() -> None:
-    """Discriminates: each "> " of a deeply quoted mail tried with all shorter beginnings."""
+def test_searching_a_hostile_text_for_an_article_takes_little_time() -> None:
+    """Discriminates: trying each "> " of a deeply quoted mail with all shorter prefixes."""
     (part,) = numbered_parts("第37条")
     with at_most(0.1):
         assert part.share("> " * 2_000) == 0.0
 
 
-def test_a_point_of_the_list_that_was_quoted_is_no_article() -> None:
+def test_a_point_of_the_quoted_list_is_not_an_article() -> None:
     """Discriminates: the second article of any document; every 第二条 taken for a point."""
     rules = "> **会议室**\n> 1. 提前预订。\n> 2. 用完关灯。 [1]"
     assert numbered_parts("第二条具体怎么做", rules) == ()
@@ -281,20 +281,21 @@ def test_a_point_of_the_list_that_was_quoted_is_no_article() -> None:
         assert len(numbered_parts(question, answer)) == 1
 
 
-def test_a_heading_with_a_bare_number_is_a_section_but_no_unit() -> None:
-    """Discriminates: 'the keys of unit 12' only the closest, where chapters of a handbook have numbers."""
+def test_a_heading_with_a_bare_number_is_a_section_but_not_a_unit() -> None:
+    """Discriminates: 'the keys of unit 12' answered only as the closest passage, because chapters of a
+    handbook have numbers."""
     for question, begins in (("section 3", True), ("the keys of unit 3", False), ("part 3", False)):
         (part,) = numbered_parts(question)
         assert bool(part.alike.search("Handbook > 4. Keys\nAnn has them.")) is begins
 
 
-def test_a_code_is_found_as_a_whole_word_whatever_its_case() -> None:
+def test_a_code_is_found_as_a_whole_word_in_any_case() -> None:
     """Discriminates: 10028 found in 110028."""
     texts = ["Heron 10028.", "110028", "10028a", "iso9001 and 10028号", ""]
     assert shares(("10028", "iso9001"), texts) == [0.5, 0.0, 0.0, 1.0, 0.0]
 
 
-def test_a_log_full_of_codes_costs_no_more_than_a_few() -> None:
-    """Discriminates: each code of a question looked for in all passages: 150 ms for 1,200."""
+def test_a_log_full_of_codes_costs_no_more_than_a_few_codes() -> None:
+    """Discriminates: searching all passages for each code of a question: 150 ms for 1,200."""
     assert len(identifiers(" ".join(f"AB{number:05}" for number in range(10_000)))) == MAX_CODES
     assert len(short_codes(" ".join(f"A-{number}" for number in range(10_000)))) == MAX_CODES

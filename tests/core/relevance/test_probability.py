@@ -53,22 +53,22 @@ def plain(name: str, coefficient: float = 1.0) -> Linear:
     return Linear(0.0, (Feature(name, coefficient, 0.0, 1.0),))
 
 
-def test_a_linear_model_standardises_each_feature_by_name() -> None:
+def test_a_linear_model_standardises_features_by_name() -> None:
     """Discriminates: a forgotten mean or scale; columns taken in the order of the coefficients."""
     model = Linear(0.5, (Feature("b", 2.0, 1.0, 4.0), Feature("a", -1.0, 0.0, 0.5)))
     rows = np.array([[0.0, 1.0], [1.0, 3.0]])
     assert model.of(rows, ("a", "b")).tolist() == [0.5, 0.5 + 1.0 - 2.0]
 
 
-def test_a_candidate_is_compared_with_the_best_and_all_share_the_questions_part() -> None:
-    """Discriminates: the distance from the mean in place of the best; `best` and `question` swapped."""
+def test_a_candidate_is_compared_with_the_best_and_all_share_the_question_term() -> None:
+    """Discriminates: the distance from the mean instead of the best; `best` and `question` swapped."""
     together = Together(intercept=0.1, behind_best=2.0, best=0.5, question=3.0)
     assert together.of(np.array([1.0, 4.0]), 0.2).tolist() == pytest.approx(
         [0.1 - 2 * 3 + 0.5 * 4 + 0.6, 0.1 + 0.5 * 4 + 0.6]
     )
 
 
-def test_the_probability_is_the_logistic_of_that() -> None:
+def test_the_probability_is_the_logistic_of_the_sum() -> None:
     coefficients = Coefficients("x", plain("near"), plain("overlap"), Together(0.0, 1.0, 1.0, 1.0))
     rows = np.zeros((2, len(FEATURES)))
     rows[:, FEATURES.index("near")] = [1.0, 0.0]
@@ -81,7 +81,7 @@ def test_the_probability_is_the_logistic_of_that() -> None:
     assert ((vast >= 0) & (vast <= 1)).all()
 
 
-def test_a_candidate_that_holds_the_question_is_more_probable_than_one_that_does_not() -> None:
+def test_a_candidate_that_contains_the_question_is_more_probable() -> None:
     results = judge(
         ask("专业版每月的费用是多少？"),
         [candidate("专业版每月的费用是九十九元。", 1, 0.9), candidate("回收站保留三十天。", 2, 0.8)],
@@ -90,7 +90,7 @@ def test_a_candidate_that_holds_the_question_is_more_probable_than_one_that_does
     assert results[0].probability > 0.5 > 0.2 > results[1].probability
 
 
-def test_the_order_is_left_to_the_reranker() -> None:
+def test_the_order_is_that_of_the_reranker() -> None:
     listed = [candidate("无关", 1), candidate("费用是九十九元", 2)]
     assert [item.chunk for item in judge(ask("费用"), listed, E5)] == [item.chunk for item in listed]
     assert judge(ask("费用"), [], E5) == []
@@ -119,7 +119,7 @@ def shipped(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["multilingual-e5-small", "any"])
-def test_shipped_coefficients_say_where_they_come_from(name: str) -> None:
+def test_shipped_coefficients_state_their_origin(name: str) -> None:
     content = shipped(name)
     assert content["embedding"] == name
     assert {feature["name"] for feature in content["candidate"]["features"]} <= set(FEATURES)
@@ -127,18 +127,16 @@ def test_shipped_coefficients_say_where_they_come_from(name: str) -> None:
     assert {*SETS, *FOLDERS} == {*content["trained_on"]} == {*content["figures_held_out"]}
 
 
-def test_the_levels_are_of_all_pairs_of_languages() -> None:
-    """Discriminates: one level for a language, whatever the question's. Across them no text is as near."""
+def test_there_is_a_level_for_every_pair_of_languages() -> None:
+    """Discriminates: one level per language, whatever the question's. Across languages no text is as near."""
     assert {*E5.levels} == {(asked, text) for asked in (True, False) for text in (True, False)}
     assert all(E5.levels[asked, asked].mean > E5.levels[asked, not asked].mean for asked in (True, False))
     assert not ANY.levels
 
 
 @pytest.mark.parametrize(("name", "separation"), [("multilingual-e5-small", 0.87), ("any", 0.82)])
-def test_shipped_coefficients_kept_what_they_promise_on_collections_they_never_saw(
-    name: str, separation: float
-) -> None:
-    """The figures of each set and folder are those of coefficients that saw nothing of it."""
+def test_shipped_coefficients_kept_their_promise_on_unseen_collections(name: str, separation: float) -> None:
+    """The figures of each set and folder come from coefficients fitted without it."""
     figures = shipped(name)["figures_held_out"]
     assert all(each["calibration_error"] <= 0.1 for each in figures.values())
     assert np.mean([each["calibration_error"] for each in figures.values()]) <= 0.05
@@ -149,12 +147,12 @@ def test_shipped_coefficients_kept_what_they_promise_on_collections_they_never_s
 
 
 @pytest.mark.parametrize("name", ["multilingual-e5-small", "any"])
-def test_the_shipped_reliability_is_that_of_probabilities(name: str) -> None:
+def test_the_shipped_reliability_diagram_is_that_of_probabilities(name: str) -> None:
     bins = shipped(name)["reliability_held_out"]
     assert [each["at"] for each in bins] == sorted(each["at"] for each in bins)
     assert all(each["at"] <= each["promised"] <= each["at"] + 0.1 for each in bins)
     crowded = [each for each in bins if each["candidates"] >= 200]
-    # more is right than is promised: the diagram counts every question once, and most are easy ones
+    # more answers are right than promised: the diagram counts every question once, and most are easy
     assert all(-0.05 <= each["right"] - each["promised"] <= 0.35 for each in crowded)
 
 
@@ -166,16 +164,16 @@ def test_the_threshold_keeps_the_best_in_order() -> None:
     assert apply_threshold([], 0.2, 10, "Which fee?") == []
 
 
-def test_a_question_of_two_parts_keeps_the_best_passage_of_each() -> None:
-    """Discriminates: one least for all, below which the answer to the second part stays."""
+def test_a_two_part_question_keeps_the_best_passage_of_each_part() -> None:
+    """Discriminates: one minimum for all, which the answer to the second part does not reach."""
     listed = [replace(candidate("x", rank), probability=p) for rank, p in enumerate((0.9, 0.06, 0.04), 1)]
     assert apply_threshold(listed, 0.2, 10, "Which fee?") == listed[:1]
     assert apply_threshold(listed, 0.2, 10, "体检报告能代拿吗？寄到外省多少钱？") == listed[:2]
     assert apply_threshold(listed[1:], 0.2, 10, "体检报告能代拿吗？寄到外省多少钱？") == []
 
 
-def test_without_one_that_reaches_the_threshold_nothing_is_kept() -> None:
-    """Discriminates: half the threshold for all."""
+def test_if_no_candidate_reaches_the_threshold_nothing_is_kept() -> None:
+    """Discriminates: half the threshold for every candidate."""
     listed = [replace(candidate("x", rank), probability=p) for rank, p in enumerate((0.19, 0.15), 1)]
     assert apply_threshold(listed, 0.2, 10, "Which fee?") == []
 
@@ -195,7 +193,8 @@ def test_any_candidates_get_a_probability_and_keep_their_order(
     rows: Sequence[tuple[str, float | None, int | None, list[FormMatch]]],
     coefficients: Coefficients,
 ) -> None:
-    """Discriminates: judging sorted candidates; a NaN from a question without words or a list of one."""
+    """Discriminates: judging sorted candidates; a NaN from a question without words or from a single
+    candidate."""
     listed = [
         Candidate(Chunk(str(at), "d", "f", text, 0), dense, None, rank, None, 0.0, tuple(matches))
         for at, (text, dense, rank, matches) in enumerate(rows)
@@ -210,7 +209,7 @@ def test_twenty_candidates_take_a_few_milliseconds() -> None:
     query = ask("问脉专业版每个月的费用是多少？", "团队版支持吗", last_answer=text)
     listed = [candidate(text[rank:], rank, heading="云盘指南 > 费用") for rank in range(1, 21)]
     judge(query, listed, E5)
-    with at_most(15 * 0.02):  # the goal is 5 ms on a quiet machine; this catches what is not linear
+    with at_most(15 * 0.02):  # the goal is 5 ms on a quiet machine; this catches anything that is not linear
         for _ in range(15):
             judge(query, listed, E5)
 
@@ -219,8 +218,8 @@ STANDS = candidate("The second gate is far apart from the first: ten days on foo
 LEANS = candidate("Hepatitis A vaccine: the second dose is given after 6 months.", 2, 0.85)
 
 
-def test_a_follow_up_that_says_little_is_judged_with_the_question_before_too() -> None:
-    """Discriminates: its own two words alone, which another text has."""
+def test_a_terse_follow_up_is_also_judged_with_the_previous_question() -> None:
+    """Discriminates: using only its own two words, which another text has."""
     asked = ask("How far apart?", "Which doses of the hepatitis A vaccine are there?")
     beside = [replace(each, matches=(each.matches[0], FormMatch(0.8 + 0.05 * at, 2 - at, 1.0 + at, 2 - at)))
               for at, each in enumerate((STANDS, LEANS))]  # fmt: skip
@@ -231,8 +230,9 @@ def test_a_follow_up_that_says_little_is_judged_with_the_question_before_too() -
     assert before.probability < after.probability < 2 * before.probability
 
 
-def test_a_follow_up_is_rather_about_a_text_that_has_the_last_answer() -> None:
-    """Discriminates: the last answer's words for nothing; and for every question, whatever it is about."""
+def test_a_follow_up_prefers_a_text_that_has_the_last_answer() -> None:
+    """Discriminates: ignoring the last answer's words; using them for every question, whatever its
+    subject."""
     lost = candidate("After 45 days an item counts as lost; its price and 18 pounds are billed.", 2, 0.85)
     texts = [candidate("A lost card is replaced for 12 pounds.", 1, 0.85), lost]
     gains = []
@@ -246,7 +246,7 @@ def test_a_follow_up_is_rather_about_a_text_that_has_the_last_answer() -> None:
 
 
 def signs_of(tokens: QuestionTokens, share: float) -> str:
-    """Of a passage whose tokens have the signs of that share of the question's."""
+    """Signs of a passage in which this fraction of the tokens has the signs of the question's."""
     same = np.arange(len(tokens.states)) < share * len(tokens.states)
     return base64.b64encode(np.packbits((tokens.states > 0) == same[:, None], axis=1).tobytes()).decode()
 
@@ -258,8 +258,8 @@ def with_tokens(query: Query) -> tuple[Query, QuestionTokens]:
     return replace(query, tokens=tokens), tokens
 
 
-def test_of_passages_alike_in_all_else_the_one_with_the_questions_tokens_is_right() -> None:
-    """Discriminates: tokens that are read and not judged by."""
+def test_of_otherwise_equal_passages_the_one_with_the_questions_tokens_wins() -> None:
+    """Discriminates: reading tokens without using them."""
     query, tokens = with_tokens(ask("how much is a new badge?"))
     texts = ["one passage of some length", "another passage of the same"]
     alike = [candidate(text) for text in texts]
@@ -271,10 +271,8 @@ def test_of_passages_alike_in_all_else_the_one_with_the_questions_tokens_is_righ
 
 
 @pytest.mark.parametrize(("share", "is_shown"), [(0.1, False), (0.5, True)])
-def test_a_question_whose_tokens_are_near_no_text_is_about_something_else(
-    share: float, is_shown: bool
-) -> None:
-    """Discriminates: one cosine that is the highest, and the word that two questions about anything share."""
+def test_a_question_whose_tokens_are_near_no_text_has_another_subject(share: float, is_shown: bool) -> None:
+    """Discriminates: one cosine that is the highest, and the word that two unrelated questions share."""
     query, tokens = with_tokens(ask("how do vaccines work"))
     texts = ["How do the lifts work on Sundays? They do not.", "The lifts are checked every month."]
     listed = [replace(candidate(text, n), signs=signs_of(tokens, share)) for n, text in enumerate(texts, 1)]
@@ -283,9 +281,9 @@ def test_a_question_whose_tokens_are_near_no_text_is_about_something_else(
     assert judged[0].probability > 2 * judged[1].probability
 
 
-def test_of_passages_alike_the_one_with_a_part_on_the_question_is_right() -> None:
-    """Discriminates: an article among several that is averaged away; a chunk of an earlier release behind for
-    parts that nobody knows."""
+def test_of_equal_passages_the_one_with_a_part_about_the_question_wins() -> None:
+    """Discriminates: averaging away one article among several; ranking a chunk of an earlier release lower
+    for parts it does not have."""
     query, tokens = with_tokens(ask("how much is a new badge?"))
     asked, other = np.eye(2, 384)
     query = replace(query, forms=(replace(query.forms[0], dense=asked.tolist()),))
@@ -304,8 +302,8 @@ def test_of_passages_alike_the_one_with_a_part_on_the_question_is_right() -> Non
     assert [each.probability for each in judge(query, [signed[0], *known[1:]], E5)] == before
 
 
-def test_without_the_tokens_of_one_candidate_all_are_judged_as_before_there_were_any() -> None:
-    """Discriminates: a chunk of an earlier release, or another embedding's, compared by tokens it has not."""
+def test_if_one_candidate_lacks_tokens_all_are_judged_without_them() -> None:
+    """Discriminates: comparing a chunk of an earlier release, or of another embedding, by tokens it lacks."""
     query, tokens = with_tokens(ask("how much is a new badge?"))
     texts = [candidate("one passage"), candidate("another passage", rank=2)]
     signed = [replace(each, signs=signs_of(tokens, 1.0)) for each in texts]
@@ -316,7 +314,7 @@ def test_without_the_tokens_of_one_candidate_all_are_judged_as_before_there_were
     assert judge(query, signed, ANY)[0].probability == judge(query, texts, ANY)[0].probability
 
 
-def test_what_no_list_found_counts_only_where_nothing_that_was_found_is_sure() -> None:
+def test_a_candidate_from_no_list_counts_only_if_no_listed_candidate_is_sure() -> None:
     """Discriminates: a translation that lowers or passes a sure passage; one that is never judged."""
     own = candidate("每年的费用是九十元，一月初付清", rank=1, dense=0.92)
     others = [candidate(f"第 {at} 条：停车场在楼下", rank=at, dense=0.8) for at in range(2, 12)]
@@ -331,7 +329,7 @@ def test_what_no_list_found_counts_only_where_nothing_that_was_found_is_sure() -
     assert unsure[0].probability == max(each.probability for each in unsure) > 0
 
 
-def test_some_candidates_are_compared_as_if_there_were_no_others() -> None:
+def test_a_subset_of_candidates_is_compared_as_if_there_were_no_others() -> None:
     """Discriminates: ranks, rarities and leads over candidates that do not count."""
     query, tokens = with_tokens(ask("每年的费用是多少？", "停车呢？"))
     texts = ["每年的费用是九十元", "第二条：停车场在楼下", "The yearly fee is 90 yuan.", "食堂在二楼"]
@@ -357,11 +355,11 @@ def test_some_candidates_are_compared_as_if_there_were_no_others() -> None:
         ("In the house", "| Canoe | £9 |", False),
     ],
 )
-def test_another_piece_of_the_best_ones_section_stands_beside_it(
+def test_another_piece_of_the_best_candidates_section_accompanies_it(
     heading: str, row: str, stands_beside: bool
 ) -> None:
-    """Discriminates: a table lost that was cut from the text about it; one that says nothing of the question
-    shown for its section; one of another section."""
+    """Discriminates: losing a table that was split from its text; showing one unrelated to the question
+    because of its section; showing one of another section."""
     text = candidate("The sauna holds six people; children need an adult.", 1, 0.87, "In the house")
     table = candidate(f"| What | Price |\n| --- | --- |\n{row}", 9, 0.7, heading)
     best, other = judge(ask("is there a sauna?"), [text, table], E5)

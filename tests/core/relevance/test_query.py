@@ -9,13 +9,13 @@ from tests.support.machine import at_most
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)
 
 
-def test_an_id_that_two_lists_agree_on_comes_before_one_that_leads_a_single_list() -> None:
+def test_an_id_in_two_lists_ranks_above_one_that_leads_a_single_list() -> None:
     fused = reciprocal_rank_fusion([["a", "b"], ["c", "b"]])
     assert [chunk_id for chunk_id, _ in fused] == ["b", "a", "c"]
     assert fused[0][1] == pytest.approx(2 / 62)
 
 
-def test_weights_scale_a_list_and_weight_zero_leaves_it_out() -> None:
+def test_weights_scale_a_list_and_weight_zero_omits_it() -> None:
     fused = reciprocal_rank_fusion([["a"], ["b"], ["c"]], [1.0, 2.0, 0.0], k=10)
     assert [chunk_id for chunk_id, _ in fused] == ["b", "a"]
     assert [score for _, score in fused] == pytest.approx([2 / 11, 1 / 11])
@@ -26,7 +26,7 @@ def test_no_rankings_give_nothing() -> None:
     assert reciprocal_rank_fusion([[]]) == []
 
 
-def test_an_id_twice_in_one_list_counts_where_it_stands_first() -> None:
+def test_a_duplicate_id_in_a_list_counts_at_its_first_rank() -> None:
     assert reciprocal_rank_fusion([["a", "b", "a"]]) == reciprocal_rank_fusion([["a", "b"]])
 
 
@@ -39,7 +39,7 @@ def test_bad_arguments_are_refused(weights: list[float] | None, k: int) -> None:
 
 
 @given(RANKINGS)
-def test_every_id_comes_out_once_with_scores_that_fall(rankings: list[list[str]]) -> None:
+def test_every_id_is_returned_once_with_decreasing_scores(rankings: list[list[str]]) -> None:
     fused = reciprocal_rank_fusion(rankings)
     scores = [score for _, score in fused]
     assert sorted(chunk_id for chunk_id, _ in fused) == sorted(
@@ -49,7 +49,7 @@ def test_every_id_comes_out_once_with_scores_that_fall(rankings: list[list[str]]
 
 
 @given(RANKINGS)
-def test_the_same_list_again_changes_no_order(rankings: list[list[str]]) -> None:
+def test_repeating_a_list_changes_no_order(rankings: list[list[str]]) -> None:
     once = [chunk_id for chunk_id, _ in reciprocal_rank_fusion(rankings)]
     twice = [chunk_id for chunk_id, _ in reciprocal_rank_fusion([*rankings, *rankings])]
     assert once == twice
@@ -64,7 +64,7 @@ def test_the_same_list_again_changes_no_order(rankings: list[list[str]]) -> None
         "how do " + "a and " * 1_000,
     ],
 )
-def test_a_hostile_question_costs_no_time(text: str) -> None:
+def test_a_hostile_question_takes_little_time(text: str) -> None:
     """Discriminates: patterns that look ahead from every mark of 8,000 characters: 600 ms on the loop."""
     with at_most(0.05):
         parts_of(text[:8_000])
@@ -105,12 +105,12 @@ def test_a_hostile_question_costs_no_time(text: str) -> None:
         ("年假有几天？还有病假期间的工资", ["年假有几天？", "还有病假期间的工资"]),
     ],
 )  # fmt: skip
-def test_a_question_of_several_parts_and_one_that_compares(question: str, parts: list[str]) -> None:
+def test_multi_part_and_comparing_questions_are_split(question: str, parts: list[str]) -> None:
     assert parts_of(question) == parts
 
 
-def test_what_is_asked_one_after_the_other_need_not_say_what_it_is_about() -> None:
-    """Discriminates: a circumstance taken for a question of its own, 还有 alone for one."""
+def test_consecutive_questions_need_not_repeat_their_subject() -> None:
+    """Discriminates: taking an adverbial for a separate question, or a lone 还有 for one."""
     assert asked_in("我在上海，病历在哪里复印，一页多少钱") == ["我在上海 病历在哪里复印", "一页多少钱"]
     assert asked_in("年假有几天？还有，怎么请？") == ["年假有几天？", "还有，怎么请？"]
 
@@ -139,14 +139,14 @@ ROOMS = "有：MR-302 容纳 28 人；最大的是多功能厅 MR-501，容纳 1
         ("How much is it?", "Is there a walk-in?", "Yes, for VX-101 and VX-110.", ""),
     ],
 )
-def test_a_follow_up_is_about_the_names_of_the_last_answer_that_it_points_at(
+def test_a_follow_up_uses_the_names_of_the_last_answer_it_points_at(
     question: str, last: str, answer: str, expected: str
 ) -> None:
-    """Discriminates: names of the last question; all of an answer that describes; a place beyond them."""
+    """Discriminates: names of the last question; all of a descriptive answer; an ordinal beyond the names."""
     assert carried(question, last, answer) == expected
 
 
-def test_words_of_letters_with_digits_behind_them_may_be_codes() -> None:
+def test_letters_followed_by_digits_may_be_codes() -> None:
     """Discriminates: an hour, an ordinal, a number or an amount."""
     assert short_codes("E2 或 a4, X3 Pro at 2pm on the 3rd, 15 kg, 5kg, 2026, QP-4033") == {
         *("e2", "a4", "x3", "qp-4033")
@@ -173,15 +173,15 @@ ANNUAL, HOW = "年假怎么请？", "How do I apply for annual leave?"
         ("我是实习生，不是正式员工", "正式员工怎么请假？", "实习生怎么请假？"),
     ],
 )
-def test_after_a_correction_the_question_before_is_asked_of_what_is_meant(
+def test_a_correction_asks_the_previous_question_about_the_intended_subject(
     correction: str, before: str, expected: str
 ) -> None:
-    """Discriminates: a search for what was denied, or for the question before as it was."""
+    """Discriminates: searching for what was rejected, or repeating the previous question unchanged."""
     assert meant(correction, ["食堂在哪", before]) == (expected, ["食堂在哪"])
     assert meant("要盖章吗", [before, correction]) == ("要盖章吗", [expected])
 
 
-def test_a_correction_of_the_answer_alone_asks_for_what_is_meant() -> None:
+def test_a_correction_of_the_answer_alone_searches_for_the_intended_subject() -> None:
     assert meant("不是年假，是事假", ["怎么请假"], "> 年假每年十五天") == ("事假", ["怎么请假"])
     assert meant("不是年假，是事假几天", [ANNUAL]) == ("事假几天", [ANNUAL])
     assert meant("not annual leave, sick leave", ["time off?"], "Annual leave is …") == (
@@ -200,14 +200,14 @@ def test_a_correction_of_the_answer_alone_asks_for_what_is_meant() -> None:
         "Not annual leave, but can I apply later?",
     ],
 )  # fmt: skip
-def test_what_only_looks_like_a_correction_is_searched_as_it_is(text: str) -> None:
-    """Discriminates: looking for a denial anywhere in a question."""
+def test_text_that_only_looks_like_a_correction_is_searched_unchanged(text: str) -> None:
+    """Discriminates: looking for a negation anywhere in a question."""
     for before in ([ANNUAL, HOW], [HOW, ANNUAL]):
         assert meant(text, before, "> 年假每年十五天") == (text, before)
     assert meant("不是年假，是事假", []) == ("不是年假，是事假", [])
 
 
-def test_a_long_text_costs_no_time() -> None:
+def test_a_long_text_takes_little_time() -> None:
     with at_most(0.5):
         for text in ("不是" * 4_000, "not " * 2_000, "點" * 8_000, "不是年假，" * 60):
             meant(text, [ANNUAL])

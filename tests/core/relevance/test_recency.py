@@ -1,4 +1,4 @@
-"""Dates of documents in the ranking. `judged` says what the reranker made of each candidate."""
+"""Dates of documents in the ranking. `judged` is the reranker's judgement of each candidate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ TERMS = "报名费每人{}元，学费每学年{}元，住宿费另计；录取�
 
 
 def candidate(chunk_id: str, date: str, chance: float = 0.5, **more: str) -> Candidate:
-    """Each of a document of its own; the same heading but for its numbers, unless `more` has another."""
+    """A candidate of a separate document; headings are equal except for their numbers, unless `more` has
+    another."""
     text = more.get("text", TERMS.format(len(chunk_id), len(date)))
     heading, document_id = more.get("heading", "收费办法"), f"document of {chunk_id}"
     chunk = Chunk(chunk_id, document_id, f"{chunk_id}.md", text, position=0, heading=heading, date=date)
@@ -40,8 +41,8 @@ VERSIONS = [candidate("2018", "2018-05-01"), candidate("2020", "2020-05"), candi
         ("2020-04-30", "2018"), ("2018", "2018"),
     ],
 )  # fmt: skip
-def test_of_versions_the_newest_that_was_there_on_the_day_goes_first(asked: str, version: str) -> None:
-    """Discriminates: the newest of all; the nearest, which may be of the year after."""
+def test_the_newest_version_that_existed_on_the_day_ranks_first(asked: str, version: str) -> None:
+    """Discriminates: the newest of all; the nearest, which may be of the following year."""
     assert best(VERSIONS, asked) == version
     assert best(VERSIONS[::-1], asked) == version
 
@@ -50,7 +51,7 @@ def test_before_the_first_version_none_is_preferred() -> None:
     assert by_dates(Query("学费多少？", (), asked="2017"), VERSIONS) == VERSIONS
 
 
-def test_what_a_heading_names_as_its_year_holds_from_then() -> None:
+def test_a_year_in_a_heading_is_when_the_version_becomes_valid() -> None:
     """Admissions of 2023 are published in December 2022: asked in 2022, either may be meant; before that
     month only those of 2022. Discriminates: the date of publication alone."""
     old = candidate("old", "2021-12-17", 0.5, heading="2022年招生简章")
@@ -66,8 +67,8 @@ def test_a_version_of_a_year_is_not_older_than_one_of_a_day_in_it() -> None:
     assert by_dates(Query("学费多少？", (), asked="2026"), both) == both
 
 
-def test_candidates_that_are_no_versions_of_each_other_keep_their_probability() -> None:
-    """Discriminates: the newer document first, whatever it is about."""
+def test_candidates_that_are_not_versions_of_each_other_keep_their_probability() -> None:
+    """Discriminates: ranking the newer document first, whatever its subject."""
     old = candidate("old", "2018")
     for other in (
         candidate("undated", ""),
@@ -82,8 +83,9 @@ def test_candidates_that_are_no_versions_of_each_other_keep_their_probability() 
 LONGER = TERMS + "减免学费的申请每年九月提交，家庭经济困难的学生优先，由学院评议后报学生处审批。"
 
 
-def test_it_is_a_preference_and_what_answers_much_better_still_goes_first() -> None:
-    """Discriminates: a filter; a version of which only a part was kept raised to what the whole one says."""
+def test_recency_is_a_preference_and_a_much_better_answer_still_ranks_first() -> None:
+    """Discriminates: a filter; raising a version of which only a part was kept to the probability of the
+    complete one."""
     short = "学费每学年另行通知，住宿费另计；录取后两周内在财务处缴清。"
     both = [candidate("old", "2018", 0.9, text=LONGER), candidate("new", "2024", 0.3, text=short)]
     assert best(both, "2026") == "old"
@@ -92,8 +94,8 @@ def test_it_is_a_preference_and_what_answers_much_better_still_goes_first() -> N
     assert ranked[1].probability == 0.3
 
 
-def test_of_versions_that_say_the_same_the_one_that_holds_gets_what_any_of_them_got() -> None:
-    """The same words with other numbers: what judges them so differently is chance."""
+def test_among_equal_versions_the_valid_one_gets_the_best_probability_of_them() -> None:
+    """The same words with other numbers: different probabilities are due to chance."""
     ranked = by_dates(
         Query("学费多少？", (), asked="2026"), [candidate("old", "2018", 0.8), candidate("new", "2024", 0.05)]
     )
@@ -104,16 +106,16 @@ def test_of_versions_that_say_the_same_the_one_that_holds_gets_what_any_of_them_
     assert ranked[0].probability == pytest.approx(0.8 / (0.8 + 0.2 * np.exp(DATE_LOGIT)))
 
 
-def test_documents_of_the_time_that_a_question_names_go_first() -> None:
+def test_documents_of_the_time_named_in_the_question_rank_first() -> None:
     notes = [candidate(date, date, heading=f"例会 {at}", text=f"第 {at} 次：纪要。") for at, date in
              enumerate(("2023-05-08", "2024-05-06", "2024-06-03"))]  # fmt: skip
     assert best(notes, "2026-06-15", ("2024-05",)) == "2024-05-06"
     assert best(notes, "2026-06-15", ("2023",)) == "2023-05-08"
     ranked = by_dates(Query("例会", (), asked="2026", dates=("2021",)), notes)
-    assert ranked == notes  # none is of that time
+    assert ranked == notes  # no document is of that time
 
 
-def test_a_text_about_the_year_that_is_named_loses_nothing_for_being_written_later() -> None:
+def test_a_text_about_the_named_year_is_not_penalised_for_a_later_date() -> None:
     fitting = candidate("of 2022", "2022-01-10", heading="通知", text="放假安排。")
     about = candidate("report", "2023-03-01", heading="年报", text="2022 年营业收入增长一成。")
     undated = candidate("undated", "", heading="公司", text="成立于上海。")
@@ -124,14 +126,14 @@ def test_a_text_about_the_year_that_is_named_loses_nothing_for_being_written_lat
     assert chances[3] == pytest.approx(1 / (1 + np.exp(DATE_LOGIT)))
 
 
-def test_of_versions_those_of_every_year_that_is_compared_keep_their_place() -> None:
+def test_versions_of_every_compared_year_keep_their_rank() -> None:
     ranked = by_dates(Query("2018 和 2020 年", (), asked="2026", dates=("2018", "2020")), VERSIONS)
     assert [one.probability for one in ranked[:2]] == [0.5, 0.5]
     assert ranked[2].probability < 0.5
 
 
 @pytest.mark.parametrize("chance", [0.0, 1.0])
-def test_a_probability_stays_one(chance: float) -> None:
+def test_a_probability_stays_between_0_and_1(chance: float) -> None:
     ranked = by_dates(Query("", (), asked="2026"), [candidate("a", "2018", chance), candidate("bb", "2024")])
     assert 0.0 <= ranked[0].probability <= 1.0
 
@@ -146,10 +148,10 @@ def test_a_probability_stays_one(chance: float) -> None:
         ("How to void an order", "How much is a pallet?", "void"),
     ],
 )
-def test_what_a_title_calls_void_falls_behind_unless_it_is_asked_for(
+def test_a_document_whose_title_says_void_ranks_lower_unless_requested(
     title: str, question: str, first: str
 ) -> None:
-    """Discriminates: the price of a list that holds no more, of which a chance made the better score."""
+    """Discriminates: the price of an outdated list that scored higher by chance."""
     rows = [candidate("void", "", 0.5, heading=title), candidate("valid", "", 0.4, heading="2025下半年")]
     judged = by_dates(Query(question, ()), rows)
     assert max(judged, key=lambda one: one.probability).chunk.chunk_id == first
@@ -199,7 +201,7 @@ CLOSED = "All get 25 days.\n\n| Month | Closed on |\n| --- | --- |\n| August | 1
         ("I started in September, how much leave do I get?", "Leave", CLOSED, True),
         ("How much leave do I get if I start in September?", "Leave", CLOSED, True),
         ("我九月入职，年假几天", "年假", "年假十天。\n| 月份 | 休馆 |\n| --- | --- |\n| 8月 | 是 |", True),
-        ("I closed it in September, how much leave do I get?", "Leave", CLOSED, False),  # it speaks of that
+        ("I closed it in September, how much leave do I get?", "Leave", CLOSED, False),  # it mentions that
         ("我9月的工资发了多少", "工资", "| 月份 | 工资 |\n| --- | --- |\n| 8月 | 90 |", False),
         ("我9月入职，年假几天", "年假", "| 入职月份 | 天 |\n| --- | --- |\n| 8月 | 5 |", False),
         (
@@ -210,17 +212,17 @@ CLOSED = "All get 25 days.\n\n| Month | Closed on |\n| --- | --- |\n| August | 1
         ),
     ],
 )
-def test_what_stands_under_another_period_than_the_question_names_is_not_sure(
+def test_text_under_a_different_period_than_the_questions_is_not_sure(
     question: str, heading: str, text: str, is_sure: bool
 ) -> None:
-    """Discriminates: a period anywhere in the text; when a text was revised; days within a range."""
+    """Discriminates: a period anywhere in the text; the date of a text's revision; days within a range."""
     one = candidate("only", "", 0.8, heading=heading, text=text)
     (judged,) = by_dates(Query(question, (), dates=dates_in(question, date(2026, 1, 1))), [one])
     assert (judged.probability >= SURE) is is_sure
     assert judged.probability in (0.8, NOT_SURE)
 
 
-def test_what_stands_under_another_month_falls_behind_that_of_the_question() -> None:
+def test_text_under_another_month_ranks_below_that_of_the_question() -> None:
     august = candidate("august", "", 0.3, heading="销售月报 2025年8月", text="新签客户 11 家。")
     july = candidate("july", "", 0.2, heading="销售月报 2025年7月", text="新签客户 18 家。")
     ranked = by_dates(Query("七月份新签了多少客户", ()), [august, july])
@@ -239,10 +241,9 @@ def test_what_stands_under_another_month_falls_behind_that_of_the_question() -> 
         ("What does section 3.6.0 say?", False),
     ],
 )
-def test_the_notes_of_another_version_fall_behind_those_of_the_one_that_is_named(
-    question: str, is_named: bool
-) -> None:
-    """Discriminates: the nearest by meaning, for all notes say what is new; an address; a part of a text."""
+def test_notes_of_another_version_rank_below_those_of_the_named_one(question: str, is_named: bool) -> None:
+    """Discriminates: the nearest by meaning, since all notes describe what is new; an IP address; a part of a
+    text."""
     other = candidate("b", "", 0.6, heading="Release notes > 3.7.0 — 15 June 2026", text="New: clones.")
     meant = candidate("a", "", 0.3, heading="Release notes > 3.6.0 — 20 May 2026", text="New: passkeys.")
     guide = candidate("c", "", 0.2, heading="3.1.2 Passkeys", text="Made in the settings.")
@@ -251,13 +252,13 @@ def test_the_notes_of_another_version_fall_behind_those_of_the_one_that_is_named
     assert chances[2] == 0.2
 
 
-def test_the_notes_of_a_version_are_sure_where_nothing_else_is_asked() -> None:
+def test_the_notes_of_a_version_are_sure_if_nothing_else_is_asked() -> None:
     notes = candidate("a", "", 0.3, heading="Notes > [3.6.0] - 2026-02-20", text="New: passkeys.")
     for question, chance in (("What's new in 3.6.0?", SURE), ("Who tested version 3.6.0?", 0.3)):
         assert by_dates(Query(question, ()), [notes])[0].probability == chance
 
 
-def test_what_only_mentions_the_month_is_not_put_before_what_stands_under_another() -> None:
+def test_text_that_only_mentions_the_month_does_not_rank_above_text_under_another() -> None:
     august = candidate("august", "", 0.4, heading="销售月报 2025年8月", text="销售额为 287 万元。")
     budget = candidate("budget", "", 0.3, heading="差旅预算", text="超出的在9月30日前报财务。")
     ranked = by_dates(Query("9月的销售额是多少", ()), [august, budget])
@@ -277,7 +278,7 @@ TABLE = "| 月份 | 营业额 | 客流 |\n| --- | --- | --- |\n| 2月 | 38 | 61 
         ("How much revenue did Leeds make in March?", "Q1 2025", MONTHS, False),
         ("三月份营业额多少？", "2025年第一季度", TABLE, True),
         ("2月客流多少", "2025年第一季度", TABLE, True),
-        ("How many new customers in March?", "Q1 2025", MONTHS, False),  # that line has none
+        ("How many new customers in March?", "Q1 2025", MONTHS, False),  # that line has no such word
         ("What was the revenue of Leeds in March?", "Q1 2025", MONTHS, False),
         ("What was the revenue in February?", "Q1 2025", MONTHS, False),
         ("What was the revenue in March 2024?", "Q1 2025", MONTHS, False),
@@ -288,16 +289,17 @@ TABLE = "| 月份 | 营业额 | 客流 |\n| --- | --- | --- |\n| 2月 | 38 | 61 
         ("And in March?", "Q1 2025", MONTHS, False),
     ],
 )
-def test_a_line_of_the_month_that_has_all_words_of_the_question_is_sure(
+def test_a_line_of_the_month_with_all_words_of_the_question_is_sure(
     question: str, heading: str, text: str, is_sure: bool
 ) -> None:
-    """Discriminates: the month of a quarter called the closest; another figure of it, or of a range, sure."""
+    """Discriminates: calling the month of a quarter only the closest; another figure of it, or of a range,
+    sure."""
     one = candidate("only", "", 0.3, heading=heading, text=text)
     (judged,) = by_dates(Query(question, (), dates=dates_in(question, date(2026, 1, 1))), [one])
     assert judged.probability == (SURE if is_sure else min(judged.probability, 0.3))
 
 
-def test_what_is_hardly_probable_is_not_sure_for_its_month() -> None:
+def test_an_improbable_text_is_not_sure_because_of_its_month() -> None:
     (judged,) = by_dates(Query("revenue in March", ()), [candidate("only", "", 0.1, text=MONTHS)])
     assert 0.1 < judged.probability < SURE
 
@@ -320,17 +322,17 @@ SPANS = [
 
 
 @pytest.mark.parametrize(("question", "text", "lies_in_it"), SPANS)
-def test_what_gives_a_span_in_which_the_day_or_the_hour_lies_is_sure(
+def test_a_text_whose_span_contains_the_day_or_hour_is_sure(
     question: str, text: str, lies_in_it: bool
 ) -> None:
-    """It has all other words of the question. Discriminates: only days and hours that are named count."""
+    """It has all other words of the question. Discriminates: counting only days and hours that are named."""
     (judged,) = by_dates(Query(question, ()), [candidate("rules", "", 0.2, text=text)])
     assert judged.probability == pytest.approx(SURE if lies_in_it else 0.2)
 
 
-def test_whether_one_may_come_on_a_day_shows_the_few_spans_it_lies_in() -> None:
-    """It has no other word; with one that the text has not, it is about something else. Discriminates: every
-    span is about what is asked."""
+def test_asking_whether_a_day_is_possible_shows_the_few_spans_that_contain_it() -> None:
+    """The question has no other word; with one that the text lacks, it has another subject. Discriminates:
+    taking every span for relevant."""
     text = "The building is closed from June 15 to September 10."
     for question, chance in (("Can I come on July 3?", MIN_NAMED), ("Can I park on July 3?", 0.01)):
         (judged,) = by_dates(Query(question, ()), [candidate("hours", "", 0.01, text=text)])

@@ -73,22 +73,22 @@ def test_stop_words_alone_make_no_vector() -> None:
     assert encode_query("") == SparseTerms([], [])
 
 
-def test_an_acronym_that_looks_like_a_stop_word_is_kept() -> None:
+def test_an_acronym_that_looks_like_a_stop_word_is_indexed() -> None:
     assert [term.text for term in question_terms("IT 部门")] == ["it", "部门"]
 
 
-def test_identifiers_are_kept_whole_and_in_parts() -> None:
+def test_identifiers_are_indexed_whole_and_in_parts() -> None:
     assert terms("MAX_RECENT_TURNS") == ["max_recent_turns", "max", "recent", "turn"]
     assert terms("Python 3.11") == ["python", "3.11"]
 
 
 def test_a_long_chinese_word_does_not_count_more_than_two_words() -> None:
-    """Discriminates: giving every bigram of a word the full weight 1."""
+    """Discriminates: giving every bigram of a word the full weight of 1."""
     assert weight("中国人民大学") < 2.1
     assert weight("费用") == 1.0
 
 
-def test_a_word_said_often_saturates() -> None:
+def test_a_frequent_word_saturates() -> None:
     once, often = score("费用", "费用"), score("费用", "费用" * 50)
     assert once < often < once * 2.3
 
@@ -97,18 +97,18 @@ def test_a_longer_document_with_the_same_word_scores_lower() -> None:
     assert score("费用", "费用" + "其他内容很多" * 100) < score("费用", "费用")
 
 
-def test_the_weight_of_a_word_is_bm25s() -> None:
-    """Discriminates: leaving the length out, or taking it in characters."""
+def test_the_weight_of_a_word_is_that_of_bm25() -> None:
+    """Discriminates: ignoring the length, or counting it in characters."""
     [weight] = encode_document("fee fee fee").values
     assert weight == pytest.approx(3 * (K1 + 1) / (3 + K1 * (1 - B + B * 3 / AVERAGE_WORDS)))
 
 
-def test_a_passage_of_a_line_beats_a_whole_chunk_that_says_the_word_twice() -> None:
+def test_a_one_line_passage_beats_a_whole_chunk_with_the_word_twice() -> None:
     """Discriminates: b = 0.5, with which short passages lose."""
     assert score("费用", "费用是九十九元") > score("费用", "费用与费用" + "别的内容还有很多" * 35)
 
 
-def test_a_document_added_in_pieces_has_the_vector_of_the_whole() -> None:
+def test_a_document_added_in_pieces_has_the_vector_of_the_whole_text() -> None:
     pieces = ["专业版的费用。", "Running turns, ", "费用 MAX_UPLOAD_MB"]
     words = DocumentWords()
     for piece in pieces:
@@ -116,14 +116,14 @@ def test_a_document_added_in_pieces_has_the_vector_of_the_whole() -> None:
     assert words.vector() == encode_document("".join(pieces))
 
 
-def test_words_outside_the_scripts_without_spaces_have_their_places() -> None:
+def test_words_of_scripts_with_spaces_have_positions() -> None:
     assert words_of("费用 fee，C++和 v1.2.") == ([3, 7, 12], ["fee", "C++", "v1.2"])
     assert words_of("只有中文") == ([], [])
 
 
 @given(st.text(alphabet="费用abzAB_1.2- +'’ЖЩé"))
-def test_the_pieces_of_a_texts_words_are_its_terms(text: str) -> None:
-    """Discriminates: pieces of a word that are not lower-cased or stemmed as the index has them."""
+def test_the_terms_of_a_text_are_the_pieces_of_its_words(text: str) -> None:
+    """Discriminates: pieces of a word that are not lower-cased or stemmed as in the index."""
     results = {piece for word in words_of(folded(text))[1] for piece in word_pieces(word)}
     assert results == {term for term in terms(text) if not is_cjk(term)}
 
@@ -161,12 +161,12 @@ def test_indices_are_u32_ascending_and_unique_with_positive_weights(text: str) -
 
 
 @given(st.text(alphabet="费用是多少的了问脉专业版abc_. 12"))
-def test_a_question_is_found_in_a_document_of_the_same_words(text: str) -> None:
+def test_a_question_matches_a_document_with_the_same_words(text: str) -> None:
     assert set(encode_query(text).indices) == set(encode_document(text).indices)
 
 
-def test_threads_do_not_disturb_each_other() -> None:
-    """Discriminates: one stemmer for all threads, which mixes up the words in work."""
+def test_threads_do_not_interfere() -> None:
+    """Discriminates: one stemmer shared by all threads, which mixes up words in progress."""
     words = [
         f"{random.Random(at).choice(['running', 'conversations', 'relational'])}{'x' * (at % 7)}"
         for at in range(3000)
@@ -209,8 +209,8 @@ def test_a_question_takes_less_than_a_millisecond() -> None:
             encode_query(question)
 
 
-def test_no_pair_is_made_of_what_a_stop_word_parts() -> None:
-    """Discriminates: 猫和狗 found for 猫狗, a word that it does not have."""
+def test_no_bigram_spans_a_stop_word() -> None:
+    """Discriminates: 猫和狗 matching 猫狗, a word that it does not contain."""
     assert terms("猫和狗") == ["猫", "狗"]
 
 
@@ -222,13 +222,13 @@ def test_no_pair_is_made_of_what_a_stop_word_parts() -> None:
         ("Where do I log in?", "login"), ("Roll it back.", "rollback"),
     ],
 )  # fmt: skip
-def test_a_verb_and_its_particle_are_searched_as_their_noun_too(question: str, noun: str) -> None:
-    """Discriminates: words one by one, of which no heading that says Backup has any."""
+def test_a_verb_with_a_particle_is_also_searched_as_its_noun(question: str, noun: str) -> None:
+    """Discriminates: separate words, neither of which occurs in a heading that says Backup."""
     (term,) = question_terms(noun)
     assert term in question_terms(question)
 
 
-def test_other_verbs_with_a_particle_make_no_noun() -> None:
+def test_other_verbs_with_a_particle_give_no_noun() -> None:
     words = {
         term.text for term in question_terms("Look at the log that came in, and set the table back down")
     }
@@ -240,8 +240,8 @@ def test_other_verbs_with_a_particle_make_no_noun() -> None:
     [("第37条", "第三十七条"), ("第 5 章", "第五章"), ("第12条", "第十二条"), ("第108条", "第一百零八条"),
      ("第120条", "第一百二十条"), ("第10条", "第十条"), ("第1079条", "第一千零七十九条")],
 )  # fmt: skip
-def test_an_article_typed_in_digits_is_looked_for_as_it_is_written(typed: str, written: str) -> None:
-    """Discriminates: 37 and 条, which no law or handbook has."""
+def test_an_article_typed_in_digits_is_searched_in_its_written_form(typed: str, written: str) -> None:
+    """Discriminates: searching for 37 and 条, which no law or handbook contains."""
     asked = {term.text for term in question_terms(f"手册{typed}讲什么")}
     assert {term.text for term in question_terms(written)} <= asked
 
@@ -255,7 +255,7 @@ def test_an_article_typed_in_digits_is_looked_for_as_it_is_written(typed: str, w
         ("退款說明", "退款说明"),
     ],
 )
-def test_either_script_is_the_same_words(traditional: str, simplified: str) -> None:
+def test_both_chinese_scripts_give_the_same_words(traditional: str, simplified: str) -> None:
     """Discriminates: NFKC alone, which leaves 鐘樓 and 钟楼 two words."""
     assert terms(traditional) == terms(simplified)
     assert encode_query(traditional) == encode_query(simplified)
@@ -263,5 +263,5 @@ def test_either_script_is_the_same_words(traditional: str, simplified: str) -> N
 
 
 @pytest.mark.parametrize("text", ["plain words", "简体字", "日本語のテキスト", "ＡＢＣ１２３", "𠮷野家"])
-def test_nothing_grows_or_shrinks_but_by_width(text: str) -> None:
+def test_folding_keeps_the_length_of_a_text(text: str) -> None:
     assert len(folded(text)) == len(text)

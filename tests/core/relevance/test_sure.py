@@ -1,4 +1,4 @@
-"""What makes one of the candidates sure, or keeps all from it, whatever the models say."""
+"""What makes a candidate sure, or prevents any from being sure, whatever the models say."""
 
 from dataclasses import replace
 
@@ -8,25 +8,26 @@ from core.knowledge import Candidate
 from core.relevance.probability import FEW_NAMED, LEADING, MIN_NAMED, SURE, Coefficients, Together, judge
 from tests.core.relevance.test_probability import E5, ask, candidate, plain
 
-# One that finds nothing probable.
+# A model that finds nothing probable.
 UNSURE = Coefficients("x", plain("dense", 1.0), plain("overlap", 0.0), Together(-5.0, 1.0, 0.0, 0.0))
 FILLER = "Two working days within Germany, five elsewhere. " * 6
 KEYS = "Spare keys for the parcel lockers are kept at the porter's desk until nine."
 
 
-def test_of_texts_alike_but_for_a_number_the_one_with_the_questions_number_goes_first() -> None:
-    """Discriminates: meaning alone, to which one part number is as good as another."""
+def test_of_texts_that_differ_in_a_number_the_one_with_the_questions_number_ranks_first() -> None:
+    """Discriminates: ranking by meaning alone, to which all part numbers are equal."""
     question = ask("Which number has the stamp of project curlew 10028?")
     other = candidate("The stamp of project curlew 10098 has the number curlew-30294.", 1, 0.87)
     meant = candidate("Finance. The stamp of project curlew 10028 has the number curlew-30084.", 4, 0.84)
     before, after = judge(question, [other, meant], E5)
     assert after.probability > before.probability
     alone = judge(question, [other], E5)[0]
-    assert alone.probability > before.probability  # it is held back only where another has the number
+    assert alone.probability > before.probability  # it is lowered only if another has the number
 
 
-def test_of_clauses_the_one_whose_number_is_named_goes_first() -> None:
-    """Discriminates: by meaning a table with a column of clauses, or the clause that is nearest by chance."""
+def test_the_clause_whose_number_is_named_ranks_first() -> None:
+    """Discriminates: preferring by meaning a table with a column of clauses, or the clause that happens to be
+    nearest."""
     table = candidate("| Item | Clause |\n| --- | --- |\n| Damages | 7.1, 7.5 |", 1, 0.84)
     meant = candidate("7.6 You must not promise payment.", 5, 0.8)
     plain = judge(ask("What does the clause say?"), [table, meant], E5)
@@ -35,7 +36,7 @@ def test_of_clauses_the_one_whose_number_is_named_goes_first() -> None:
     assert named[0].probability < named[1].probability
 
 
-def test_of_articles_the_one_that_is_named_goes_first_and_none_is_sure_where_it_is_missing() -> None:
+def test_a_named_article_ranks_first_and_none_is_sure_if_it_is_missing() -> None:
     """Discriminates: the article with the words of the question; one that mentions the named one."""
     other = candidate("第三十八条 赔偿按损失计算，依照第三十七条处理。", 1, 0.88)
     meant = candidate("第三十六条 通知要书面。\n第三十七条 应当保存记录。", 5, 0.8)
@@ -47,8 +48,9 @@ def test_of_articles_the_one_that_is_named_goes_first_and_none_is_sure_where_it_
     assert judge(ask("第601条规定的赔偿怎么计算？"), [other, meant], E5)[0].probability < SURE
 
 
-def test_the_only_article_of_its_number_is_sure_where_nothing_else_is_asked() -> None:
-    """Discriminates: the ninth article of one set of rules beside another's; what it does not say."""
+def test_the_only_article_with_its_number_is_sure_if_nothing_else_is_asked() -> None:
+    """Discriminates: the ninth article of one set of rules beside another's; a question about something it
+    does not say."""
     dogs = candidate("第九条 每户限养一只犬。", 6)
     others = [candidate(FILLER[:50], at) for at in range(1, 6)]
 
@@ -74,7 +76,7 @@ def test_the_only_article_of_its_number_is_sure_where_nothing_else_is_asked() ->
     ],
 )
 def test_a_text_that_asks_the_question_itself_is_sure(question: str, is_sure: bool) -> None:
-    """Discriminates: a question with a word more or fewer, or another question word."""
+    """Discriminates: a question with one word more or less, or with another question word."""
     far = candidate("Ships leave on Mondays.", 1, 0.8)
     texts = ("**Q: Is there a minimum order?**\nA: No.", "问：有没有最低起订量？\n答：没有。")
     for text in texts:
@@ -85,7 +87,7 @@ def test_a_text_that_asks_the_question_itself_is_sure(question: str, is_sure: bo
         "- **Is there a minimum order?**\n- **When do you ship?**",
         "- [有没有最低起订量？](#order)\n- [何时发货？](#ship)",
     )
-    for text in contents:  # questions alone
+    for text in contents:  # questions without answers
         assert judge(ask(question), [far, candidate(text, 9, 0.6)], E5)[1].probability != SURE
 
 
@@ -101,11 +103,11 @@ def test_a_text_that_asks_the_question_itself_is_sure(question: str, is_sure: bo
         ("What does E02 mean?", FEW_NAMED + 1, None),
     ],
 )
-def test_a_question_for_a_code_is_shown_one_of_few_passages_that_have_it(
+def test_a_question_about_a_code_gets_one_of_the_few_passages_that_have_it(
     question: str, passages: int, least: float | None
 ) -> None:
-    """Discriminates: 'what does E02 mean?' has no other word to look for, and was refused at .08; then it was
-    the closest passage, as sure as what asks for a price that the passage does not have."""
+    """Discriminates: 'what does E02 mean?' has no other word to match, and was refused at .08; then it was
+    the closest passage, as sure as for a question about a price that the passage does not have."""
     named = [
         candidate("- E02: the grinder is blocked. Turn the burr by hand.", 6 + at) for at in range(passages)
     ]
@@ -120,14 +122,14 @@ def test_a_question_for_a_code_is_shown_one_of_few_passages_that_have_it(
     [
         ("E02 多少钱", "清运费每平方米 8 元。", False),
         ("What is E02?", "Wash it at 40 degrees.", False),
-        ("What is E02?", "E05 means that the door is open.", True),  # it may be mistyped
+        ("What is E02?", "E05 means that the door is open.", True),  # it may be a typing error
         ("清运费 E02 多少钱", "清运费每平方米 8 元。", True),
         ("iPhone15 多少钱", "iPhone 15 每台 5,999 元。", True),
         ("What was changed in v3.61?", "Version 3.5: the clock.", True),
     ],
 )
-def test_a_code_alone_that_no_passage_has_is_not_answered(question: str, text: str, shown: bool) -> None:
-    """Discriminates: what has the other words, which say nothing, as the closest passage."""
+def test_a_lone_code_that_no_passage_has_is_not_answered(question: str, text: str, shown: bool) -> None:
+    """Discriminates: showing a passage with the other words, which mean nothing, as the closest."""
     (judged,) = judge(ask(question), [candidate(text, 1)], replace(UNSURE, together=Together(0, 1, 0, 0)))
     assert (judged.probability > 0) is shown
 
@@ -140,15 +142,15 @@ def test_a_code_alone_that_no_passage_has_is_not_answered(question: str, text: s
         (
             [(f"Spare keys. {FILLER} Parcel lockers. {FILLER} Kept.", 0.81)],
             False,
-        ),  # its words stand far apart
-        ([("The keys of the cellar are kept at the porter's desk.", 0.85)], False),  # it has two of five
+        ),  # its words are far apart
+        ([("The keys of the cellar are kept at the porter's desk.", 0.85)], False),  # two of five
     ],
 )
-def test_one_that_leads_and_has_what_is_asked_in_one_place_is_sure(
+def test_a_leading_passage_with_the_questions_words_in_one_place_is_sure(
     leading: list[tuple[str, float]], is_sure: bool
 ) -> None:
-    """Discriminates: half of an office's right answers that began with 'the closest passage'; and a lead
-    alone, or words alone, that made what no passage answers sure."""
+    """Discriminates: half of an office's right answers beginning with 'the closest passage'; a lead alone, or
+    words alone, making a passage without the answer sure."""
     first = [candidate(text, at, dense) for at, (text, dense) in enumerate(leading, start=1)]
     others = [candidate(FILLER[:50], at, 0.8 - 0.005 * at) for at in range(3, 9)]
     judged = judge(ask("Where are spare keys for the parcel lockers kept?"), [*first, *others], E5)
@@ -166,11 +168,11 @@ def test_one_that_leads_and_has_what_is_asked_in_one_place_is_sure(
         ("field engineer 的工资是哪个", True),
     ],
 )
-def test_a_passage_that_has_not_what_is_asked_for_of_somebody_is_not_sure(
+def test_a_passage_without_the_requested_attribute_of_a_person_is_not_sure(
     question: str, is_sure: bool
 ) -> None:
-    """Discriminates: his telephone number, said to be sure, for his salary; an amount, which is known by its
-    form; a passage of another language, which says it in other words."""
+    """Discriminates: a person's telephone number being sure when the salary is asked for; an amount, which is
+    recognised by its form; a passage in another language, which has other words for it."""
     passage = candidate("The field engineer is Zhou Ming, mobile 138 0571 2209.", 1)
     (judged,) = judge(ask(question), [passage], replace(UNSURE, together=Together(3.0, 1.0, 0.0, 0.0)))
     assert (judged.probability >= SURE) is is_sure

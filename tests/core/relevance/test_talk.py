@@ -1,4 +1,5 @@
-"""What is talk and no question to the documents: by phrases that cover all of it, in both languages."""
+"""Detecting small talk that is not a question to the documents: by phrases that cover all of it, in both
+languages."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ PHRASES = [
     json.loads(line)
     for line in (Path(__file__).parents[2] / "data" / "talk.jsonl").read_text(encoding="utf-8").splitlines()
 ]
-LEAST_KNOWN = {"dev": 0.9, "held": 0.7}  # of talk that is known as such; held: on which nothing was tuned
+LEAST_KNOWN = {"dev": 0.9, "held": 0.7}  # recall of talk; held: held-out texts
 
 
 @pytest.mark.parametrize("split", LEAST_KNOWN)
-def test_most_talk_is_known(split: str) -> None:
-    """Discriminates: phrases that are only known word for word."""
+def test_most_talk_is_recognised(split: str) -> None:
+    """Discriminates: recognising phrases only word for word."""
     said = [talk_of(row["text"]) for row in PHRASES if row["split"] == split and not row["search"]]
     assert sum(kind is not None for kind in said) >= LEAST_KNOWN[split] * len(said) > 100
 
@@ -99,7 +100,7 @@ def test_no_question_that_looks_like_talk_is_taken_for_it() -> None:
         ("唔該翻譯成英文", Talk.TRANSLATED),
     ],
 )
-def test_each_kind_by_name(text: str, kind: Talk | None) -> None:
+def test_each_kind_of_talk_by_name(text: str, kind: Talk | None) -> None:
     assert talk_of(text) is kind
 
 
@@ -112,12 +113,12 @@ def test_each_kind_by_name(text: str, kind: Talk | None) -> None:
         "1.2.3", "hi" * MAX_TALK_CHARS,
     ],
 )  # fmt: skip
-def test_what_asks_for_something_is_no_talk(text: str) -> None:
+def test_a_request_for_information_is_not_talk(text: str) -> None:
     assert talk_of(text) is None
 
 
-def test_how_a_thing_is_done_with_answers_is_no_request_about_the_last_one() -> None:
-    """Discriminates: phrases alone, which cover each of these."""
+def test_asking_how_to_work_with_answers_is_not_a_request_about_the_last_one() -> None:
+    """Discriminates: phrases alone, which cover each of these texts."""
     assert talk_of("看回答引用了哪一段") is Talk.SOURCES
     assert talk_of("怎么看到回答引用了哪一段？") is None
     assert talk_of("怎么翻译") is None
@@ -126,15 +127,15 @@ def test_how_a_thing_is_done_with_answers_is_no_request_about_the_last_one() -> 
 
 @given(st.text(max_size=300))
 def test_no_text_is_talk_once_it_asks_for_something(text: str) -> None:
-    """Discriminates: a phrase that counts although the rest says something else."""
+    """Discriminates: a phrase that counts although the rest of the text means something else."""
     assert talk_of(f"{text} 核桃油") is None
 
 
 @pytest.mark.parametrize(
     "text", ["的" * 120, "you " * 30, "1+" * 60, "((((" * 30, "a " * 60, "👍" * 120, "我想问一下" * 24]
 )
-def test_a_hostile_text_costs_no_time(text: str) -> None:
-    """Discriminates: a lead-in to how that may be read in two ways, each time it stands there."""
+def test_a_hostile_text_takes_little_time(text: str) -> None:
+    """Discriminates: a lead-in to "how" that can match in two ways at every occurrence."""
     talk_of("")
     with at_most(0.2):
         talk_of(text)
@@ -152,6 +153,8 @@ def test_a_hostile_text_costs_no_time(text: str) -> None:
         ("translate that into English", ["How much is a guided tour in Chinese?"], False),
     ],
 )
-def test_a_language_is_asked_about_where_languages_were(text: str, before: list[str], expected: bool) -> None:
-    """Discriminates: a language that is taken for a request to translate the last answer whatever it is."""
+def test_a_language_is_the_subject_after_a_question_about_languages(
+    text: str, before: list[str], expected: bool
+) -> None:
+    """Discriminates: always taking a language for a request to translate the last answer."""
     assert is_about_languages(text, before) is expected

@@ -1,4 +1,4 @@
-"""Talk that no phrase knows, by the bundled embedding's vector of it."""
+"""Talk that no phrase covers, recognised by its vector of the bundled embedding."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def kinds(texts: Sequence[str], *, has_answer: bool = True) -> list[Talk | None]
     ]
 
 
-def test_what_nobody_wrote_down_is_known() -> None:
+def test_talk_that_no_phrase_covers_is_recognised() -> None:
     assert [text for text in UNWRITTEN if talk_of(text)] == []
     assert dict(zip(UNWRITTEN, kinds([*UNWRITTEN]), strict=True)) == UNWRITTEN
 
@@ -93,23 +93,24 @@ def test_questions_to_documents_are_not_taken_for_talk() -> None:
     assert kinds(QUESTIONS) == [None] * len(QUESTIONS)
 
 
-def test_how_something_is_done_with_answers_is_searched() -> None:
-    """Discriminates: the vector alone, which lies near that of a request to shorten the last answer."""
+def test_asking_how_to_work_with_answers_is_searched() -> None:
+    """Discriminates: the vector alone, which is close to a request to shorten the last answer."""
     vectors = embedding().get_query_embeddings(ABOUT_ANSWERS)
     assert all(map(model().is_talk, ABOUT_ANSWERS, vectors))
     assert kinds(ABOUT_ANSWERS) == [None] * len(ABOUT_ANSWERS)
 
 
-def test_one_more_of_what_was_asked_and_what_was_meant_are_searched() -> None:
-    """Discriminates: the vector alone, to which a step in an order or a correction is about the answer."""
+def test_follow_up_items_and_corrections_are_searched() -> None:
+    """Discriminates: the vector alone, which takes the next item of a series or a correction for talk about
+    the answer."""
     vectors = embedding().get_query_embeddings(GOING_ON)
     assert sum(map(model().is_talk, GOING_ON, vectors)) >= 8
     assert [talk_of(text) for text in GOING_ON] == [None] * len(GOING_ON)
     assert kinds(GOING_ON) == [None] * len(GOING_ON)
 
 
-def test_what_is_possible_with_the_product_is_searched() -> None:
-    """Discriminates: the vector alone, and phrases to which an administrator is the assistant."""
+def test_asking_what_the_product_can_do_is_searched() -> None:
+    """Discriminates: the vector alone, and phrases that take an administrator for the assistant."""
     vectors = embedding().get_query_embeddings(ABOUT_WHAT_IS_POSSIBLE)
     taken = [model().is_talk(text, each) for text, each in zip(ABOUT_WHAT_IS_POSSIBLE, vectors, strict=True)]
     assert sum(taken) >= 2
@@ -118,33 +119,33 @@ def test_what_is_possible_with_the_product_is_searched() -> None:
 
 
 @pytest.mark.parametrize("texts", [ABOUT_OTHERS, ABOUT_MONEY, ABOUT_MEALS, ABOUT_THINGS])
-def test_other_people_what_something_costs_and_what_a_word_means_are_searched(texts: Sequence[str]) -> None:
-    """Discriminates: the vector alone, to which wanting to talk to somebody is talk."""
+def test_questions_about_people_prices_and_word_meanings_are_searched(texts: Sequence[str]) -> None:
+    """Discriminates: the vector alone, which takes wanting to talk to somebody for talk."""
     vectors = embedding().get_query_embeddings(texts)
     assert any(map(model().is_talk, texts, vectors))
     assert kinds(texts) == [None] * len(texts)
 
 
-def test_people_who_are_spoken_to_are_no_others() -> None:
+def test_people_who_are_addressed_are_not_third_parties() -> None:
     assert None not in [talk_of(text) or kind for text, kind in zip(SPOKEN_TO, kinds(SPOKEN_TO), strict=True)]
 
 
-def test_what_points_at_an_answer_is_talk_though_it_asks_what_is_possible() -> None:
+def test_a_request_about_an_answer_is_talk_even_if_phrased_as_a_possibility() -> None:
     assert None not in [talk_of(text) or kind for text, kind in zip(POINTING, kinds(POINTING), strict=True)]
 
 
-def test_another_form_of_the_answer_is_talk_however_it_goes_on() -> None:
+def test_asking_for_another_form_of_the_answer_is_talk_however_it_continues() -> None:
     assert None not in [talk_of(text) or kind for text, kind in zip(AS_BEFORE, kinds(AS_BEFORE), strict=True)]
 
 
-def test_a_complaint_is_not_searched_though_it_begins_with_how() -> None:
+def test_a_complaint_that_begins_with_how_is_not_searched() -> None:
     assert None not in [
         talk_of(text) or kind for text, kind in zip(COMPLAINTS, kinds(COMPLAINTS), strict=True)
     ]
 
 
-def test_a_request_about_an_answer_needs_one() -> None:
-    """Discriminates: a request that is refused where its words could be searched."""
+def test_a_request_about_an_answer_needs_a_previous_answer() -> None:
+    """Discriminates: refusing a request whose words could be searched for."""
     assert talk_of(REQUEST) is None
     [kind] = kinds([REQUEST])
     assert kind is not None
@@ -153,28 +154,28 @@ def test_a_request_about_an_answer_needs_one() -> None:
 
 
 def test_another_embedding_has_no_model() -> None:
-    """Discriminates: coefficients of one embedding that judge another's vectors."""
+    """Discriminates: judging another embedding's vectors by these coefficients."""
     assert load_talk_model("openai/text-embedding-3-small") is None
 
 
-def test_the_features_are_as_many_as_their_names() -> None:
+def test_there_are_as_many_features_as_names() -> None:
     assert len(text_features("")) == len(text_features("hi there!")) == len(FEATURES)
 
 
 def test_the_file_is_small() -> None:
-    """A wheel's worth of data for each start to read."""
+    """It is part of the wheel and read at each start."""
     for path in Path("core/relevance/coefficients").glob("talk-*.json"):
         assert path.stat().st_size <= 20_000
 
 
-LEAST_KNOWN = {"dev": 0.97, "held": 0.93}  # of talk, with phrases; held: on which nothing was tuned
+LEAST_KNOWN = {"dev": 0.97, "held": 0.93}  # recall of talk, with phrases; held: held-out texts
 MOST_TAKEN = 0.01  # of questions that look like it
 
 
 @pytest.mark.parametrize("split", LEAST_KNOWN)
 @pytest.mark.slow("embeds 280 texts")
-def test_most_talk_is_known_and_few_questions_are_taken_for_it(split: str) -> None:
-    """Discriminates: phrases alone, which know 81 % of the held half."""
+def test_most_talk_is_recognised_and_few_questions_are_taken_for_it(split: str) -> None:
+    """Discriminates: phrases alone, which recognise 81 % of the held-out half."""
     rows = [row for row in PHRASES if row["split"] == split]
     by_vector = kinds([row["text"] for row in rows])
     known = [bool(talk_of(row["text"]) or kind) for row, kind in zip(rows, by_vector, strict=True)]
@@ -184,7 +185,7 @@ def test_most_talk_is_known_and_few_questions_are_taken_for_it(split: str) -> No
     assert len(taken) <= MOST_TAKEN * len(rows)
 
 
-def test_phrases_are_looked_for_only_where_they_may_decide() -> None:
+def test_phrases_are_searched_only_where_they_can_decide() -> None:
     """Discriminates: a text taken for a question whose phrases would have made it talk."""
     whole = [*UNWRITTEN, *QUESTIONS, *ABOUT_ANSWERS, *COMPLAINTS, REQUEST]
     learnt = model()

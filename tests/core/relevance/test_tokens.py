@@ -45,17 +45,17 @@ def count(signs: str) -> int:
     return 8 * len(unpacked(signs, DIMENSIONS)) // DIMENSIONS
 
 
-def test_damaged_signs_are_none() -> None:
-    """Discriminates: a question that fails because of one passage's payload."""
+def test_damaged_signs_are_ignored() -> None:
+    """Discriminates: a question that fails because of one passage's damaged payload."""
     signs = NO_MEANS.signs(states(np.random.default_rng(6), 3))
     assert len(unpacked(signs, DIMENSIONS)) == 3 * DIMENSIONS // 8
     for damaged in ("", signs[:-4], signs + "é", signs[:5] + "*" + signs[6:]):
         assert unpacked(damaged, DIMENSIONS) == b""
 
 
-def test_the_vectors_of_parts_stand_behind_the_signs_and_change_none() -> None:
-    """Discriminates: chunks of earlier releases taken for such without parts; a question that fails because
-    of a damaged payload."""
+def test_part_vectors_follow_the_signs_and_leave_them_unchanged() -> None:
+    """Discriminates: reading parts from chunks of earlier releases, which have none; a question that fails
+    because of a damaged payload."""
     rng = np.random.default_rng(5)
     signs, vectors = NO_MEANS.signs(states(rng, 3)), rng.normal(size=(2, DIMENSIONS))
     both = with_parts(signs, vectors.tolist())
@@ -69,8 +69,8 @@ def test_the_vectors_of_parts_stand_behind_the_signs_and_change_none() -> None:
     assert all(parts_in(each, DIMENSIONS) is None for each in unknown)
 
 
-def test_a_passage_counts_by_its_nearest_token_wherever_it_stands() -> None:
-    """Discriminates: the mean over a passage's tokens; passages cut at the wrong places."""
+def test_a_passage_counts_by_its_nearest_token_in_any_position() -> None:
+    """Discriminates: the mean over a passage's tokens; splitting passages at the wrong offsets."""
     rng = np.random.default_rng(1)
     question, others = states(rng, 3), [states(rng, size) for size in (5, 1, 9)]
     holding = TokenStates(np.vstack([others[2].states, question.states]), np.full(12, 12.0, np.float32))
@@ -82,7 +82,7 @@ def test_a_passage_counts_by_its_nearest_token_wherever_it_stands() -> None:
     assert shares == pytest.approx([near(asked(question), [each])[0] for each in passages])
 
 
-def test_what_all_tokens_have_in_common_says_nothing() -> None:
+def test_what_all_tokens_have_in_common_carries_no_information() -> None:
     """Discriminates: signs of the raw states, of which most are those of the common direction."""
     rng = np.random.default_rng(2)
     common = 20 * rng.normal(size=DIMENSIONS).astype(np.float32)
@@ -98,7 +98,7 @@ def test_what_all_tokens_have_in_common_says_nothing() -> None:
     assert own > foreign + 0.3
 
 
-def test_frequent_pieces_of_a_passage_are_left_out_unless_it_has_no_others() -> None:
+def test_frequent_pieces_of_a_passage_are_omitted_unless_it_has_no_others() -> None:
     """Discriminates: storing every token; an empty passage of function words."""
     rng = np.random.default_rng(3)
     mixed = states(rng, 6)
@@ -108,8 +108,8 @@ def test_frequent_pieces_of_a_passage_are_left_out_unless_it_has_no_others() -> 
     assert NO_MEANS.signs(states(rng, 0)) == ""
 
 
-def test_of_a_long_question_the_rarest_tokens_are_compared_in_their_order() -> None:
-    """Discriminates: the first ones, which of a long question are its preamble."""
+def test_the_rarest_tokens_of_a_long_question_are_compared_in_order() -> None:
+    """Discriminates: the first tokens, which are the preamble of a long question."""
     rng = np.random.default_rng(4)
     long = states(rng, 3 * MAX_QUESTION_TOKENS, 5.0)
     long.rarity[-2:] = 12.0
@@ -120,7 +120,7 @@ def test_of_a_long_question_the_rarest_tokens_are_compared_in_their_order() -> N
     assert NO_MEANS.question_tokens(states(rng, 0)) is None
 
 
-def test_weights_say_how_much_each_token_counts() -> None:
+def test_weights_determine_how_much_each_token_counts() -> None:
     """Discriminates: a plain mean over the question's tokens."""
     rng = np.random.default_rng(5)
     question = asked(states(rng, 2))
@@ -130,7 +130,7 @@ def test_weights_say_how_much_each_token_counts() -> None:
     assert near(heavy, [passage])[0] > 0.6 > 0.5 > near(light, [passage])[0]
 
 
-def test_the_means_that_are_shipped_fit_the_bundled_embedding() -> None:
+def test_the_shipped_means_fit_the_bundled_embedding() -> None:
     means = load_means("multilingual-e5-small")
     assert means.passage.shape == means.question.shape == (384,)
     assert 0.5 < np.linalg.norm(means.passage) < 1 > np.linalg.norm(means.question) > 0.5

@@ -35,25 +35,25 @@ def meanings(question: str) -> list[set[str]]:
         ("Does it take NFL cards?", ["nfl"]),
     ],
 )
-def test_a_question_is_put_into_the_words_of_the_other_language(question: str, meant: list[str]) -> None:
+def test_a_question_is_translated_into_words_of_the_other_language(question: str, meant: list[str]) -> None:
     assert set(meant) <= {meaning for word in meanings(question) for meaning in word}
 
 
-def test_what_a_dictionary_has_as_one_is_no_two_words() -> None:
-    """Discriminates: leave alone is 离开 and twenty others."""
+def test_a_dictionary_phrase_is_not_split_into_words() -> None:
+    """Discriminates: translating "leave" separately: 离开 and twenty others."""
     assert meanings("annual leave") == [{"年假"}]
 
 
-def test_a_word_that_may_mean_anything_says_nothing() -> None:
+def test_an_ambiguous_word_is_ignored() -> None:
     assert translated("time") == ()
     assert all(len(word.meanings) <= MAX_MEANINGS for word in translated("How much time does an order take?"))
 
 
-def test_what_has_no_translation_is_left_out() -> None:
+def test_words_without_a_translation_are_omitted() -> None:
     assert translated("怎么除垢") == translated("") == translated("😀 ?!") == ()
 
 
-def test_words_that_few_texts_have_weigh_more_and_half_a_meaning_counts_half() -> None:
+def test_rare_words_weigh_more_and_half_a_meaning_counts_half() -> None:
     words = (
         Translated(1.0, (("machin",),)),
         Translated(1.0, (("process", "fee"), ("commiss",))),
@@ -70,12 +70,12 @@ def test_a_chinese_word_is_found_within_others() -> None:
     assert share == 1.0
 
 
-def test_the_dictionary_is_read_both_ways(tmp_path: Path) -> None:
+def test_the_dictionary_is_read_in_both_directions(tmp_path: Path) -> None:
     lines = [
         "# CC-CEDICT\n",
         "保修 保修 [bao3 xiu1] /guarantee; warranty/CL:個|个[ge4]/\n",
         "年假 年假 [nian2 jia4] /annual leave/New Year holidays (abbr.)/one that takes many other words/\n",
-        "個 个 [ge4] /classifier/\n",  # one character is in too many words
+        "個 个 [ge4] /classifier/\n",  # a single character is part of too many words
         "什麼 什么 [shen2 me5] /what/\n",
         "張 张 [Zhang1] /surname Zhang/\n",
     ]
@@ -90,12 +90,12 @@ def test_the_dictionary_is_read_both_ways(tmp_path: Path) -> None:
     assert rows.fetchall() == [("annual leav",), ("new year holiday",)]
 
 
-# Of probabilities.
+# For probabilities.
 
 
 @pytest.mark.parametrize("question", ["保修几年?", "How long is the warranty?"])
-def test_a_text_in_another_language_is_known_by_words_that_a_dictionary_has_in_both(question: str) -> None:
-    """Discriminates: by its cosine alone every text of the other language is as good as the next."""
+def test_a_text_in_another_language_is_recognised_by_words_the_dictionary_translates(question: str) -> None:
+    """Discriminates: the cosine alone, by which all texts in the other language are equally good."""
     english = ("The warranty is two years.", "The pump has 15 bar.", "Rinse the tank before the first use.")
     chinese = ("整机保修两年。", "水泵压力为十五巴。", "首次使用前冲洗水箱。")
     texts = english if question == "保修几年?" else chinese
@@ -103,8 +103,9 @@ def test_a_text_in_another_language_is_known_by_words_that_a_dictionary_has_in_b
     assert judged[0] > 2 * max(judged[1:])
 
 
-def test_a_name_that_is_the_same_in_every_language_brings_no_translation_ahead() -> None:
-    """Discriminates: tokens of a text that has the question's words by the level of texts that cannot."""
+def test_a_name_that_is_the_same_in_every_language_does_not_raise_a_translation() -> None:
+    """Discriminates: judging the tokens of a text with the question's words by the level of texts that cannot
+    have them."""
     query, tokens = with_tokens(ask("How do I point Open WebUI at it?"))
     own = candidate("Give Open WebUI the address of the server.", 1, 0.87)
     named = candidate("在 Open WebUI 里填服务器的地址。", 2, 0.835)
@@ -113,8 +114,8 @@ def test_a_name_that_is_the_same_in_every_language_brings_no_translation_ahead()
     assert first.probability > second.probability
 
 
-def test_a_word_that_texts_in_the_questions_language_have_too_says_nothing_for_the_others() -> None:
-    """Discriminates: 加进去 is in no dictionary, so that an English text with PDF has all that is known."""
+def test_a_word_that_the_questions_language_also_has_is_no_evidence_for_other_texts() -> None:
+    """Discriminates: 加进去 is in no dictionary, so an English text with PDF has every known word."""
     abroad = candidate("One sent over HTTP: file=@manual.pdf", 2, 0.81)
     has_it, has_not = (candidate(text, 1, 0.85) for text in ("PDF 最多 50 MB。", "文件最多 50 MB。"))
     beside, alone = (judge(ask("怎么把我的 PDF 加进去？"), [own, abroad], E5)[1] for own in (has_it, has_not))
@@ -122,11 +123,11 @@ def test_a_word_that_texts_in_the_questions_language_have_too_says_nothing_for_t
 
 
 @pytest.mark.parametrize(("own_share", "by_tokens"), [(0.1, True), (1.0, False)])
-def test_texts_in_another_language_are_compared_by_tokens_that_are_nearer_than_any_in_the_questions(
+def test_texts_in_another_language_are_compared_by_tokens_nearer_than_any_in_the_questions(
     own_share: float, by_tokens: bool
 ) -> None:
-    """Discriminates: the one vector and the words alone, which put a neighbour of the answer first; tokens
-    alone, by which a translation passes its twin."""
+    """Discriminates: the single vector and the words alone, which rank a neighbour of the answer first;
+    tokens alone, by which a translation passes its twin."""
     query, tokens = with_tokens(ask("新工牌要多少钱？"))
     beside, answers = candidate("Badges are checked at the gate.", 1, 0.8), candidate("It is 20.", 2, 0.77)
     own = candidate("食堂在二楼。", 3, 0.81)
@@ -140,7 +141,7 @@ def test_texts_in_another_language_are_compared_by_tokens_that_are_nearer_than_a
 
 
 def saying(*subjects: int) -> str:
-    """The signs of a text of 200 tokens, each near one of its subjects."""
+    """Return the signs of a text of 200 tokens, each near one of its subjects."""
     random = np.random.default_rng(sum(subjects))
     bent = np.array([np.random.default_rng(each).normal(size=64) for each in subjects])
     states = bent[random.integers(len(subjects), size=200)] + random.normal(size=(200, 64))
@@ -156,29 +157,30 @@ ASKED = QuestionTokens(np.ones((1, 64), np.float32), np.ones(1, np.float32))
     [(ASKED, 0.3, 0.6), (ASKED, 0.1, 0.1), (None, 0.3, 0.3)],
     ids=["near", "far behind", "no tokens"],
 )
-def test_a_text_gets_no_less_than_its_translation_and_others_of_its_language_as_before(
+def test_a_text_gets_at_least_its_translations_probability_and_others_stay_unchanged(
     asked: QuestionTokens | None, twin_chance: float, lifted: float
 ) -> None:
-    """Discriminates: the translation first; any text of the question's language in its place."""
+    """Discriminates: the translation ranked first; lifting an arbitrary text in the question's language
+    instead."""
     signs = (saying(1, 2), saying(1, 2, 3), saying(4, 5))
     listed = [replace(candidate("x", at, 0.8), signs=each) for at, each in enumerate(signs, 2)]
     chances = with_twins(listed, np.array([0.6, twin_chance, 0.35]), np.array([1.0, 0.0, 0.0]), asked)
     assert chances.tolist() == [0.6, lifted, 0.35]
 
 
-def test_a_text_without_a_translation_lifts_nothing() -> None:
-    """Discriminates: the most alike, however little it is."""
+def test_a_text_without_a_translation_raises_nothing() -> None:
+    """Discriminates: lifting the most similar text, however little it is similar."""
     listed = [replace(candidate("x", 2, 0.8), signs=saying(*each)) for each in ((1, 2), (4, 5), (6, 7))]
     chances = with_twins(listed, np.array([0.6, 0.4, 0.35]), np.array([1.0, 0.0, 0.0]), ASKED)
     assert chances.tolist() == [0.6, 0.4, 0.35]
 
 
-# A model that goes by the cosine alone: whatever it says of a text in another language, its twin must match.
+# A model that uses the cosine alone: its twin must match whatever it gives a text in another language.
 BY_COSINE = Coefficients("x", plain("dense", 10.0), plain("overlap", 0.0), Together(0.0, 1.0, 0.0, 0.0))
 OWN = Candidate(
     Chunk("own", "d", "models.md", "To change the model, set LLM_MODEL and restart.", 0, "Models"),
     dense=0.90, sparse=7.7, dense_rank=1, sparse_rank=1,
-    matches=(FormMatch(0.50, 1, 7.7, 1),),  # of a model that thinks less of it than of its twin
+    matches=(FormMatch(0.50, 1, 7.7, 1),),  # the model rates it below its twin
 )  # fmt: skip
 TWIN = Candidate(
     Chunk("twin", "d", "models.md", "换大模型,改环境变量,再重新启动服务器即可生效。", 0, "模型"),
@@ -190,7 +192,7 @@ BESIDE = Candidate(
 )  # fmt: skip
 
 
-def test_of_twins_in_two_languages_the_questions_own_goes_first() -> None:
+def test_of_twins_in_two_languages_the_one_in_the_questions_language_ranks_first() -> None:
     """Discriminates: judging a text in another language by its cosine alone puts it before its twin."""
     judged = judge(ask("How do I change the model?"), [OWN, BESIDE, TWIN], BY_COSINE)
     assert judged[0].probability == judged[2].probability > judged[1].probability
@@ -205,6 +207,6 @@ def test_of_twins_in_two_languages_the_questions_own_goes_first() -> None:
         (replace(OWN, sparse_rank=None), BESIDE),
     ],
 )
-def test_a_text_that_does_not_lead_its_language_is_not_lifted(own: Candidate, beside: Candidate) -> None:
+def test_a_text_that_does_not_lead_its_language_is_not_raised(own: Candidate, beside: Candidate) -> None:
     judged = judge(ask("How do I change the model?"), [own, beside, TWIN], BY_COSINE)
     assert judged[0].probability < judged[2].probability

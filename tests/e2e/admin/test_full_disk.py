@@ -15,7 +15,7 @@ import pytest
 
 from core.errors import DiskFullError
 from services.adapters.edge.client import open_edge_client
-from tests.services.adapters.edge.stores import COLLECTION, make_things, thing
+from tests.services.adapters.edge.stores import COLLECTION, make_collection, thing
 from tests.support.environment import ROOT
 from tests.support.servers.app import App, make_settings, open_app, scripted
 from tests.support.waiting import until
@@ -88,7 +88,7 @@ async def start(folder: Path) -> dict[str, Any]:
     """Of a store that was whole, without its reserve."""
     store = folder / "data/store"
     async with open_edge_client(store) as client:
-        await make_things(client)
+        await make_collection(client)
         await client.upsert(COLLECTION, [thing(1)])
     (store / "reserve").unlink(missing_ok=True)
     fill(folder)

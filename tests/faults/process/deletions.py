@@ -30,7 +30,7 @@ class Things:
     word: str
 
 
-async def make_things(client: Client, word: str) -> Things:
+async def make_collection(client: Client, word: str) -> Things:
     asked = (question(f"{word}a", 5), question(f"{word}b", 5))
     first = (await client.ask(asked[0])).streamed
     second = (await client.ask(asked[1], session_id=first.session_id)).streamed
@@ -87,7 +87,7 @@ def path_of(things: Things, kind: str) -> str:
 async def _trial(world: World, outcome: Outcome, kind: str, place: str, where: str) -> None:
     await world.start(WENMAI_FAILPOINT=place)
     async with open_client(world.url) as client:
-        things = await make_things(client, f"lamp{outcome.trials}x")
+        things = await make_collection(client, f"lamp{outcome.trials}x")
         reply = await client.delete(path_of(things, kind))
     if reply.status:  # there is no such step in this deletion
         outcome.figures["not passed"] = int(outcome.figures.get("not passed", 0)) + 1

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from tests.faults.outcome import Fault, Outcome
-from tests.faults.process.deletions import Things, document_state, make_things, session_state
+from tests.faults.process.deletions import Things, document_state, make_collection, session_state
 from tests.faults.world.client import Client, Reply, open_client
 from tests.faults.world.echo_model import SUMMARY, answer_to, open_echo_model, question
 from tests.faults.world.server_world import World, open_world
@@ -45,7 +45,7 @@ class StoreKills:
         kind = sorted(self._kinds)[number % len(self._kinds)]
         where = f"trial {number}, {kind}"
         async with open_client(self._world.url) as client:
-            things = await make_things(client, f"lamp{number}x")
+            things = await make_collection(client, f"lamp{number}x")
             check = await self._kinds[kind](client, things, number)
             await self._settled(client, check, where)
 

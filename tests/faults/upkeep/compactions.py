@@ -22,7 +22,7 @@ from core.errors import StoreUnavailableError
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.journal import FILE
 from tests.faults.outcome import Fault, Outcome
-from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, thing
+from tests.services.adapters.edge.stores import COLLECTION, make_collection, nth_id, thing
 from tests.support.environment import ROOT
 
 WRITERS = 3
@@ -165,7 +165,7 @@ async def _compact(client: EdgeClient) -> None:
 async def _serve(folder: Path, first: int) -> None:
     async with open_edge_client(folder) as client:
         if not await client.collection_exists(COLLECTION):
-            await make_things(client)
+            await make_collection(client)
         writers = [_write(client, first + n) for n in range(WRITERS)]
         await asyncio.gather(*writers, _compact(client))
 

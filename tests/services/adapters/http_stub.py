@@ -20,7 +20,7 @@ class Reply:
 
 @dataclass(slots=True)
 class Stub:
-    """`replies` are given one after the other; the last one stays."""
+    """`replies` are returned in order; the last one is repeated."""
 
     url: str
     replies: list[Reply]

@@ -1,4 +1,4 @@
-"""The part of a Qdrant server's HTTP API that has to do with snapshots, on a loopback port."""
+"""The snapshot part of a Qdrant server's HTTP API, on a loopback port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class SnapshotServer:
-    """`collections` are contents by name; `snapshots` those that were made and not deleted."""
+    """`collections` are contents by name; `snapshots` those created and not deleted."""
 
     url: str = ""
     collections: dict[str, bytes] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class SnapshotServer:
 
 
 def _only_part(body: bytes, content_type: str) -> bytes:
-    """aiohttp's own reader of forms warns of itself."""
+    """aiohttp's own form parser emits a warning of its own."""
     boundary = content_type.partition("boundary=")[2].strip('"').encode()
     head, _, rest = body.partition(b"\r\n\r\n")
     assert b'name="snapshot"' in head

@@ -57,7 +57,7 @@ async def opened(url: str, provider: str = "openai", read_timeout_s: float = 10)
 
 
 async def ask(llm: HttpLLM, words: list[str] | None = None) -> str:
-    """`words` collects what came before a failure."""
+    """`words` collects the text before a failure."""
     words = [] if words is None else words
     async with aclosing(llm.stream_deltas(ASKED, Exchange())) as deltas:
         async for delta in deltas:
@@ -66,16 +66,16 @@ async def ask(llm: HttpLLM, words: list[str] | None = None) -> str:
 
 
 @pytest.mark.parametrize("late", [[], [0.05]])
-async def test_two_calls_share_one_connection(late: list[bytes | float]) -> None:
-    """Discriminates: a client per call; leaving an answer before the end of its body."""
+async def test_two_calls_share_a_connection(late: list[bytes | float]) -> None:
+    """Discriminates: a client per call; abandoning an answer before the end of its body."""
     async with serving(Answer([HI, STOP, DONE, *late])) as stub, opened(stub.url) as llm:
         assert [await ask(llm), await ask(llm), await ask(llm)] == ["hi"] * 3
         assert (stub.connections, len(stub.requests)) == (1, 3)
 
 
 @pytest.mark.full("works through many cases, for seconds")
-async def test_calls_at_once_wait_for_no_connection() -> None:
-    """Discriminates: the usual limit of 100 connections to a host."""
+async def test_concurrent_calls_do_not_wait_for_a_connection() -> None:
+    """Discriminates: the default limit of 100 connections to a host."""
     async with serving(Answer([HI, 1.0, STOP, DONE])) as stub, opened(stub.url) as llm:
         async with asyncio.timeout(10):
             assert set(await asyncio.gather(*(ask(llm) for _ in range(150)))) == {"hi"}
@@ -120,7 +120,7 @@ async def test_a_redirect_is_a_refusal_and_the_key_goes_nowhere(provider: str, s
 async def test_the_environments_proxy_is_used_and_netrc_is_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
-    """Discriminates: aiohttp's trust_env, which fails on a key that stands in .netrc as well."""
+    """Discriminates: aiohttp's trust_env, which fails on a key that is also in .netrc."""
     monkeypatch.setenv("NETRC", f"{tmp_path}/netrc")
     with open(f"{tmp_path}/netrc", "w") as file:  # noqa: ASYNC230
         file.write("default login somebody password else\n")
@@ -134,7 +134,7 @@ async def test_the_environments_proxy_is_used_and_netrc_is_not(
     assert proxy.requests[0].headers["proxy-authorization"].startswith("Basic ")
 
 
-def test_an_address_keeps_its_query_and_a_user_is_told_as_authorization() -> None:
+def test_an_address_keeps_its_query_and_its_user_is_sent_as_authorization() -> None:
     to = endpoint("https://me:word@host/deployments/x?api-version=1", "chat/completions", {"a": "b"})
     assert str(to.url) == "https://host/deployments/x/chat/completions?api-version=1"
     assert to.headers["Authorization"].startswith("Basic ")
@@ -142,7 +142,7 @@ def test_an_address_keeps_its_query_and_a_user_is_told_as_authorization() -> Non
 
 
 @pytest.mark.parametrize("address", ["http://host:99999/v1", "http://[::1/v1"])
-def test_an_address_that_is_none_refuses_the_start(address: str) -> None:
+def test_an_invalid_address_refuses_the_start(address: str) -> None:
     with pytest.raises(StartRefusedError, match="base_url"):
         endpoint(address, "chat/completions", {})
 
@@ -181,13 +181,13 @@ def test_retry_after_is_seconds_or_a_date(value: str | None, seconds: float | No
         ("Try again later; 20s were used.", None),
     ],
 )
-def test_a_wait_that_stands_in_a_refusals_words_alone_is_read(words: str, seconds: float | None) -> None:
+def test_a_wait_stated_only_in_the_text_of_a_refusal_is_read(words: str, seconds: float | None) -> None:
     assert wait_in(words) == seconds
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize(("status", "passing"), [(429, True), (529, True), (503, True), (401, False)])
-async def test_a_refusal_says_when_to_come_back(provider: str, status: int, passing: bool) -> None:
+async def test_a_refusal_reports_when_to_retry(provider: str, status: int, passing: bool) -> None:
     answer = Answer([b'{"error":{"message":"secret"}}'], f"{status} No", (("Retry-After", "4"),))
     async with serving(answer) as stub, opened(stub.url, provider) as llm:
         with pytest.raises(LLMRefusedError) as caught:
@@ -198,7 +198,7 @@ async def test_a_refusal_says_when_to_come_back(provider: str, status: int, pass
     assert "127.0.0.1" not in str(caught.value)
 
 
-async def test_a_refusal_without_an_end_is_read_no_further_than_it_is_worth(
+async def test_an_endless_refusal_is_read_only_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(model_http, "REFUSAL_PATIENCE_S", 0.2)
@@ -211,7 +211,7 @@ async def test_a_refusal_without_an_end_is_read_no_further_than_it_is_worth(
                 await stub.left.wait()
 
 
-async def test_a_closed_port_may_be_tried_again() -> None:
+async def test_a_closed_port_may_be_retried() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         async with opened(f"http://127.0.0.1:{free.getsockname()[1]}") as llm:
@@ -220,7 +220,7 @@ async def test_a_closed_port_may_be_tried_again() -> None:
     assert caught.value.transient
 
 
-async def test_a_host_that_cannot_be_one_fails_with_a_plain_sentence() -> None:
+async def test_an_invalid_host_fails_with_a_plain_sentence() -> None:
     async with opened(f"http://{'a' * 70}.invalid/v1") as llm:
         with pytest.raises(LLMUnavailableError, match=r"^The model's server could not be reached\.$"):
             await ask(llm)
@@ -248,20 +248,20 @@ async def test_a_connection_that_breaks_is_transient_only_before_the_first_byte(
     assert words == ([] if passing else ["hi"])
 
 
-async def test_what_came_before_a_reset_is_told_to_a_slow_reader() -> None:
-    """Discriminates: aiohttp's own order, which raises before it gives out what it holds."""
+async def test_a_slow_reader_gets_what_arrived_before_a_reset() -> None:
+    """Discriminates: aiohttp's own order, which raises before it returns its buffer."""
     words: list[str] = []
     async with serving(Answer([HI, 0.05, HI, HI, 0.05], end="reset")) as stub, opened(stub.url) as llm:
         deltas = llm.stream_deltas(ASKED, Exchange())
         words.append((await anext(deltas)).text)
-        await asyncio.sleep(0.3)  # everything has come, and the end too, before it is read
+        await asyncio.sleep(0.3)  # everything has arrived, including the end, before it is read
         words.append((await anext(deltas)).text)
         with pytest.raises(LLMUnavailableError, match="broke off"):
             await anext(deltas)
     assert words == ["hi", "hihi"]
 
 
-async def test_a_silent_server_meets_the_net_below_our_own_limits() -> None:
+async def test_a_silent_server_hits_the_read_timeout_below_our_own_limits() -> None:
     async with serving(Answer([HI], end="never")) as stub, opened(stub.url, read_timeout_s=0.3) as llm:
         with pytest.raises(LLMUnavailableError, match="did not answer in time") as caught:
             await ask(llm)
@@ -269,7 +269,7 @@ async def test_a_silent_server_meets_the_net_below_our_own_limits() -> None:
 
 
 @pytest.mark.parametrize("framing", ["chunked", "close"])
-async def test_a_clean_end_without_the_end_mark_is_no_end(framing: str) -> None:
+async def test_a_clean_close_without_the_end_mark_is_not_the_end(framing: str) -> None:
     async with serving(Answer([HI], framing=framing)) as stub, opened(stub.url) as llm:
         with pytest.raises(LLMTruncatedError):
             await ask(llm)
@@ -280,10 +280,10 @@ async def test_a_clean_end_without_the_end_mark_is_no_end(framing: str) -> None:
 
 @pytest.mark.parametrize("pieces", [[HI, STOP], [HI, DONE], [HI, STOP, b": ping\n\n", 0.2, b": ping\n\n"]])
 @pytest.mark.parametrize("end", ["never", "reset"])
-async def test_a_whole_answer_ends_though_its_connection_does_not(
+async def test_a_complete_answer_ends_even_if_its_connection_stays_open(
     monkeypatch: pytest.MonkeyPatch, pieces: list[bytes | float], end: str
 ) -> None:
-    """Discriminates: waiting for the end of the body; a reset behind the end mark that spoils the answer."""
+    """Discriminates: waiting for the end of the body; a reset after the end mark that spoils the answer."""
     monkeypatch.setattr(http_llm, "END_PATIENCE_S", 0.3)
     async with serving(Answer(pieces, end=end)) as stub, opened(stub.url) as llm, asyncio.timeout(2):
         assert await ask(llm) == "hi"
@@ -335,14 +335,14 @@ def test_every_partition_of_every_line_ending_gives_the_same_events(
         (b"\xef\xbb\n\ndata: 1\n\n", [(b"", b"1")]),
     ],
 )
-def test_the_odd_forms_that_the_standard_knows(raw: bytes, events: list[Event]) -> None:
+def test_unusual_forms_defined_by_the_standard(raw: bytes, events: list[Event]) -> None:
     assert read([raw]) == events
     assert read([raw[place : place + 1] for place in range(len(raw))]) == events
 
 
 @pytest.mark.parametrize("size", [1, 4_096, 100_000_000])
-def test_a_line_without_an_end_is_refused_after_what_came_before_it(size: int) -> None:
-    """Discriminates: a buffer without a bound; losing the events that stand before the line."""
+def test_an_endless_line_is_refused_after_the_events_before_it(size: int) -> None:
+    """Discriminates: an unbounded buffer; losing the events before the line."""
     reader, step = EventReader(), max(size, 4_096)
     raw = b"data: 1\n\ndata: " + b"x" * (MAX_LINE_BYTES + 2 * 4_096)
     events: list[Event] = []
@@ -353,7 +353,7 @@ def test_a_line_without_an_end_is_refused_after_what_came_before_it(size: int) -
 
 
 def test_a_long_line_in_small_pieces_takes_linear_time() -> None:
-    """Discriminates: joining or searching all that is held for every piece."""
+    """Discriminates: joining or searching the whole buffer for every piece."""
     reader = EventReader()
     with at_most(3):
         for _ in range(180_000):
@@ -369,9 +369,9 @@ async def words_of(llm: HttpLLM) -> list[str]:
         return [delta.text async for delta in deltas if delta.text]
 
 
-async def test_where_many_answers_are_read_their_tokens_leave_a_few_at_a_time() -> None:
-    """Discriminates: a read for every token of every stream, behind all of which a new question waits; losing
-    or delaying what one stream alone has to say."""
+async def test_with_many_concurrent_answers_tokens_are_passed_on_in_small_groups() -> None:
+    """Discriminates: a read for every token of every stream, all of which delay a new question; losing or
+    delaying the tokens of a single stream."""
     many = model_http.FEW_STREAMS + 24
     pieces = [*SLOWLY, STOP, DONE]
     async with serving(Answer(pieces)) as stub, opened(stub.url) as llm:

@@ -1,4 +1,4 @@
-"""A server's faults become our errors, and a server that is down does not keep the client from opening."""
+"""A server's faults become our errors, and a server that is down does not prevent the client from opening."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.services.operations.backup.stores import EMBEDDING, fill, make
 
 @asynccontextmanager
 async def server_that_answers(status: int, message: str) -> AsyncIterator[str]:
-    """A real HTTP server that gives one answer to everything; status 0 hangs up instead."""
+    """A real HTTP server that gives the same answer to everything; status 0 hangs up instead."""
     body = json.dumps({"status": {"error": message}, "time": 0.0}).encode()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -68,7 +68,7 @@ async def test_a_servers_refusal_becomes_ours(status: int, message: str, expecte
     assert type(failed.value) is expected
 
 
-async def test_a_server_that_is_down_is_unavailable_when_asked_and_not_before() -> None:
+async def test_a_server_that_is_down_is_unavailable_on_request_and_not_before() -> None:
     async with open_qdrant_server(StoreSettings(qdrant_url="http://127.0.0.1:9")) as store:
         with pytest.raises(StoreUnavailableError):
             await store.collection_exists("x")
@@ -84,8 +84,8 @@ SPARSE = models.SparseVector(indices=[1, 2], values=[1.0, 2.0])
         {"words": [1.0, 2.0]},
     ],
 )  # fmt: skip
-async def test_of_a_batch_with_a_point_that_does_not_fit_nothing_is_written(bad: dict[str, Any]) -> None:
-    """Discriminates: the points before it, which a server writes."""
+async def test_nothing_of_a_batch_with_an_invalid_point_is_written(bad: dict[str, Any]) -> None:
+    """Discriminates: writing the points before it, as a server does."""
     client = AsyncQdrantClient(":memory:")
     await client.create_collection(
         "x",
@@ -125,7 +125,7 @@ def settings_of(server: SnapshotServer, **fields: Any) -> StoreSettings:
 
 
 async def filled(store: VectorStore, server: SnapshotServer) -> StoreSettings:
-    """The stub's collections are opaque; the store beside it is asked for counts and shapes."""
+    """The stub's collections are opaque; the store next to it is queried for counts and shapes."""
     settings = settings_of(server)
     await make(store, settings)
     await fill(store, settings)
@@ -133,7 +133,7 @@ async def filled(store: VectorStore, server: SnapshotServer) -> StoreSettings:
     return settings
 
 
-async def test_one_archive_has_every_snapshot_and_none_stays_on_the_server(
+async def test_an_archive_has_every_snapshot_and_none_stays_on_the_server(
     server: SnapshotServer, store: VectorStore, tmp_path: Path
 ) -> None:
     settings = await filled(store, server)
@@ -159,7 +159,7 @@ async def test_one_archive_has_every_snapshot_and_none_stays_on_the_server(
     assert server.uploaded[-1] == "operations"
 
 
-async def test_a_download_that_breaks_leaves_no_archive_and_no_snapshot(
+async def test_an_interrupted_download_leaves_no_archive_and_no_snapshot(
     server: SnapshotServer, store: VectorStore, tmp_path: Path
 ) -> None:
     settings = await filled(store, server)
@@ -171,7 +171,7 @@ async def test_a_download_that_breaks_leaves_no_archive_and_no_snapshot(
     assert server.snapshots == {}
 
 
-async def test_a_node_that_has_only_a_part_is_refused(
+async def test_a_node_with_only_some_of_the_shards_is_refused(
     server: SnapshotServer, store: VectorStore, tmp_path: Path
 ) -> None:
     settings = await filled(store, server)
@@ -182,7 +182,7 @@ async def test_a_node_that_has_only_a_part_is_refused(
     assert server.snapshots == {}
 
 
-async def test_a_wrong_key_and_an_unknown_collection_are_told_without_the_key(
+async def test_a_wrong_key_and_an_unknown_collection_are_reported_without_the_key(
     server: SnapshotServer,
 ) -> None:
     async with open_snapshots(settings_of(server, qdrant_api_key="another-key")) as snapshots:
@@ -194,13 +194,13 @@ async def test_a_wrong_key_and_an_unknown_collection_are_told_without_the_key(
             await snapshots.create("conversations")
 
 
-async def test_a_server_that_is_away_is_told(server: SnapshotServer) -> None:
+async def test_an_unreachable_server_is_reported(server: SnapshotServer) -> None:
     async with open_snapshots(settings_of(server, qdrant_url="http://127.0.0.1:1")) as snapshots:
         with pytest.raises(StoreUnavailableError, match="does not answer"):
             await snapshots.delete("conversations", "x")
 
 
-async def test_a_store_that_can_do_neither_is_told(
+async def test_a_store_without_snapshots_or_following_is_reported(
     server: SnapshotServer, store: VectorStore, tmp_path: Path
 ) -> None:
     with pytest.raises(UnsupportedByStoreError):

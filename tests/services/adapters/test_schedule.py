@@ -64,8 +64,8 @@ async def test_the_job_runs_and_its_result_is_shown_without_the_ids_of_sessions(
     assert datetime.fromisoformat(state.last_run or "") >= datetime.fromisoformat(state.last_slot or "")
 
 
-async def test_runs_that_were_missed_are_made_up_by_one() -> None:
-    """Discriminates: a run for each slot that has passed. The loop stood still for three of them."""
+async def test_missed_runs_are_caught_up_by_one() -> None:
+    """Discriminates: a run for each missed slot. The loop was blocked for three of them."""
     job = CountingJob()
     async with scheduled(job, 0.5):
         await until(lambda: bool(job.slots))
@@ -75,8 +75,8 @@ async def test_runs_that_were_missed_are_made_up_by_one() -> None:
     assert job.slots[observed] - job.slots[observed - 1] >= 1_500_000
 
 
-async def test_a_run_that_takes_longer_than_the_period_is_not_overtaken() -> None:
-    """Discriminates: max_instances=2 and a claim that does not ask whether this worker runs already."""
+async def test_a_run_longer_than_the_period_does_not_overlap_the_next() -> None:
+    """Discriminates: max_instances=2 and a claim that does not check whether this worker already runs."""
     job = CountingJob(seconds=0.3)
     with capture_logs() as logs:
         async with scheduled(job, 0.05):
@@ -85,7 +85,7 @@ async def test_a_run_that_takes_longer_than_the_period_is_not_overtaken() -> Non
     assert "cleanup_skipped" in {entry["event"] for entry in logs}
 
 
-async def test_while_it_runs_the_state_says_so_and_who() -> None:
+async def test_the_state_shows_a_current_run_and_its_worker() -> None:
     job = CountingJob(seconds=0.3)
     async with scheduled(job, 0.2) as schedule:
         await until(lambda: job.at_once == 1)
@@ -96,8 +96,8 @@ async def test_while_it_runs_the_state_says_so_and_who() -> None:
     assert not schedule.state().running
 
 
-async def test_a_run_that_fails_is_logged_and_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
-    """Discriminates: a traceback beside the log, which no reader of JSON lines understands."""
+async def test_a_failed_run_is_logged_and_the_next_one_takes_place(caplog: pytest.LogCaptureFixture) -> None:
+    """Discriminates: a traceback outside the log, which breaks readers of JSON lines."""
     job = CountingJob(errors=[StoreUnavailableError("The store does not answer.")])
     with capture_logs() as logs:
         async with scheduled(job, 0.3) as schedule:
@@ -111,7 +111,7 @@ async def test_a_run_that_fails_is_logged_and_the_next_one_comes(caplog: pytest.
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_closing_ends_a_run_that_is_under_way_before_the_store_closes() -> None:
+async def test_closing_ends_a_current_run_before_the_store_closes() -> None:
     """Discriminates: APScheduler's shutdown alone, which does not wait."""
     job = CountingJob(seconds=60)
     with capture_logs() as logs:
@@ -126,8 +126,8 @@ async def test_closing_ends_a_run_that_is_under_way_before_the_store_closes() ->
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_what_the_server_missed_while_it_was_down_is_made_up_once(store: VectorStore) -> None:
-    """On the store that knows it; a new one has nothing to make up for."""
+async def test_runs_missed_while_the_server_was_down_are_caught_up_once(store: VectorStore) -> None:
+    """On a store that recorded earlier runs; a new one has nothing to catch up."""
     lease = LeaseStore(store, "operations")
     runs: list[str] = []
 
@@ -139,7 +139,7 @@ async def test_what_the_server_missed_while_it_was_down_is_made_up_once(store: V
         with time_machine.travel(f"{day}T12:00:00+00:00"):
             async with open_schedule(job, "0 3 * * *", "UTC", lease, pace=QUICK) as schedule:
                 await until(lambda: len(runs) == runs_expected and schedule.state().last_slot is not None)
-                await asyncio.sleep(0.3)  # in which one run too many would begin
+                await asyncio.sleep(0.3)  # in which an extra run would start
                 return (await schedule.current()).last_slot
 
     await make_operations(store)
@@ -149,13 +149,13 @@ async def test_what_the_server_missed_while_it_was_down_is_made_up_once(store: V
     assert runs == ["2025-03-09"]
 
 
-async def test_the_schedule_opens_before_its_collection_is_made(tmp_path: Path) -> None:
+async def test_the_schedule_opens_before_its_collection_is_created(tmp_path: Path) -> None:
     job = CountingJob()
     async with (
         open_store("edge", tmp_path) as store,
         scheduled(job, 0.3, LeaseStore(store, "operations")) as schedule,
     ):
-        await asyncio.sleep(0.5)  # a slot has come, and there is no collection for it
+        await asyncio.sleep(0.5)  # a slot is due, and its collection does not exist
         assert (await schedule.current()).last_slot is None
         await make_operations(store)
         await until(lambda: bool(job.ended))
@@ -165,10 +165,10 @@ KILLED = LeaseRecord("killed", holder="before:1", slot=5, attempts=1, last_slot=
 
 
 @pytest.mark.parametrize("left", [None, KILLED])
-async def test_a_process_that_is_alone_with_its_store_waits_for_no_other(
+async def test_a_process_alone_with_its_store_waits_for_no_other(
     tmp_path: Path, left: LeaseRecord | None
 ) -> None:
-    """Discriminates: an hour without a run after a new store was made, or a run was killed."""
+    """Discriminates: an hour without a run after a new store was created, or after a run was killed."""
     job, slots = CountingJob(), Every(0.3)
     async with open_store("edge", tmp_path) as store:
         await make_operations(store)
@@ -181,8 +181,8 @@ async def test_a_process_that_is_alone_with_its_store_waits_for_no_other(
     assert job.most_at_once == 1
 
 
-async def test_a_run_comes_after_a_sleep_although_no_timer_counted_it() -> None:
-    """The wall clock is an hour further at once, the loop's is not. Discriminates: no looks."""
+async def test_a_run_takes_place_after_a_sleep_that_no_timer_counted() -> None:
+    """The wall clock jumps by an hour, the loop's does not. Discriminates: no regular checks of the clock."""
     job = CountingJob()
     begin = datetime(2025, 3, 1, 2, 50, tzinfo=UTC)
     with time_machine.travel(begin) as traveller:
@@ -194,7 +194,7 @@ async def test_a_run_comes_after_a_sleep_although_no_timer_counted_it() -> None:
     assert len(job.slots) == 1
 
 
-async def test_a_clock_that_jumps_by_hours_puts_the_slot_off_and_the_state_says_so() -> None:
+async def test_a_clock_that_jumps_by_hours_postpones_the_slot_and_the_state_says_so() -> None:
     job = CountingJob()
     with time_machine.travel(datetime(2025, 3, 1, 2, 50, tzinfo=UTC)) as traveller, capture_logs() as logs:
         async with scheduled(job, 86_400) as schedule:
@@ -231,7 +231,7 @@ async def test_the_time_zone_is_the_one_configured() -> None:
     ("weekdays", "named"),
     [("0", {6}), ("7", {6}), ("1", {0}), ("1-1", {0}), ("mon", {0}), ("0,6", {5, 6}), ("5-7", {4, 5, 6})],
 )
-async def test_weekdays_are_counted_as_crontab_does(weekdays: str, named: set[int]) -> None:
+async def test_weekdays_are_numbered_as_in_crontab(weekdays: str, named: set[int]) -> None:
     """Red when left to APScheduler, where 0 is Monday."""
     moment = datetime.fromisoformat(await next_run(f"0 3 * * {weekdays}", "UTC"))
     assert moment.weekday() in named
@@ -252,7 +252,7 @@ async def test_an_unknown_time_zone_is_refused_in_one_line(zone: str) -> None:
     assert repr(zone) in str(refused.value)
 
 
-async def test_without_a_time_zone_the_machines_is_taken() -> None:
+async def test_without_a_time_zone_the_machines_is_used() -> None:
     assert await next_run("0 3 * * *", "")
 
 
@@ -260,7 +260,7 @@ NEVER = "0 0 1 1 *"
 
 
 class Job:
-    """Counts its runs, how many went on at once, and how many were cancelled."""
+    """Counts its runs, how many ran concurrently, and how many were cancelled."""
 
     def __init__(self, takes_s: float = 0, error: Exception | None = None) -> None:
         self._takes_s = takes_s
@@ -283,7 +283,7 @@ class Job:
         self.ended += 1
 
 
-async def test_it_runs_at_the_start_in_the_background_and_not_when_that_is_off() -> None:
+async def test_the_sync_runs_in_the_background_at_the_start_unless_disabled() -> None:
     job = Job()
     async with open_sync_schedule(job, sync_slots(NEVER, None)):
         assert job.began == 0
@@ -295,7 +295,7 @@ async def test_it_runs_at_the_start_in_the_background_and_not_when_that_is_off()
     assert idle.began == 0
 
 
-async def test_runs_never_overlap_and_go_on_after_an_error() -> None:
+async def test_runs_never_overlap_and_continue_after_an_error() -> None:
     job = Job(takes_s=0.25)
     async with open_sync_schedule(job, Every(0.1)):
         await until(lambda: job.ended >= 2)
@@ -309,7 +309,7 @@ async def test_runs_never_overlap_and_go_on_after_an_error() -> None:
     assert {entry["event"] for entry in logs} == {"sync_left_out"}
 
 
-async def test_a_run_that_goes_on_at_the_end_is_cancelled_and_waited_for() -> None:
+async def test_a_run_still_active_at_the_end_is_cancelled_and_awaited() -> None:
     job = Job(takes_s=60)
     async with open_sync_schedule(job, sync_slots(NEVER, None)):
         await until(lambda: job.running)
@@ -317,7 +317,7 @@ async def test_a_run_that_goes_on_at_the_end_is_cancelled_and_waited_for() -> No
 
 
 @pytest.mark.parametrize("cron", ["nonsense", "61 * * * *", "0 0 31 2 *"])
-def test_a_bad_sync_cron_is_refused_in_one_line_that_names_it(cron: str) -> None:
+def test_an_invalid_sync_cron_is_refused_in_one_line_that_names_it(cron: str) -> None:
     with pytest.raises(StartRefusedError, match=r"^SYNC_CRON = .* is refused[^\n]*$"):
         sync_slots(cron, "UTC")
 

@@ -1,4 +1,5 @@
-"""Conversation stores for the tests of retention and repair: both engines, and what a version wrote."""
+"""Conversation stores for the tests of retention and repair: both engines, and records of earlier
+versions."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def uid(number: int) -> str:
 
 
 async def _make_collections(store: VectorStore) -> None:
-    """The two that matter here, without indexes: filters answer the same without, and tests start sooner."""
+    """The two that matter here, without indexes: filters give the same results, and tests start sooner."""
     vector = models.VectorParams(size=DIMENSION, distance=models.Distance.COSINE)
     sparse = {"sparse": models.SparseVectorParams(modifier=models.Modifier.IDF)}
     await store.create_collection(TURNS, {"turn": vector, "question": vector}, sparse)

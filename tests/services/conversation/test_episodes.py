@@ -1,4 +1,4 @@
-"""Which questions ask for an earlier conversation, about what, and of which days."""
+"""Which questions ask about an earlier conversation, about which topic, and of which days."""
 
 from __future__ import annotations
 
@@ -72,38 +72,38 @@ def test_a_question_about_an_earlier_conversation_has_its_topic_and_days(
 
 
 @pytest.mark.parametrize("question", NOT_ASKED)
-def test_every_other_question_is_none(question: str) -> None:
+def test_every_other_question_is_not_about_one(question: str) -> None:
     assert parse_episode(question, TODAY) is None
 
 
 @pytest.mark.parametrize(
     "question", ["我们上次聊了什么？", "What did we talk about yesterday?", "我们之前讨论过什么？"]
 )
-def test_one_that_says_nothing_of_what_was_said_has_no_topic(question: str) -> None:
+def test_a_question_that_names_no_subject_has_no_topic(question: str) -> None:
     asked = parse_episode(question, TODAY)
     assert asked is not None
     assert (asked.topic, asked.sure) == ("", True)
 
 
-def test_what_may_have_been_said_in_this_conversation_is_not_sure() -> None:
+def test_a_question_that_may_mean_this_conversation_is_not_sure() -> None:
     asked = parse_episode("你说过的第二点再解释一下", TODAY)
     assert asked is not None
     assert not asked.sure
 
 
-def test_a_talk_as_a_thing_is_another_one_than_this() -> None:
+def test_a_conversation_as_a_noun_is_an_earlier_one() -> None:
     for question in ("our talk about tomatoes", "我们关于番茄的对话"):
         asked = parse_episode(question, TODAY)
         assert asked is not None
         assert asked.sure
 
 
-def test_the_days_are_those_of_the_place() -> None:
+def test_days_are_in_the_local_time_zone() -> None:
     since_us, until_us = moments_of((date(2026, 11, 24), date(2026, 11, 24)), UTC)
     assert until_us - since_us == 86_400_000_000
 
 
-def test_a_turn_is_told_in_its_own_language_and_briefly() -> None:
+def test_a_turn_is_summarised_briefly_in_its_own_language() -> None:
     turn = Turn(
         ID,
         "s",
@@ -120,8 +120,8 @@ def test_a_turn_is_told_in_its_own_language_and_briefly() -> None:
     assert episode_of(english, UTC).content.endswith('I asked: "How much?". The answer: "Ten."')
 
 
-def test_its_id_leads_to_the_moment_and_not_to_the_turn() -> None:
-    """Discriminates: a record of a prompt that names a turn which was erased."""
+def test_an_episodes_id_contains_the_time_and_not_the_turn() -> None:
+    """Discriminates: a record of a prompt that names an erased turn."""
     turn = Turn(ID, "s", "o", "q", status=DONE, created_us=1_700_000_000_000_001)
     assert moment_of(episode_id(turn)) == turn.created_us
     assert not set(turn.turn_id.split("-")) & set(episode_id(turn).split("-"))

@@ -1,4 +1,4 @@
-"""The files of images: what a crash leaves goes by its mark, and nothing else does."""
+"""Image files: leftovers of a crash are removed by their marker, and nothing else is."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def only(*turn_ids: str):  # type: ignore[no-untyped-def]
     return existing
 
 
-async def test_what_was_begun_and_has_no_turn_goes_and_the_rest_stays(tmp_path: Path) -> None:
-    """Discriminates: taking away whatever this store has no turn of, which may be another store's."""
+async def test_images_of_a_start_without_a_turn_are_removed_and_the_rest_stays(tmp_path: Path) -> None:
+    """Discriminates: removing everything without a turn in this store, which may belong to another store."""
     files = ImageFiles(tmp_path)
     lost, stored, settled, fresh = (str(uuid.uuid4()) for _ in range(4))
     for turn_id in (lost, stored, settled):
@@ -42,7 +42,7 @@ async def test_what_was_begun_and_has_no_turn_goes_and_the_rest_stays(tmp_path: 
     assert await files.find([fresh]) == (3, 1)
 
 
-async def test_a_folder_of_another_name_is_never_read_or_erased(tmp_path: Path) -> None:
+async def test_a_folder_with_another_name_is_never_read_or_erased(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "1.png").write_bytes(PNG)
@@ -54,7 +54,7 @@ async def test_a_folder_of_another_name_is_never_read_or_erased(tmp_path: Path) 
     assert outside.is_dir()
 
 
-def test_from_a_copy_only_images_come_back(tmp_path: Path) -> None:
+def test_only_images_are_restored_from_a_copy(tmp_path: Path) -> None:
     files, turn_id = ImageFiles(tmp_path), str(uuid.uuid4())
     files.put_back(turn_id, [("image/png", PNG + b"a"), ("image/png", b"<html>"), ("text/html", b"none")])
     assert list(files.kept()) == [(turn_id, [("image/png", PNG + b"a")])]

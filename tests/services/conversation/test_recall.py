@@ -1,4 +1,4 @@
-"""Relevant history over the real embedded store: the branch alone, and what cannot be read left out."""
+"""Relevant history over the real embedded store: only the branch, without unreadable turns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def turn(number: int, parent: int | None, question: str, **more: Any) -> Turn:
 
 
 async def store(services: Services, turns: Iterable[Turn]) -> None:
-    """As an import does: written first, embedded then. Every turn can be found by its words, cut ones too."""
+    """As an import does: write first, then embed. Every turn can be found by its words, including interrupted
+    ones."""
     await services.manager.turns.put_many(
         [(each, TurnVectors(sparse=encode_document(each.text))) for each in turns]
     )
@@ -58,7 +59,7 @@ async def store(services: Services, turns: Iterable[Turn]) -> None:
 
 
 async def recalled(services: Services, question: str, leaf: int, owner: str = "local") -> list[str]:
-    """The questions that are told again for a question below `leaf`, recent ones left out."""
+    """The questions recalled for a question below `leaf`, without recent ones."""
     manager = services.manager
     branch = await manager.find_branch(SESSION, owner, uid(leaf))
     recent = await manager.get_recent_history(branch)
@@ -67,7 +68,7 @@ async def recalled(services: Services, question: str, leaf: int, owner: str = "l
 
 
 async def plain_search(services: Services, query: Query, branch: Branch) -> list[Ranked]:
-    """The whole session searched, without a word of branches."""
+    """Search the whole session, ignoring branches."""
     within = models.Filter(must=[*in_session(SESSION, "local")])
     raw = query.forms[0]
     requests = [
@@ -82,8 +83,8 @@ async def plain_search(services: Services, query: Query, branch: Branch) -> list
     return rank_turns(lists[0], lists[1], lists[2], positions, DEPTH)
 
 
-async def test_an_answer_that_was_cut_does_not_hide_the_whole_one_before_it(services: Services) -> None:
-    """Discriminates: a question taken for answered because it was asked again."""
+async def test_an_interrupted_answer_does_not_hide_an_earlier_complete_one(services: Services) -> None:
+    """Discriminates: taking a question for answered because it was asked again."""
     question = "where is the parrot"
     again = turn(11, 10, question, status=TurnStatus.CANCELLED)
     await store(services, [turn(10, None, question), again, turn(12, 11, "the budget")])
@@ -91,7 +92,7 @@ async def test_an_answer_that_was_cut_does_not_hide_the_whole_one_before_it(serv
 
 
 async def test_in_random_trees_nothing_but_the_branch_is_recalled(services: Services) -> None:
-    """P7. Discriminates: searching the session without taking out what has no place on the branch."""
+    """P7. Discriminates: searching the session without excluding turns outside the branch."""
     generator = random.Random(5)
     for tree in range(12):
         session, first = uid(1_000_000 + tree), tree * 1_000 + 100
@@ -122,7 +123,7 @@ async def test_in_random_trees_nothing_but_the_branch_is_recalled(services: Serv
 
 
 @pytest.mark.parametrize("size", [30, MAX_LISTED_IDS + 60])
-async def test_on_a_linear_session_it_is_plain_search(services: Services, size: int) -> None:
+async def test_on_a_linear_session_recall_equals_plain_search(services: Services, size: int) -> None:
     """Discriminates: a branch filter that loses turns, few or many of them."""
     generator = random.Random(size)
     await store(services, [
@@ -139,8 +140,8 @@ async def test_on_a_linear_session_it_is_plain_search(services: Services, size: 
         ]
 
 
-async def test_a_branch_is_found_behind_any_number_of_nearer_siblings(services: Services) -> None:
-    """Discriminates: searching the session once, where the siblings take all the places."""
+async def test_a_branch_is_found_despite_any_number_of_nearer_siblings(services: Services) -> None:
+    """Discriminates: searching the session once, where the siblings fill the result list."""
     line = [turn(100 + at, 99 + at if at else None, f"garden {at}") for at in range(MAX_LISTED_IDS + 20)]
     aside = [turn(1_000 + at, None, "parrot parrot") for at in range(420)]
     await store(services, [*line, turn(500, 100 + MAX_LISTED_IDS + 19, "the parrot is called Otto"), *aside])
@@ -148,8 +149,8 @@ async def test_a_branch_is_found_behind_any_number_of_nearer_siblings(services: 
     assert "the parrot is called Otto" in await recalled(services, "parrot parrot", 502)
 
 
-async def test_neither_another_owner_nor_another_session_is_told(services: Services) -> None:
-    """Discriminates: telling what a long branch's search found without asking whether it is on the branch."""
+async def test_turns_of_other_owners_or_sessions_are_never_recalled(services: Services) -> None:
+    """Discriminates: returning a long branch's hits without checking whether they are on the branch."""
     line = [turn(100 + at, 99 + at if at else None, f"garden {at}") for at in range(MAX_LISTED_IDS + 20)]
     strange = [turn(900, 118, "parrot", owner="eve"), turn(901, 118, "parrot", session_id=OTHER)]
     await store(services, [*line, *strange])
@@ -157,10 +158,10 @@ async def test_neither_another_owner_nor_another_session_is_told(services: Servi
     assert await recalled(services, "parrot", 900, "eve") == []
 
 
-async def test_of_equal_questions_the_newest_is_told_and_equal_answers_all(
+async def test_the_newest_of_equal_questions_is_recalled_and_all_equal_answers(
     services: Services,
 ) -> None:
-    """Discriminates: comparing answers, or keeping the first found."""
+    """Discriminates: comparing answers, or keeping the first hit."""
     asked = ["visa fee?", "garden?", "visa fee?", "visa cost?", "server?", "budget?"]
     await store(services, [turn(10 + at, 9 + at if at else None, text) for at, text in enumerate(asked)])
     assert await recalled(services, "visa fee?", 15) == ["garden?", "visa fee?", "visa cost?"]
@@ -170,13 +171,13 @@ async def test_of_equal_questions_the_newest_is_told_and_equal_answers_all(
     assert [each.turn_id for each in hits if each.question == "visa fee?"] == [uid(12)]
 
 
-async def test_what_was_just_answered_is_not_told_a_second_time_from_earlier(services: Services) -> None:
+async def test_a_just_answered_question_is_not_recalled_from_earlier(services: Services) -> None:
     asked = ["visa fee?", "garden?", "server?", "visa fee?"]
     await store(services, [turn(10 + at, 9 + at if at else None, text) for at, text in enumerate(asked)])
     assert await recalled(services, "visa fee?", 13) == ["garden?"]
 
 
-async def test_by_default_small_talk_and_other_subjects_are_not_told(tmp_path: Path) -> None:
+async def test_by_default_small_talk_and_other_subjects_are_not_recalled(tmp_path: Path) -> None:
     """Discriminates: a threshold of 0."""
     limits = ConversationSettings(max_recent_turns=1)
     services = await open_services(tmp_path, limits, lambda: 0)
@@ -208,10 +209,10 @@ UNREADABLE_BESIDE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", BROKEN)
-async def test_a_turn_with_a_broken_place_is_skipped_counted_and_walked_past(
+async def test_a_turn_with_a_broken_position_is_skipped_counted_and_walked_past(
     services: Services, fields: dict[str, Any]
 ) -> None:
-    """Discriminates: reading the skeleton without checking types."""
+    """Discriminates: reading the tree's fields without checking types."""
     asked = ["parrot Otto", "garden", "visa", "server", "budget"]
     await store(services, [turn(10 + at, 9 + at if at else None, text) for at, text in enumerate(asked)])
     await services.store.set_payload(TURNS, fields, points=[uid(11)])
@@ -227,7 +228,7 @@ async def test_a_turn_with_a_broken_place_is_skipped_counted_and_walked_past(
 
 
 @pytest.mark.parametrize("fields", UNREADABLE_TEXT)
-async def test_a_turn_whose_texts_are_broken_is_left_out_wherever_it_is_read(
+async def test_a_turn_with_broken_texts_is_omitted_wherever_it_is_read(
     services: Services, fields: dict[str, Any]
 ) -> None:
     """Discriminates: letting get_many raise."""
@@ -244,10 +245,10 @@ async def test_a_turn_whose_texts_are_broken_is_left_out_wherever_it_is_read(
 
 
 @pytest.mark.parametrize("fields", UNREADABLE_BESIDE)
-async def test_a_turn_is_found_and_told_without_what_cannot_be_read_beside_its_question(
+async def test_a_turn_is_recalled_without_its_unreadable_other_fields(
     services: Services, fields: dict[str, Any]
 ) -> None:
-    """Discriminates: leaving the turn out, or looking it up under the id that its payload names."""
+    """Discriminates: omitting the turn, or looking it up under the id in its payload."""
     asked = ["parrot Otto", "garden", "visa", "server", "budget"]
     await store(services, [turn(10 + at, 9 + at if at else None, text) for at, text in enumerate(asked)])
     await services.store.set_payload(TURNS, fields, points=[uid(11)])
@@ -257,7 +258,7 @@ async def test_a_turn_is_found_and_told_without_what_cannot_be_read_beside_its_q
     assert (read.turn_id, read.question, read.sources) == (uid(11), "garden", ())
 
 
-async def test_an_empty_payload_harms_nobody(services: Services) -> None:
+async def test_an_empty_payload_does_no_harm(services: Services) -> None:
     await store(services, [turn(10, None, "parrot Otto"), turn(11, 10, "x"), turn(12, 11, "y")])
     await services.store.upsert(TURNS, [models.PointStruct(id=uid(50), vector={}, payload={})])
     bare = {"session_id": SESSION, "owner": "local"}
@@ -272,7 +273,7 @@ async def has_vectors(services: Services, number: int) -> set[str]:
     return set(record.vector or {}) if isinstance(record.vector, dict) else set()
 
 
-async def test_imported_turns_get_all_they_are_found_by_and_commands_nothing(services: Services) -> None:
+async def test_imported_turns_get_all_their_vectors_and_commands_get_none(services: Services) -> None:
     """Discriminates: embedding only the turn vector, or commands too."""
     half = turn(12, 11, "half", status=TurnStatus.CANCELLED)
     unanswered = turn(13, 12, "no answer", answer="")
@@ -303,8 +304,8 @@ class Failing(HashingEmbedding):
         return super()._get_text_embeddings(texts)
 
 
-async def test_indexing_that_was_cut_goes_on_where_it_ended_oldest_first(services: Services) -> None:
-    """Discriminates: beginning with the newest, or raising what the embedding raised."""
+async def test_interrupted_indexing_continues_where_it_ended_oldest_first(services: Services) -> None:
+    """Discriminates: starting with the newest, or raising the error of the embedding."""
     turns = [turn(30 - at, None, f"garden {at}") for at in range(9)]
     await services.manager.turns.put_many([(each, TurnVectors()) for each in turns])
     embedding = EmbeddingService(Failing(), "hashing", DIMENSION)
@@ -316,7 +317,7 @@ async def test_indexing_that_was_cut_goes_on_where_it_ended_oldest_first(service
 
 
 async def answer(services: Services, number: int, parent: int | None, **more: Any) -> None:
-    """As a turn that has run is stored."""
+    """Store a turn as one that has run."""
     answered = turn(number, parent, f"garden {number}", **more)
     branch = await services.manager.find_branch(answered.session_id, "local", answered.parent_turn_id)
     question = [1.0] + [0.0] * (DIMENSION - 1)
@@ -324,7 +325,7 @@ async def answer(services: Services, number: int, parent: int | None, **more: An
     services.manager.after_turn(branch, answered)
 
 
-async def test_a_turn_of_a_conversation_goes_before_an_import(services: Services) -> None:
+async def test_a_turn_of_a_conversation_takes_precedence_over_an_import(services: Services) -> None:
     past = [turn(100 + at, None, f"garden {at}") for at in range(40)]
     await services.manager.turns.put_many([(each, TurnVectors()) for each in past])
     await answer(services, 10, None)
@@ -332,14 +333,14 @@ async def test_a_turn_of_a_conversation_goes_before_an_import(services: Services
     await answer(services, 11, 10)
     async with asyncio.timeout(LIMIT_S):
         while "turn" not in await has_vectors(services, 10):
-            pass  # every look lets the others go on
+            pass  # every check lets the others continue
     assert await has_vectors(services, 10) == {"question", "turn", "sparse"}
     assert await has_vectors(services, 139) == set()
 
 
 async def test_an_answer_is_embedded_when_it_is_about_to_leave_the_recent_history(services: Services) -> None:
     """Two turns are recent. Discriminates: embedding each answer at once, or none before it is recalled; a
-    count that takes commands, failed turns or another branch in."""
+    count that includes commands, failed turns or another branch."""
     await answer(services, 10, None)
     await answer(services, 11, 10, command="help")
     await answer(services, 12, 11, answer="", status=TurnStatus.FAILED)
@@ -353,7 +354,7 @@ async def test_an_answer_is_embedded_when_it_is_about_to_leave_the_recent_histor
     ]  # fmt: skip
 
 
-async def test_many_short_sessions_cost_no_embedding_now_or_at_the_next_start(services: Services) -> None:
+async def test_many_short_sessions_need_no_embedding_now_or_at_the_next_start(services: Services) -> None:
     for number in range(200):
         await answer(services, 100 + number, None, session_id=uid(500 + number))
     await embedded_in_background()
@@ -362,8 +363,8 @@ async def test_many_short_sessions_cost_no_embedding_now_or_at_the_next_start(se
     assert (await services.store.count(TURNS, lacking)).count == 200
 
 
-async def test_a_start_embeds_what_has_left_the_recent_history(services: Services) -> None:
-    """Discriminates: all that lacks a vector; a count over all sessions."""
+async def test_a_start_embeds_answers_that_left_the_recent_history(services: Services) -> None:
+    """Discriminates: embedding everything without a vector; a count over all sessions."""
     question = TurnVectors(question=[1.0] + [0.0] * (DIMENSION - 1))
     line = [turn(10 + at, 9 + at if at else None, "garden") for at in range(4)]
     other = [turn(20 + at, 19 + at if at else None, "garden", session_id=OTHER) for at in range(2)]
@@ -374,7 +375,7 @@ async def test_a_start_embeds_what_has_left_the_recent_history(services: Service
     assert await services.manager.index_missing() == 0
 
 
-async def test_a_turn_that_is_erased_before_it_is_embedded_harms_nobody(services: Services) -> None:
+async def test_erasing_a_turn_before_it_is_embedded_does_no_harm(services: Services) -> None:
     turns = [turn(10 + at, None, f"garden {at}") for at in range(3)]
     await services.manager.turns.put_many([(each, TurnVectors()) for each in turns])
     services.manager.index_later(turns)

@@ -1,4 +1,4 @@
-"""What was told beside an answer, in the store: read back as it was, and gone with the turns it speaks of."""
+"""Notes stored with an answer: read back unchanged, and deleted with the turns they mention."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def written(store: VectorStore, number: int, **more: Any) -> Turn:
 
 
 async def left(store: VectorStore) -> set[int]:
-    """The turns that have a rewritten question."""
+    """The turns that still have a rewritten question."""
     stored = await payloads(store)
     return {
         int(turn_id.replace("-", ""), 16)
@@ -62,21 +62,21 @@ async def left(store: VectorStore) -> set[int]:
     }
 
 
-async def test_notes_are_read_back_as_they_were(store: VectorStore) -> None:
+async def test_notes_are_read_back_unchanged(store: VectorStore) -> None:
     turn = await written(store, 2, warnings=WARNINGS, rewritten=rewritten(1))
     assert (turn.warnings, turn.rewritten) == (WARNINGS, rewritten(1))
     bare = await written(store, 3)
     assert (bare.warnings, bare.rewritten) == ((), None)
 
 
-async def test_a_turn_of_an_earlier_version_has_none(store: VectorStore) -> None:
+async def test_a_turn_of_an_earlier_version_has_no_notes(store: VectorStore) -> None:
     await write_point(store, uid(4), session_id=uid(1), turn_id=uid(4))
     stored = await turn_store(store).get(uid(4))
     assert stored is not None
     assert (stored.warnings, stored.rewritten) == ((), None)
 
 
-async def test_what_is_damaged_is_left_out_and_no_more_is_read_than_is_kept(store: VectorStore) -> None:
+async def test_damaged_notes_are_omitted_and_reading_is_limited_like_storing(store: VectorStore) -> None:
     await written(store, 1)
     many = [{"code": "a"}, {"message": "no code"}, 7, *({"code": "b"} for _ in range(MAX_WARNINGS))]
     damaged = {"text": "How?", "turn_ids": "none"}
@@ -87,10 +87,10 @@ async def test_what_is_damaged_is_left_out_and_no_more_is_read_than_is_kept(stor
     assert stored.rewritten is None
 
 
-async def test_a_question_goes_with_each_turn_that_it_was_made_of_and_with_no_other(
+async def test_a_rewritten_question_is_deleted_with_any_turn_it_is_based_on_and_no_other(
     store: VectorStore,
 ) -> None:
-    """Discriminates: looking at the first of them alone; another session's; every one of the session."""
+    """Discriminates: checking only the first of them; another session's; every one of the session."""
     for number, made_of in ((3, (1, 2)), (4, (2,)), (5, (1,)), (6, (4,))):
         await written(store, number, rewritten=rewritten(*made_of), warnings=WARNINGS)
     await written(store, 7, session=9, rewritten=rewritten(2))
@@ -103,7 +103,7 @@ async def test_a_question_goes_with_each_turn_that_it_was_made_of_and_with_no_ot
     assert (stored.rewritten, stored.warnings, stored.question) == (None, WARNINGS, "question 3")
 
 
-async def test_one_that_does_not_say_what_it_was_made_of_goes_with_any(store: VectorStore) -> None:
+async def test_a_rewritten_question_without_sources_is_deleted_with_any_turn(store: VectorStore) -> None:
     for number, damaged in enumerate(("How?", {"text": "How?"}, {"text": "How?", "turn_ids": []}), 1):
         await written(store, number)
         await store.set_payload(TURNS, {"rewritten_question": damaged}, points=[uid(number)])
@@ -111,8 +111,8 @@ async def test_one_that_does_not_say_what_it_was_made_of_goes_with_any(store: Ve
     assert await left(store) == set()
 
 
-async def test_an_expired_turn_takes_the_questions_along_that_have_its_words(store: VectorStore) -> None:
-    """Discriminates: expiry that leaves them to the turns that stay."""
+async def test_an_expired_turn_removes_the_rewritten_questions_with_its_words(store: VectorStore) -> None:
+    """Discriminates: an expiry that leaves them on the remaining turns."""
     turns = turn_store(store)
     traces = TurnTraces(
         SummaryRecords(turns).forget,

@@ -1,4 +1,4 @@
-"""Sessions looked for by a part of their title, on both engines."""
+"""Searching sessions by a part of their title, on both engines."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def shown(page: TitledPage) -> list[str]:
     return [session.title for session in page.sessions]
 
 
-async def test_a_title_is_found_by_any_part_in_any_case_and_width(sessions: SessionStore) -> None:
-    """Discriminates: a comparison of the texts as they are; folding only one of the two."""
+async def test_a_title_matches_by_any_part_in_any_case_and_width(sessions: SessionStore) -> None:
+    """Discriminates: comparing the raw texts; folding only one of the two."""
     titles = ("Ｑｄｒａｎｔ 集群", "qdrant shards", "Die STRASSE", "Other")
     for number, title in enumerate(titles, 1):
         await write(sessions, number, title)
@@ -50,14 +50,14 @@ async def test_a_title_is_found_by_any_part_in_any_case_and_width(sessions: Sess
         assert shown(await find_titled(sessions, OWNER, text, 10, None)) == results
 
 
-async def test_another_owners_sessions_are_not_looked_through(sessions: SessionStore) -> None:
+async def test_another_owners_sessions_are_not_searched(sessions: SessionStore) -> None:
     await write(sessions, 1, "mine to find")
     await write(sessions, 2, "theirs to find", owner="other")
     await sessions.reserve(uid(3), OWNER)
     assert shown(await find_titled(sessions, OWNER, "to find", 10, None)) == ["mine to find"]
 
 
-async def test_pages_follow_each_other_with_none_twice_and_none_left_out(sessions: SessionStore) -> None:
+async def test_pages_have_no_duplicates_and_no_gaps(sessions: SessionStore) -> None:
     for number in range(1, 12):
         await write(sessions, number, f"{'odd' if number % 2 else 'even'} {number}")
     first = await find_titled(sessions, OWNER, "odd", 4, None)
@@ -66,11 +66,11 @@ async def test_pages_follow_each_other_with_none_twice_and_none_left_out(session
     assert second.next_before_us is None
 
 
-async def test_one_request_looks_at_no_more_titles_than_its_limit(
+async def test_one_request_checks_no_more_titles_than_its_limit(
     sessions: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next one goes on where it stopped. Discriminates: a search that goes on to the end at once; an
-    end told where only the limit was met."""
+    """The next one continues where it stopped. Discriminates: a search that continues to the end at once;
+    reporting the end when only the limit was reached."""
     monkeypatch.setattr(session_search, "TITLES_PER_REQUEST", 3)
     monkeypatch.setattr(session_search, "MAX_TITLES", 6)
     for number in range(1, 21):
@@ -83,10 +83,10 @@ async def test_one_request_looks_at_no_more_titles_than_its_limit(
     assert [len(page.sessions) for page in pages] == [1, 0, 1]
 
 
-async def test_sessions_of_the_same_moment_are_found_across_the_stores_pages(
+async def test_simultaneous_sessions_are_found_across_the_stores_pages(
     sessions: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Discriminates: going on below the last time of a page, which loses what shares it."""
+    """Discriminates: continuing below the last time of a page, which loses sessions with the same time."""
     monkeypatch.setattr(session_search, "TITLES_PER_REQUEST", 4)
     for number in range(1, 11):
         await write(sessions, number, f"needle {number}", at_us=50 + number // 3)

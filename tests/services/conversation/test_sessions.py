@@ -1,4 +1,4 @@
-"""A session's record: several changes at the same moment, each keeping what the others wrote."""
+"""A session's record: concurrent changes, each keeping what the others wrote."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def store(tmp_path: Path) -> AsyncIterator[VectorStore]:
         yield opened
 
 
-async def test_a_turn_that_begins_undoes_neither_a_title_nor_a_persona_set_meanwhile(
+async def test_a_starting_turn_does_not_undo_a_title_or_persona_set_meanwhile(
     store: VectorStore,
 ) -> None:
     """Discriminates: writing the whole record back in `touch` or in `change`."""
@@ -40,7 +40,7 @@ async def test_a_turn_that_begins_undoes_neither_a_title_nor_a_persona_set_meanw
     assert session.updated_us > observed.updated_us
 
 
-async def test_changes_at_the_same_moment_are_all_kept(store: VectorStore) -> None:
+async def test_concurrent_changes_are_all_kept(store: VectorStore) -> None:
     sessions = SessionStore(store, SESSIONS)
     observed = await sessions.create(ID, "local", "First")
     await asyncio.gather(
@@ -56,7 +56,7 @@ async def test_changes_at_the_same_moment_are_all_kept(store: VectorStore) -> No
 
 
 async def test_the_first_question_names_the_session_and_a_command_does_not(store: VectorStore) -> None:
-    """Discriminates: a title from the first turn, whatever it is."""
+    """Discriminates: a title from the first turn, whatever its kind."""
     sessions = SessionStore(store, SESSIONS)
     await sessions.touch(Session(ID, "local", "", 5, 5), "/persona Be kind.")
     assert (await sessions.get(ID, "local")).title == ""
@@ -66,8 +66,8 @@ async def test_the_first_question_names_the_session_and_a_command_does_not(store
     assert (session.title, session.created_us) == ("What is this?", 5)
 
 
-async def test_a_new_session_has_its_record_from_its_first_turn_on(store: VectorStore) -> None:
-    """Discriminates: a record without the title, or without what the owner chose last."""
+async def test_a_new_session_has_a_record_from_its_first_turn(store: VectorStore) -> None:
+    """Discriminates: a record without the title, or without the owner's last choice."""
     sessions = SessionStore(store, SESSIONS)
     session = Session(ID, "local", "", 5, 5, temperature=0.5)
     await sessions.touch(session, "What is this?", uid(10), is_new=True)
@@ -78,7 +78,7 @@ async def test_a_new_session_has_its_record_from_its_first_turn_on(store: Vector
     assert (await sessions.get(ID, "local")).title == ""
 
 
-async def test_a_replaced_persona_keeps_its_id_and_a_new_one_after_clearing_has_another(
+async def test_a_replaced_persona_keeps_its_id_and_one_set_after_clearing_gets_another(
     store: VectorStore,
 ) -> None:
     sessions = SessionStore(store, SESSIONS)
@@ -121,19 +121,20 @@ async def test_a_record_of_an_earlier_version_or_with_a_broken_persona_is_still_
         assert (session.title, session.persona) == ("Kept", None)
 
 
-def test_a_long_title_is_cut() -> None:
+def test_a_long_title_is_truncated() -> None:
     assert title_from("x" * 100) == "x" * 59 + "…"
 
 
-async def test_a_session_of_an_earlier_system_whose_id_is_no_uuid_has_no_title_to_take_away(
+async def test_a_session_whose_id_is_not_a_uuid_has_no_title_to_remove(
     store: VectorStore,
 ) -> None:
-    """The clean-up ended here for good. Discriminates: asking the store for a point of that id."""
+    """From an earlier system; the clean-up used to end here for good. Discriminates: asking the store for a
+    point with that id."""
     await SessionStore(store, SESSIONS).clear_title_from("cyc", [ID])
 
 
-async def test_sessions_named_by_id_come_in_that_order_and_are_the_owners_alone(store: VectorStore) -> None:
-    """Discriminates: somebody else's session handed out by its id; the store's order."""
+async def test_sessions_requested_by_id_keep_that_order_and_are_the_owners_only(store: VectorStore) -> None:
+    """Discriminates: returning somebody else's session by its id; the store's order."""
     sessions = SessionStore(store, SESSIONS)
     for number, owner in ((1, "local"), (2, "somebody else"), (3, "local")):
         await sessions.create(uid(number), owner)

@@ -49,7 +49,7 @@ def model(*script: str | float, record_as: str = "", generative: bool = True, **
 
 
 class Conversation:
-    """A session written turn by turn, as the engine does, with its summaries made after each."""
+    """A session written turn by turn, as the engine does, with its summaries made after each turn."""
 
     def __init__(self, store: VectorStore, entry: ModelEntry, **settings: Any) -> None:
         small = {"max_recent_turns": 2, "compress_after_tokens": 300}
@@ -108,8 +108,9 @@ async def stored_summaries(talk: Conversation) -> list[int]:
     return sorted(node.seq for node in nodes.values() if node.has_summary)
 
 
-async def test_the_older_part_becomes_a_summary_and_the_recent_turns_do_not(store: VectorStore) -> None:
-    """Discriminates: counting from the end without MAX_RECENT_TURNS; covering before the limit is passed."""
+async def test_the_older_part_is_summarised_and_the_recent_turns_are_not(store: VectorStore) -> None:
+    """Discriminates: counting from the end without MAX_RECENT_TURNS; covering turns before the limit is
+    exceeded."""
     talk = Conversation(store, model("Fee 300, Li Wei."))
     await talk.line(range(4))
     assert await talk.covered(3) == []
@@ -126,8 +127,8 @@ async def test_the_older_part_becomes_a_summary_and_the_recent_turns_do_not(stor
     assert remaining.summary.tokens == estimate_tokens("Fee 300, Li Wei.")
 
 
-async def test_a_summary_goes_on_from_the_one_before(store: VectorStore) -> None:
-    """Discriminates: starting over each time; covering a turn twice; not telling the summary so far."""
+async def test_a_summary_continues_the_previous_one(store: VectorStore) -> None:
+    """Discriminates: starting over each time; covering a turn twice; not passing on the previous summary."""
     RECORDED.clear()
     talk = Conversation(store, model("Fee 300, Li Wei.", record_as="progress"))
     await talk.line(range(9))
@@ -141,11 +142,11 @@ async def test_a_summary_goes_on_from_the_one_before(store: VectorStore) -> None
     assert "member 2?" not in second
 
 
-async def test_a_sibling_branch_never_sees_it_and_a_later_fork_does(store: VectorStore) -> None:
-    """Discriminates: taking the session's newest summary whatever branch it is on."""
+async def test_a_sibling_branch_never_uses_a_summary_and_a_later_fork_does(store: VectorStore) -> None:
+    """Discriminates: using the session's newest summary whatever its branch."""
     talk = Conversation(store, model("Fee 300, Li Wei."))
     await talk.line(range(6))
-    await talk.write(20, 1)  # forks before the last turn covered
+    await talk.write(20, 1)  # forks before the last covered turn
     await talk.write(21, 3)  # forks after it
     await talk.write(22, None)  # another root
     assert await talk.covered(20) == []
@@ -153,8 +154,8 @@ async def test_a_sibling_branch_never_sees_it_and_a_later_fork_does(store: Vecto
     assert await talk.covered(22) == []
 
 
-async def test_where_a_branch_forks_off_the_turns_just_said_are_not_covered(store: VectorStore) -> None:
-    """Discriminates: taking the nearest summary though it covers the recent turns of this branch."""
+async def test_the_recent_turns_of_a_new_fork_are_not_covered(store: VectorStore) -> None:
+    """Discriminates: using the nearest summary although it covers the recent turns of this branch."""
     talk = Conversation(store, model("Fee 300."))
     await talk.line(range(9))
     assert await talk.covered(6) == [0, 1, 2]
@@ -162,7 +163,7 @@ async def test_where_a_branch_forks_off_the_turns_just_said_are_not_covered(stor
     assert await talk.covered(2) == []
 
 
-async def test_each_branch_goes_on_from_what_they_share(store: VectorStore) -> None:
+async def test_each_branch_continues_from_the_shared_summary(store: VectorStore) -> None:
     talk = Conversation(store, model("Fee 300, Li Wei."))
     await talk.line(range(9))
     await talk.line(range(20, 26), after=3)
@@ -172,7 +173,7 @@ async def test_each_branch_goes_on_from_what_they_share(store: VectorStore) -> N
 
 @pytest.mark.parametrize("script", [["!"], [""], [" \n"], ["<think>what a long talk"]])
 async def test_a_failed_or_empty_summary_changes_nothing(store: VectorStore, script: list[str]) -> None:
-    """Discriminates: storing the empty text; ending the turn's task with the model's error."""
+    """Discriminates: storing the empty text; the turn's task failing with the model's error."""
     talk = Conversation(store, model(*script))
     await talk.line(range(7))
     assert await stored_summaries(talk) == []
@@ -192,8 +193,8 @@ async def test_an_unknown_model_changes_nothing(store: VectorStore) -> None:
     assert await stored_summaries(talk) == []
 
 
-async def test_nothing_is_made_or_told_with_the_switch_off(store: VectorStore) -> None:
-    """Discriminates: asking the switch only where summaries are made."""
+async def test_nothing_is_summarised_or_used_with_the_switch_off(store: VectorStore) -> None:
+    """Discriminates: checking the switch only where summaries are made."""
     await Conversation(store, model("Fee 300.")).line(range(6))
     off = Conversation(store, model("Fee 300."), compress_after_tokens=0)
     assert await off.covered(5) == []
@@ -216,7 +217,7 @@ async def test_commands_failures_and_empty_answers_are_not_summarised(store: Vec
     assert await talk.covered(12) == [0, 1, 2, 6, 7, 8]
 
 
-async def test_thinking_is_no_part_of_a_summary_and_its_length_is_kept(store: VectorStore) -> None:
+async def test_thinking_does_not_count_towards_the_length_of_a_summary(store: VectorStore) -> None:
     talk = Conversation(store, model("<think>long</think>", *["A fee of 300 yuan. "] * 60))
     await talk.line(range(6))
     text = await talk.text(5)
@@ -237,8 +238,9 @@ async def test_without_a_generative_model_key_sentences_are_kept(store: VectorSt
 
 
 @pytest.mark.parametrize("erased", [0, 2, 4])
-async def test_a_summary_is_not_used_once_a_turn_it_covers_is_gone(store: VectorStore, erased: int) -> None:
-    """Directly or through the one before. Discriminates: looking only at the nearest summary's own turns."""
+async def test_a_summary_is_not_used_once_a_covered_turn_is_deleted(store: VectorStore, erased: int) -> None:
+    """Directly or through an earlier summary. Discriminates: checking only the nearest summary's own
+    turns."""
     talk = Conversation(store, model("Fee 300."))
     await talk.line(range(9))
     await talk.turns.delete([uid(erased)])
@@ -251,8 +253,8 @@ async def test_a_summary_is_not_used_once_a_turn_it_covers_is_gone(store: Vector
 
 
 @pytest.mark.parametrize(("erased", "left"), [(0, []), (2, []), (4, [2]), (5, [2]), (7, [2, 5])])
-async def test_no_summary_speaks_of_an_erased_turn(store: VectorStore, erased: int, left: list[int]) -> None:
-    """Discriminates: not following `previous`; forgetting all summaries of the session."""
+async def test_no_summary_covers_an_erased_turn(store: VectorStore, erased: int, left: list[int]) -> None:
+    """Discriminates: not following `previous`; deleting all summaries of the session."""
     talk = Conversation(store, model("Fee 300."))
     await talk.line(range(9))
     assert await stored_summaries(talk) == [2, 5]
@@ -263,7 +265,7 @@ async def test_no_summary_speaks_of_an_erased_turn(store: VectorStore, erased: i
         assert turn.summary is None or turn.seq in left
 
 
-async def test_forgetting_touches_no_other_session_or_owner(store: VectorStore) -> None:
+async def test_forgetting_affects_no_other_session_or_owner(store: VectorStore) -> None:
     talk = Conversation(store, model("Fee 300."))
     await talk.line(range(6))
     assert await talk.summaries.forget(uid(1), OWNER, [uid(0)]) == 0
@@ -272,21 +274,21 @@ async def test_forgetting_touches_no_other_session_or_owner(store: VectorStore) 
     assert await talk.summaries.forget(SESSION, None, [uid(0)]) == 1
 
 
-async def test_a_turn_erased_while_it_is_summarised_leaves_nothing(store: VectorStore) -> None:
-    """Discriminates: not looking after the write whether all covered turns are still there."""
+async def test_a_turn_erased_while_being_summarised_leaves_nothing(store: VectorStore) -> None:
+    """Discriminates: not checking after the write whether all covered turns still exist."""
     talk = Conversation(store, model(0.3, "Fee 300."))
     await talk.line(range(4))
     turn = await talk.write(5, 3)
     turn = await talk.write(6, 5)
     talk.summaries.after_turn(await talk.branch(5), turn)
     await asyncio.sleep(0.15)  # the summary is being written
-    await talk.turns.delete([uid(1)])  # as another worker does, which cannot cut this one off
+    await talk.turns.delete([uid(1)])  # as another worker does, which cannot cancel this one
     await talk.summaries.idle()
     assert await stored_summaries(talk) == []
 
 
-async def test_nothing_is_made_of_a_turn_between_forgetting_and_erasing_it(store: VectorStore) -> None:
-    """Discriminates: trusting that a turn which is still there will stay."""
+async def test_a_turn_is_not_summarised_between_forgetting_and_erasing_it(store: VectorStore) -> None:
+    """Discriminates: assuming that a turn which still exists will stay."""
     talk = Conversation(store, model("Fee 300."))
     for number in range(6):
         last = await talk.write(number, number - 1 if number else None)
@@ -296,7 +298,7 @@ async def test_nothing_is_made_of_a_turn_between_forgetting_and_erasing_it(store
     assert await stored_summaries(talk) == []
 
 
-async def test_forgetting_cuts_off_the_summary_in_the_making(store: VectorStore) -> None:
+async def test_forgetting_cancels_a_summary_in_progress(store: VectorStore) -> None:
     talk = Conversation(store, model(60.0, "Fee 300."))
     for number in range(6):
         last = await talk.write(number, number - 1 if number else None)
@@ -307,7 +309,7 @@ async def test_forgetting_cuts_off_the_summary_in_the_making(store: VectorStore)
         await talk.summaries.idle()
 
 
-async def test_a_session_is_summarised_once_at_a_time(store: VectorStore) -> None:
+async def test_a_session_has_one_summary_job_at_a_time(store: VectorStore) -> None:
     """Discriminates: starting a job for every turn that ends."""
     RECORDED.clear()
     talk = Conversation(store, model(0.2, "Fee 300.", record_as="once"))
@@ -321,8 +323,8 @@ async def test_a_session_is_summarised_once_at_a_time(store: VectorStore) -> Non
     assert await stored_summaries(talk) == [5]
 
 
-async def test_stale_nodes_do_not_summarise_again_what_is_covered(store: VectorStore) -> None:
-    """A turn that began before the summary was stored knows nothing of it."""
+async def test_a_stale_branch_is_not_summarised_again(store: VectorStore) -> None:
+    """A turn that began before the summary was stored does not know it."""
     talk = Conversation(store, model("Fee 300."))
     await talk.line(range(5))
     stale = await talk.branch(4)
@@ -334,7 +336,7 @@ async def test_stale_nodes_do_not_summarise_again_what_is_covered(store: VectorS
 
 
 async def test_300_imported_turns_are_summarised_in_bounded_steps(store: VectorStore) -> None:
-    """Discriminates: one prompt with all of them; going on until nothing is left."""
+    """Discriminates: one prompt with all of them; continuing until nothing is left."""
     RECORDED.clear()
     talk = Conversation(store, model("Fee 300.", record_as="import"), max_recent_turns=5)
     answer = ANSWER * 3
@@ -365,8 +367,8 @@ async def test_a_small_window_takes_smaller_steps(store: VectorStore) -> None:
     assert max(map(estimate_tokens, prompt)) < 2_048 - 512
 
 
-async def test_a_chain_longer_than_one_page_still_holds(store: VectorStore) -> None:
-    """Discriminates: judging by the nearest summaries alone."""
+async def test_a_chain_of_summaries_longer_than_a_page_is_followed(store: VectorStore) -> None:
+    """Discriminates: checking only the nearest summaries."""
     talk = Conversation(store, model("Fee 300."), max_recent_turns=0, compress_after_tokens=200)
     await talk.line(range(72))
     assert len(await stored_summaries(talk)) > 32
@@ -375,7 +377,7 @@ async def test_a_chain_longer_than_one_page_still_holds(store: VectorStore) -> N
     assert len(covered) >= 70
 
 
-async def test_an_unreadable_summary_is_passed_over_and_goes_with_any_erasure(store: VectorStore) -> None:
+async def test_an_unreadable_summary_is_skipped_and_deleted_by_any_erasure(store: VectorStore) -> None:
     talk = Conversation(store, model("Fee 300."))
     await talk.line(range(9))
     await talk.turns.set_payload({"summary": {"text": 3}}, [uid(5)])
@@ -395,10 +397,10 @@ async def test_closing_does_not_wait_for_a_slow_model(store: VectorStore) -> Non
     assert await stored_summaries(talk) == []
 
 
-async def test_a_model_class_that_raises_something_else_is_logged_and_ends_nothing(
+async def test_an_unexpected_error_of_a_model_class_is_logged_and_blocks_nothing(
     store: VectorStore,
 ) -> None:
-    """Discriminates: a job that stays in the way of the session's next one."""
+    """Discriminates: a job that blocks the session's next one."""
     broken = model("Fee 300.")
     talk = Conversation(store, replace(broken, count_tokens=lambda text: 1 // 0))
     await talk.line(range(6))
@@ -408,7 +410,7 @@ async def test_a_model_class_that_raises_something_else_is_logged_and_ends_nothi
     assert await whole.covered(6) == [0, 1, 2, 3, 4]
 
 
-async def test_a_model_that_only_completes_gets_one_text(store: VectorStore) -> None:
+async def test_a_completion_model_gets_one_text(store: VectorStore) -> None:
     RECORDED.clear()
     talk = Conversation(store, model("Fee ", "300.", record_as="flat", layout=Layout.FLAT))
     await talk.line(range(6))
@@ -419,15 +421,16 @@ async def test_a_model_that_only_completes_gets_one_text(store: VectorStore) -> 
 
 
 @pytest.mark.parametrize("beginning", ["I reason\n</think>\n\n", "<think>I reason</think>"])
-async def test_a_summary_has_nothing_of_the_models_thinking(store: VectorStore, beginning: str) -> None:
-    """Discriminates: storing the reply as it comes, tag or not, which tells later prompts the reasoning."""
+async def test_a_summary_contains_none_of_the_models_thinking(store: VectorStore, beginning: str) -> None:
+    """Discriminates: storing the raw reply, with or without tags, which puts the reasoning into later
+    prompts."""
     talk = Conversation(store, model(beginning, "Fee 300."))
     await talk.line(range(6))
     assert await talk.text(5) == "Fee 300."
 
 
-async def test_thinking_without_an_answer_is_no_summary(store: VectorStore) -> None:
-    """Discriminates: falling back on the reasoning where nothing else is left."""
+async def test_thinking_without_an_answer_is_not_a_summary(store: VectorStore) -> None:
+    """Discriminates: falling back on the reasoning if nothing else is left."""
     talk = Conversation(store, model("I reason\n</think>\n"))
     await talk.line(range(6))
     assert await stored_summaries(talk) == []

@@ -1,4 +1,4 @@
-"""The trees kept between turns must never differ from what is stored."""
+"""The trees cached between turns must never differ from the stored ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUMMARY = Summary("short", uid(10), (uid(10),), None, "m", 1, 1)
 
 
 class WatchedStore:
-    """The real store; counts scrolls, can hold one back and let a write fail after it was made."""
+    """The real store; counts scrolls, can delay one and let a write fail after it was made."""
 
     def __init__(self, store: VectorStore) -> None:
         self._store = store
@@ -72,8 +72,8 @@ async def put(turns: TurnStore, *fields: Turn) -> None:
         await turns.put(each, TurnVectors())
 
 
-async def test_a_session_is_read_once_and_follows_every_write(store: WatchedStore) -> None:
-    """Discriminates: leaving the cache out of any one of the writes."""
+async def test_a_session_is_read_once_and_reflects_every_write(store: WatchedStore) -> None:
+    """Discriminates: not updating the cache for any one of the writes."""
     turns = cached(store)
     await put(turns, turn(10), turn(11, 10))
     await turns.tree(SESSION, "local")
@@ -87,8 +87,8 @@ async def test_a_session_is_read_once_and_follows_every_write(store: WatchedStor
     assert list(branch.nodes) == [stored[uid(number)] for number in (10, 11, 12, 13)]
 
 
-async def test_a_session_whose_id_was_just_made_is_not_read_at_all(store: WatchedStore) -> None:
-    """Discriminates: a search for turns that cannot be there; and a tree that misses its first write."""
+async def test_a_session_with_a_new_id_is_not_read_at_all(store: WatchedStore) -> None:
+    """Discriminates: searching for turns that cannot exist; a tree that misses its first write."""
     turns = cached(store)
     turns.expect_new(SESSION, "local")
     assert not (await turns.tree(SESSION, "local")).nodes
@@ -98,7 +98,7 @@ async def test_a_session_whose_id_was_just_made_is_not_read_at_all(store: Watche
 
 
 @pytest.mark.parametrize("write", ["set_payload", "delete", "delete_matching", "past the store"])
-async def test_a_tree_is_read_again_after(store: WatchedStore, write: str) -> None:
+async def test_a_tree_is_read_again_after_a_change_elsewhere(store: WatchedStore, write: str) -> None:
     turns = cached(store)
     await put(turns, turn(10, status=TurnStatus.RUNNING), turn(11, 10))
     await turns.tree(SESSION, "local")
@@ -114,18 +114,18 @@ async def test_a_tree_is_read_again_after(store: WatchedStore, write: str) -> No
     assert (await turns.tree(SESSION, "local")).nodes == (await cached(store, 0).tree(SESSION, "local")).nodes
 
 
-async def test_a_summary_changes_the_tree_that_is_kept(store: WatchedStore) -> None:
+async def test_a_summary_changes_the_cached_tree(store: WatchedStore) -> None:
     """A session of thousands of turns is not read again for it. Discriminates: dropping the tree."""
     turns = cached(store)
     await put(turns, turn(10), turn(11, 10), turn(12, 11))
-    (await turns.tree(SESSION, "local")).branch(uid(12))  # walked, and gone on with
+    (await turns.tree(SESSION, "local")).branch(uid(12))  # walked and continued
     before = store.scrolls
     for summary, expected in ((SUMMARY, [uid(11)]), (None, [])):
         await turns.set_summary(summary, [uid(11)])
         branch = (await turns.tree(SESSION, "local")).branch(uid(12))
         assert [node.turn_id for node in branch.nodes if node.has_summary] == expected
         assert branch.nodes == tuple((await cached(store, 0).tree(SESSION, "local")).branch(uid(12)).nodes)
-    assert store.scrolls == before + 2  # both by the one that keeps nothing
+    assert store.scrolls == before + 2  # both by the instance without a cache
 
 
 async def test_after_a_summary_that_failed_the_session_is_read_again(store: WatchedStore) -> None:
@@ -139,7 +139,7 @@ async def test_after_a_summary_that_failed_the_session_is_read_again(store: Watc
     assert store.scrolls == before + 1
 
 
-async def test_what_no_tree_holds_can_change_without_reading_again(store: WatchedStore) -> None:
+async def test_fields_outside_the_tree_can_change_without_reading_again(store: WatchedStore) -> None:
     turns = cached(store)
     await put(turns, turn(10))
     await turns.tree(SESSION, "local")
@@ -151,14 +151,14 @@ async def test_what_no_tree_holds_can_change_without_reading_again(store: Watche
 
 
 @pytest.mark.parametrize("write", ["put", "set_payload", "set_summary", "delete"])
-async def test_a_read_that_a_write_overtook_is_not_kept(store: WatchedStore, write: str) -> None:
-    """Discriminates: keeping what was read without asking whether it is stale."""
+async def test_a_read_overtaken_by_a_write_is_not_cached(store: WatchedStore, write: str) -> None:
+    """Discriminates: caching a result without checking whether it is stale."""
     turns = cached(store)
     await put(turns, turn(10))
     turns.forget_trees()
     store.gate = asyncio.Event()
     reading = asyncio.create_task(turns.tree(SESSION, "local"))
-    await store.read.wait()  # the page is read, and held back
+    await store.read.wait()  # the page is read, and delayed
     if write == "put":
         await put(turns, turn(11, 10))
     elif write == "set_payload":
@@ -173,7 +173,7 @@ async def test_a_read_that_a_write_overtook_is_not_kept(store: WatchedStore, wri
 
 
 async def test_after_a_write_that_failed_the_session_is_read_again(store: WatchedStore) -> None:
-    """It may be stored all the same. Discriminates: dropping the tree only on success."""
+    """It may still have been stored. Discriminates: dropping the tree only on success."""
     turns = cached(store)
     await put(turns, turn(10))
     await turns.tree(SESSION, "local")
@@ -183,7 +183,7 @@ async def test_after_a_write_that_failed_the_session_is_read_again(store: Watche
     assert set((await turns.tree(SESSION, "local")).nodes) == {uid(10), uid(11)}
 
 
-async def test_without_a_time_nothing_is_kept(store: WatchedStore) -> None:
+async def test_without_a_cache_time_nothing_is_cached(store: WatchedStore) -> None:
     turns = cached(store, 0)
     await put(turns, turn(10))
     await turns.tree(SESSION, "local")
@@ -201,11 +201,11 @@ def keep(cache: SessionCache, session: str, size: int) -> None:
         cache.keep(reading, tree(session, size))
 
 
-async def test_what_is_kept_is_bounded_and_ends_in_time() -> None:
+async def test_the_cache_is_bounded_and_entries_expire() -> None:
     cache = SessionCache(0.05, max_nodes=100)
     keep(cache, "a", 40)
     keep(cache, "b", 30)
-    assert cache.get("a", "local") is None  # the oldest goes when there is no room
+    assert cache.get("a", "local") is None  # the oldest is evicted if there is no room
     assert cache.get("b", "local") is not None
     assert cache.get("b", "another") is None
     keep(cache, "huge", 101)
@@ -214,7 +214,7 @@ async def test_what_is_kept_is_bounded_and_ends_in_time() -> None:
     assert cache.get("b", "local") is None
 
 
-def test_a_tree_that_outgrows_its_room_is_dropped() -> None:
+def test_a_tree_that_outgrows_the_cache_is_dropped() -> None:
     cache = SessionCache(60, max_nodes=22)
     keep(cache, SESSION, 2)
     with cache.writing([turn(5)]):

@@ -44,7 +44,7 @@ from tests.services.conversation.stores import uid
 from tests.services.operations.backup.stores import back_up, settings_of
 from tests.support.models.hashing_embedding import DIMENSION
 from tests.support.stores.turn_model import (
-    Sheet,
+    ModelTurn,
     TurnModel,
     chained,
     embedded_in_background,
@@ -79,7 +79,7 @@ class TurnMachine(RuleBasedStateMachine):
         self.model = TurnModel()
         self.now_us = NOW
         self.named = 0
-        self.erased: list[Sheet] = []
+        self.erased: list[ModelTurn] = []
         self.faults: list[dict[str, Any]] = []
         self.folder = Path(tempfile.mkdtemp(prefix="turns-")) if self.embedded else None
         self.left = [self.folder] if self.folder else []
@@ -91,7 +91,7 @@ class TurnMachine(RuleBasedStateMachine):
         return self.services.manager
 
     async def _reopen(self) -> None:
-        """As a start does: running turns become interrupted, missing vectors are made up."""
+        """As a start does: running turns become interrupted, missing vectors are created."""
         await self.services.close()
         self.services = await open_services(self.folder, LIMITS, lambda: self.now_us)
         assert len(await self.manager.recover_running()) == self.model.interrupt_running()
@@ -108,19 +108,21 @@ class TurnMachine(RuleBasedStateMachine):
         await self.services.compare(self.model, PLACES, LIMITS.max_recent_turns)
         assert self.faults == []
 
-    async def _write(self, sheet: Sheet, question: list[float] | None = None) -> None:
-        await self.manager.add_conversation_turn(sheet.as_turn(), TurnVectors(question=question))
-        self.model.write(sheet)
+    async def _write(self, turn: ModelTurn, question: list[float] | None = None) -> None:
+        await self.manager.add_conversation_turn(turn.as_turn(), TurnVectors(question=question))
+        self.model.write(turn)
 
-    def _sheet(self, at: int) -> Sheet:
-        """One of the turns that are there."""
-        return self.model.sheets[sorted(self.model.sheets)[at % len(self.model.sheets)]]
+    def _pick_turn(self, at: int) -> ModelTurn:
+        """One of the existing turns."""
+        return self.model.turns[sorted(self.model.turns)[at % len(self.model.turns)]]
 
-    def _new(self, at: int, question: str, command: str = "") -> Sheet:
+    def _new(self, at: int, question: str, command: str = "") -> ModelTurn:
         self.named += 1
         new_id = uid(1_000_000 - 7 * self.named)  # ids are not in the order of time
         running = TurnStatus.RUNNING
-        return Sheet(new_id, *PLACES[at % len(PLACES)], question, "", running, None, self.now_us, 0, command)
+        return ModelTurn(
+            new_id, *PLACES[at % len(PLACES)], question, "", running, None, self.now_us, 0, command
+        )
 
     @initialize(growth=st.lists(st.tuples(pick, where, texts), max_size=8))
     def some_turns(self, growth: list[tuple[int, str | None, str]]) -> None:
@@ -137,129 +139,129 @@ class TurnMachine(RuleBasedStateMachine):
     def begin(self, at: int, parent: str | None, question: str, command: str) -> None:
         self._run("begin", self._begin(at, question, parent, command))
 
-    async def _begin(self, at: int, question: str, parent: str | None, command: str) -> Sheet:
+    async def _begin(self, at: int, question: str, parent: str | None, command: str) -> ModelTurn:
         """After the latest (UNSET), below any turn, or as a new root."""
-        sheet = self._new(at, question, command)
-        if parent == BELOW and self.model.sheets:
-            above = self._sheet(at)
-            sheet = replace(sheet, session_id=above.session_id, owner=above.owner)
+        turn = self._new(at, question, command)
+        if parent == BELOW and self.model.turns:
+            above = self._pick_turn(at)
+            turn = replace(turn, session_id=above.session_id, owner=above.owner)
             parent = above.turn_id
         fields = None if parent == BELOW else parent
-        branch = await self.manager.find_branch(sheet.session_id, sheet.owner, fields)
-        latest = self.model.latest_completed(sheet.session_id, sheet.owner)
+        branch = await self.manager.find_branch(turn.session_id, turn.owner, fields)
+        latest = self.model.latest_completed(turn.session_id, turn.owner)
         grown = self.model.branch(latest if fields == UNSET else fields)
         assert [node.turn_id for node in branch.nodes] == grown
-        assert branch.next_seq >= len(self.model.session(sheet.session_id, sheet.owner))
-        sheet = replace(sheet, parent=branch.parent_turn_id, seq=branch.next_seq)
-        await self._write(sheet)
-        return sheet
+        assert branch.next_seq >= len(self.model.session(turn.session_id, turn.owner))
+        turn = replace(turn, parent=branch.parent_turn_id, seq=branch.next_seq)
+        await self._write(turn)
+        return turn
 
-    @precondition(lambda self: self.model.sheets)
+    @precondition(lambda self: self.model.turns)
     @rule(at=pick, answer=texts, status=st.sampled_from(ENDINGS), erased_at_once=rarely)
     def finish(self, at: int, answer: str, status: TurnStatus, erased_at_once: bool) -> None:
-        sheet = self._sheet(at)
-        if sheet.status is TurnStatus.COMPLETED:
-            answer, status = sheet.answer, sheet.status  # the same write once more, as after a lost reply
-        ended = replace(sheet, answer=answer, status=status)
+        turn = self._pick_turn(at)
+        if turn.status is TurnStatus.COMPLETED:
+            answer, status = turn.answer, turn.status  # the same write again, as after a lost reply
+        ended = replace(turn, answer=answer, status=status)
         self._run("finish", self._finish(ended, erased_at_once))
 
-    async def _finish(self, ended: Sheet, erased_at_once: bool) -> None:
+    async def _finish(self, ended: ModelTurn, erased_at_once: bool) -> None:
         await self._write(ended, [1.0] + [0.0] * (DIMENSION - 1))
         if erased_at_once and self.embedded:  # while its text is being embedded
             await self._erase(ended)
 
-    @precondition(lambda self: self.model.sheets)
+    @precondition(lambda self: self.model.turns)
     @rule(ats=st.lists(pick, min_size=2, max_size=6), answer=texts)
     def change_at_once(self, ats: list[int], answer: str) -> None:
-        """Writes, readers and an erasure in the same moment: no reader may leave an old tree behind."""
-        self._run("at once", self._change_at_once(list({self._sheet(at) for at in ats}), answer))
+        """Concurrent writes, reads and an erasure: no reader may leave a stale tree behind."""
+        self._run("at once", self._change_at_once(list({self._pick_turn(at) for at in ats}), answer))
 
-    async def _change_at_once(self, sheets: list[Sheet], answer: str) -> None:
-        sheets.sort(key=lambda sheet: sheet.order)
-        deleted, *rest = sheets
-        ended = [replace(sheet, answer=answer, status=TurnStatus.COMPLETED) for sheet in rest]
+    async def _change_at_once(self, model_turns: list[ModelTurn], answer: str) -> None:
+        model_turns.sort(key=lambda turn: turn.order)
+        deleted, *rest = model_turns
+        ended = [replace(turn, answer=answer, status=TurnStatus.COMPLETED) for turn in rest]
         read = [self.manager.find_branch(*place) for place in PLACES * 2]
-        written = [self._write(sheet) for sheet in ended]
+        written = [self._write(turn) for turn in ended]
         await asyncio.gather(read[0], self._erase(deleted), *read[1:3], *written, *read[3:])
 
-    @precondition(lambda self: self.model.sheets)
+    @precondition(lambda self: self.model.turns)
     @rule(at=pick)
     def retry(self, at: int) -> None:
-        """As begin_turn does: a completed turn is replayed, any other begins again under its id."""
-        sheet = self._sheet(at)
-        if sheet.status is not TurnStatus.COMPLETED:
-            self._run("retry", self._retry(sheet))
+        """As begin_turn does: a completed turn is replayed, any other starts again under its id."""
+        turn = self._pick_turn(at)
+        if turn.status is not TurnStatus.COMPLETED:
+            self._run("retry", self._retry(turn))
 
-    async def _retry(self, sheet: Sheet) -> None:
-        place = (sheet.session_id, sheet.owner)
+    async def _retry(self, turn: ModelTurn) -> None:
+        place = (turn.session_id, turn.owner)
         try:
-            parent = (await self.manager.find_branch(*place, sheet.parent)).parent_turn_id
+            parent = (await self.manager.find_branch(*place, turn.parent)).parent_turn_id
         except InvalidParentError:
-            assert sheet.parent not in [each.turn_id for each in self.model.session(*place)]
+            assert turn.parent not in [each.turn_id for each in self.model.session(*place)]
             parent = None
-        await self._write(replace(sheet, parent=parent, answer="", status=TurnStatus.RUNNING))
+        await self._write(replace(turn, parent=parent, answer="", status=TurnStatus.RUNNING))
 
-    @precondition(lambda self: self.model.sheets)
+    @precondition(lambda self: self.model.turns)
     @rule(at=pick)
     def erase(self, at: int) -> None:
-        self._run("erase", self._erase(self._sheet(at)))
+        self._run("erase", self._erase(self._pick_turn(at)))
 
-    async def _erase(self, sheet: Sheet) -> None:
-        await self.manager.turns.delete([sheet.turn_id])
-        self.model.erase(sheet.turn_id)
-        self.erased.append(sheet)
+    async def _erase(self, turn: ModelTurn) -> None:
+        await self.manager.turns.delete([turn.turn_id])
+        self.model.erase(turn.turn_id)
+        self.erased.append(turn)
 
     @precondition(lambda self: self.erased)
     @rule(at=pick)
-    def come_back(self, at: int) -> None:
-        """A caller retries a turn that was erased meanwhile: its children are its children again."""
-        sheet = self.erased[at % len(self.erased)]
-        if sheet.turn_id not in self.model.sheets:
-            self._run("come back", self._write(sheet))
+    def retry_erased(self, at: int) -> None:
+        """A caller retries a turn that was erased meanwhile: it gets its children back."""
+        turn = self.erased[at % len(self.erased)]
+        if turn.turn_id not in self.model.turns:
+            self._run("come back", self._write(turn))
 
     @rule(at=pick, ages_us=st.lists(st.integers(0, 3 * DAY_US), min_size=1, max_size=4), text=texts)
-    def bring_in(self, at: int, ages_us: list[int], text: str) -> None:
-        """As an import does: a chain of completed turns of other times."""
+    def import_turns(self, at: int, ages_us: list[int], text: str) -> None:
+        """As an import does: a chain of completed turns with other times."""
         news = [self._new(at, f"{text} {age_us}") for age_us in ages_us]
         chain = chained(news, [self.now_us - age_us for age_us in ages_us])
-        self.model.sheets |= {sheet.turn_id: sheet for sheet in chain}
-        self._run("bring in", self.services.bring_in(chain))
+        self.model.turns |= {turn.turn_id: turn for turn in chain}
+        self._run("bring in", self.services.import_turns(chain))
 
     @rule(days=st.sampled_from([1, 2, 10]), dry_run=rarely, exactly=st.none() | pick)
     def expire(self, days: int, dry_run: bool, exactly: int | None) -> None:
-        """Some time, or in the very moment when a turn reaches that age."""
-        if exactly is not None and self.model.sheets:
-            self.now_us = max(self.now_us, self._sheet(exactly).created_us + days * DAY_US)
+        """At some time, or at the exact moment when a turn reaches that age."""
+        if exactly is not None and self.model.turns:
+            self.now_us = max(self.now_us, self._pick_turn(exactly).created_us + days * DAY_US)
         self._run("expire", self._expire(days, dry_run))
 
     async def _expire(self, days: int, dry_run: bool) -> None:
-        before = len(self.model.sheets)
-        reference = TurnModel(dict(self.model.sheets)) if dry_run else self.model
+        before = len(self.model.turns)
+        reference = TurnModel(dict(self.model.turns)) if dry_run else self.model
         report = await self.manager.delete_old_conversations(days, dry_run=dry_run)
         deleted = reference.expire(self.now_us - days * DAY_US)
         assert (report.matched, report.deleted) == (deleted, 0 if dry_run else deleted)
-        assert (report.total_before, report.total_after) == (before, len(self.model.sheets))
+        assert (report.total_before, report.total_after) == (before, len(self.model.turns))
 
-    @precondition(lambda self: self.model.sheets)
+    @precondition(lambda self: self.model.turns)
     @rule(at=pick, to=pick)
     def damage_a_parent(self, at: int, to: int) -> None:
         """A cycle, a turn of another session, or none at all: what a damaged store may hold (P11)."""
-        parent = uid(to) if to % 4 == 0 else self._sheet(to).turn_id
-        turn_id = self._sheet(at).turn_id
+        parent = uid(to) if to % 4 == 0 else self._pick_turn(to).turn_id
+        turn_id = self._pick_turn(at).turn_id
         self.model.change(turn_id, parent=parent)
         self._run("damage", self.manager.turns.set_payload({"parent_turn_id": parent}, [turn_id]))
 
-    @precondition(lambda self: self.model.sheets)
+    @precondition(lambda self: self.model.turns)
     @rule(at=pick, question=texts)
     def recall(self, at: int, question: str) -> None:
-        self._run("recall", self._recall(self._sheet(at), question))
+        self._run("recall", self._recall(self._pick_turn(at), question))
 
-    async def _recall(self, leaf: Sheet, question: str) -> None:
+    async def _recall(self, leaf: ModelTurn, question: str) -> None:
         """Only completed ancestors, none of them recent, each as it was written."""
         results, recent = await self.services.recalled(leaf, question or "?")
-        ancestors = {self.model.sheets[each] for each in self.model.branch(leaf.turn_id)}
+        ancestors = {self.model.turns[each] for each in self.model.branch(leaf.turn_id)}
         assert results <= ancestors - recent
-        assert all(sheet.status is TurnStatus.COMPLETED and not sheet.command for sheet in results)
+        assert all(turn.status is TurnStatus.COMPLETED and not turn.command for turn in results)
 
     @precondition(lambda self: self.embedded)
     @rule(now=rarely, killed=st.booleans(), reopened=st.booleans())
@@ -275,12 +277,12 @@ class TurnMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.embedded)
     @rule(now=st.booleans())
-    def move_house(self, now: bool) -> None:
+    def back_up_and_restore(self, now: bool) -> None:
         if now:
-            self._run("backup and restore", self._move_house())
+            self._run("backup and restore", self._back_up_and_restore())
 
-    async def _move_house(self) -> None:
-        """Backed up, restored elsewhere, gone on with there."""
+    async def _back_up_and_restore(self) -> None:
+        """Back up, restore elsewhere, continue there."""
         elsewhere = Path(tempfile.mkdtemp(prefix="turns-"))
         self.left.append(elsewhere)
         names = settings_of(elsewhere)
@@ -300,8 +302,8 @@ class TurnMachine(RuleBasedStateMachine):
     @rule(now=rarely, at=pick, acknowledged=st.integers(1, 20))
     def kill_between_writes(self, now: bool, at: int, acknowledged: int) -> None:
         if now:
-            sheets = [self._new(at, f"{n} 问" * 500) for n in range(40)]
-            self._run("kill writes", self.services.killed_between_writes(sheets, acknowledged))
+            model_turns = [self._new(at, f"{n} 问" * 500) for n in range(40)]
+            self._run("kill writes", self.services.killed_between_writes(model_turns, acknowledged))
 
     def teardown(self) -> None:
         self.runner.run(self.services.close())
@@ -330,7 +332,7 @@ def test_the_store_reads_as_a_dict_does(machine: type[TurnMachine], examples: in
         stateful_step_count=STEPS,
         deadline=None,
         database=None,
-        phases=[Phase.generate, Phase.shrink] if EXAMPLES else [Phase.generate],  # small takes minutes
+        phases=[Phase.generate, Phase.shrink] if EXAMPLES else [Phase.generate],  # shrinking takes minutes
         suppress_health_check=list(HealthCheck),
     )
     try:

@@ -1,6 +1,6 @@
-"""The words of a long answer are read a piece at a time, and are the same words.
+"""The words of a long answer are read in pieces, and are the same words.
 
-Discriminates: reading 200,000 characters in one go, which holds every other reader up for 100 ms (F16).
+Discriminates: reading 200,000 characters in one go, which blocks every other reader for 100 ms (F16).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def test_read_in_pieces_or_at_once_the_words_are_the_same(kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", LONG)
-async def test_others_come_to_their_turn_while_a_long_answer_is_read(kind: str) -> None:
+async def test_other_tasks_run_while_a_long_answer_is_read(kind: str) -> None:
     turns = 0
 
     async def other() -> None:

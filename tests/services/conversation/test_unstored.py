@@ -1,4 +1,4 @@
-"""A turn that could not be written when it ended is written when the store is back."""
+"""A turn that could not be written when it ended is written when the store is available again."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ANSWERED = replace(RUNNING, status=TurnStatus.COMPLETED, answer="The lamp.")
 VECTORS = TurnVectors(question=[1.0, 0.0, 0.0, 0.0])
 
 
-class Away:
-    """The store process is dead, and cannot be started again, within the body."""
+class StoreDown:
+    """The store process is dead, and cannot be restarted, within the block."""
 
     def __init__(self, store: EdgeClient, folder: Path) -> None:
         self._store, self._lock = store, folder / LOCK_FILE
@@ -38,14 +38,14 @@ class Away:
         os.close(self._descriptor)
 
 
-async def test_it_is_written_whole_when_the_store_is_back(tmp_path: Path) -> None:
-    """Discriminates: a turn that says running for ever."""
+async def test_an_unstored_turn_is_written_whole_when_the_store_is_available_again(tmp_path: Path) -> None:
+    """Discriminates: a turn that is shown as running for ever."""
     async with open_edge(tmp_path) as store:
         assert isinstance(store, EdgeClient)
         turns = turn_store(store)
         unstored = UnstoredTurns(turns)
         await turns.put(RUNNING, TurnVectors())
-        with Away(store, tmp_path / "store"):
+        with StoreDown(store, tmp_path / "store"):
             with pytest.raises(StoreUnavailableError):
                 await turns.put(ANSWERED, VECTORS)
             unstored.keep(ANSWERED, VECTORS)
@@ -59,8 +59,8 @@ async def test_it_is_written_whole_when_the_store_is_back(tmp_path: Path) -> Non
         assert record.vector == {"question": VECTORS.question}
 
 
-async def test_what_was_erased_meanwhile_does_not_come_back(tmp_path: Path) -> None:
-    """Discriminates: a write that makes the turn anew."""
+async def test_a_turn_erased_meanwhile_is_not_restored(tmp_path: Path) -> None:
+    """Discriminates: a write that recreates the turn."""
     async with open_edge(tmp_path) as store:
         turns = turn_store(store)
         unstored = UnstoredTurns(turns)
@@ -70,8 +70,8 @@ async def test_what_was_erased_meanwhile_does_not_come_back(tmp_path: Path) -> N
         assert await turns.get(RUNNING.turn_id) is None
 
 
-async def test_without_room_only_that_it_was_cut_is_kept(tmp_path: Path) -> None:
-    """Discriminates: memory without a bound."""
+async def test_without_room_only_the_interrupted_status_is_stored(tmp_path: Path) -> None:
+    """Discriminates: unbounded memory."""
     async with open_edge(tmp_path) as store:
         turns = turn_store(store)
         unstored = UnstoredTurns(turns, max_bytes=3_000)

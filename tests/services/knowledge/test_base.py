@@ -62,7 +62,7 @@ async def test_a_document_is_accepted_at_once_and_ready_when_its_job_is_done(ben
     assert await bench.chunk_count(ready=True) == outcome.total
 
 
-async def test_the_stored_chunks_have_both_vectors_and_say_where_they_are_from(bench: Bench) -> None:
+async def test_the_stored_chunks_have_both_vectors_and_their_origin(bench: Bench) -> None:
     document = await added(bench, replace(upload(), tags=("x",)))
     records, _ = await bench.store.scroll(SETTINGS.knowledge_collection, limit=1, with_vectors=True)
     payload = records[0].payload or {}
@@ -73,7 +73,7 @@ async def test_the_stored_chunks_have_both_vectors_and_say_where_they_are_from(b
     assert set(records[0].vector) == {"dense", "sparse"}
 
 
-async def test_the_same_bytes_are_the_same_document_whatever_the_name(bench: Bench) -> None:
+async def test_the_same_bytes_are_the_same_document_under_any_name(bench: Bench) -> None:
     first = await added(bench, upload())
     again = await bench.knowledge.add(upload(file_name="other.md"))
     assert (again.existing, again.job_id) == (True, None)
@@ -92,7 +92,7 @@ async def test_the_same_bytes_of_another_owner_are_another_document(bench: Bench
     assert await bench.chunk_count() == 2 * first.chunk_count
 
 
-async def test_the_same_bytes_sent_ten_times_at_once_are_read_in_once(bench: Bench) -> None:
+async def test_the_same_bytes_sent_ten_times_concurrently_are_ingested_once(bench: Bench) -> None:
     """Discriminates: add() without its lock."""
     additions = await asyncio.gather(*(bench.knowledge.add(upload()) for _ in range(10)))
     assert sum(not addition.existing for addition in additions) == 1
@@ -102,8 +102,8 @@ async def test_the_same_bytes_sent_ten_times_at_once_are_read_in_once(bench: Ben
     assert await bench.chunk_count() == document.chunk_count
 
 
-async def test_a_client_that_waited_for_room_gets_its_answer_before_the_file_is_read(bench: Bench) -> None:
-    """Discriminates: a limit for each wait of an upload, which add up."""
+async def test_a_client_that_waited_for_room_is_answered_before_the_file_is_read(bench: Bench) -> None:
+    """Discriminates: a separate limit for each wait of an upload, which add up."""
     with pytest.raises(UnreadableDocumentError):
         await bench.knowledge.add(Upload("ann", "a.md", b" \n"))
     addition = await bench.knowledge.add(Upload("ann", "a.md", b" \n", waited_s=60.0))
@@ -125,7 +125,7 @@ async def test_a_client_that_waited_for_room_gets_its_answer_before_the_file_is_
         (Upload("ann", "a.md", b"x", date="31.1.2026"), BadRequestError, "date"),
     ],
 )
-async def test_what_is_refused_is_refused_at_once_and_leaves_nothing(
+async def test_a_refusal_is_immediate_and_leaves_nothing(
     bench: Bench, what: Upload, kind: type[BadRequestError], named: str
 ) -> None:
     with pytest.raises(kind, match=named):
@@ -138,7 +138,7 @@ async def test_only_the_base_name_is_stored(bench: Bench) -> None:
     assert document.file_name == "手册.md"
 
 
-async def test_no_chunk_is_ready_before_all_are_stored(bench: Bench) -> None:
+async def test_no_chunk_is_ready_before_all_chunks_are_stored(bench: Bench) -> None:
     """Discriminates: writing chunks with ready=True."""
     addition = await bench.knowledge.add(upload())
     changes = bench.knowledge.jobs.get(addition.job_id or "", ME).changes()
@@ -158,7 +158,7 @@ async def test_a_failing_embedding_fails_the_document_without_leaving_chunks(ben
     assert (job.stage, job.error_code) == (JobStage.FAILED, "embedding_unavailable")
 
 
-async def test_a_failed_document_is_read_in_again_when_it_is_sent_again(bench: Bench) -> None:
+async def test_a_failed_document_is_ingested_again_when_sent_again(bench: Bench) -> None:
     failed = await added(bench, upload(TEXT + "\n\npoison"))
     again = await bench.knowledge.add(upload(TEXT + "\n\npoison"))
     assert (again.existing, again.document.document_id) == (False, failed.document_id)
@@ -212,7 +212,7 @@ async def test_an_invented_cursor_is_refused(bench: Bench, cursor: str) -> None:
         await bench.knowledge.documents.page(ME, 2, cursor)
 
 
-async def test_what_belongs_to_somebody_else_does_not_exist(bench: Bench) -> None:
+async def test_other_owners_documents_do_not_exist(bench: Bench) -> None:
     addition = await bench.knowledge.add(upload())
     document_id, job_id = addition.document.document_id, addition.job_id or ""
     with pytest.raises(UnknownDocumentError):
@@ -236,13 +236,13 @@ async def test_a_deleted_document_leaves_no_point_behind(bench: Bench) -> None:
     assert not (await bench.knowledge.add(upload())).existing
 
 
-async def test_deleting_while_it_is_read_in_cancels_the_job_and_leaves_nothing(store: VectorStore) -> None:
+async def test_deleting_during_ingestion_cancels_the_job_and_leaves_nothing(store: VectorStore) -> None:
     """Discriminates: erase() that does not cancel the job first."""
     held = HeldEmbedding()
     async with open_bench(store, embedding_model=held) as bench:
         additions = [await bench.knowledge.add(upload(TEXT + str(i), f"{i}.md")) for i in range(3)]
         await until(bench, additions[0].job_id or "", JobStage.EMBEDDING)
-        for addition in reversed(additions):  # one that waits, two that run
+        for addition in reversed(additions):  # one is waiting, two are running
             held.let_through(1)
             job = bench.knowledge.jobs.get(addition.job_id or "", ME)
             await bench.knowledge.erase(addition.document.document_id)
@@ -269,9 +269,9 @@ async def test_the_embedded_engine_does_the_same(tmp_path: Path) -> None:
             assert await bench.chunk_count() == documents[0].chunk_count
 
 
-async def test_chunks_of_earlier_releases_are_told_their_language(bench: Bench, store: VectorStore) -> None:
-    """Discriminates: chunks without a language, which no search for those of another one finds; code by
-    its own letters, whatever it stands under."""
+async def test_chunks_of_earlier_releases_get_their_language(bench: Bench, store: VectorStore) -> None:
+    """Discriminates: chunks without a language, which no search for another language finds; judging code by
+    its own letters, whatever its heading."""
     for name, text in (
         ("zh.md", "# 费用\n\n```sql\nCREATE TABLE fees (id INT, at DATE)\n```"),
         ("en.md", "# Fees\n\nNinety-nine a month."),

@@ -1,4 +1,4 @@
-"""More chunks than the embedded store is made for are said once."""
+"""Exceeding the number of chunks that the embedded store is made for is reported once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def add(store: VectorStore, chunks: int) -> None:
     await store.upsert(NAMES.knowledge_collection, points)
 
 
-async def test_a_start_with_too_many_chunks_is_warned_of(store: VectorStore) -> None:
+async def test_a_start_with_too_many_chunks_logs_a_warning(store: VectorStore) -> None:
     """Discriminates: `look` that only counts."""
     await add(store, 6)
     with capture_logs() as logs:
@@ -41,7 +41,7 @@ async def test_a_start_with_too_many_chunks_is_warned_of(store: VectorStore) -> 
     assert "QDRANT_URL" in line["advice"]
 
 
-async def test_it_is_said_when_the_limit_is_passed_and_only_once(store: VectorStore) -> None:
+async def test_the_warning_is_logged_when_the_limit_is_exceeded_and_only_once(store: VectorStore) -> None:
     """Discriminates: `_done` never set; `grew` that does not add up."""
     size = KnowledgeSize(store, NAMES, max_chunks=5)
     with capture_logs() as logs:
@@ -53,12 +53,12 @@ async def test_it_is_said_when_the_limit_is_passed_and_only_once(store: VectorSt
 
 
 async def test_new_versions_of_the_same_documents_do_not_count_twice(store: VectorStore) -> None:
-    """Discriminates: a warning from what was added, without asking the store."""
+    """Discriminates: a warning based on the additions, without querying the store."""
     await add(store, 4)
     size = KnowledgeSize(store, NAMES, max_chunks=5)
     with capture_logs() as logs:
         await size.look()
-        await size.grew(4)  # they took the place of the four
+        await size.grew(4)  # they replaced the four
     assert logs == []
 
 

@@ -1,8 +1,8 @@
-"""Property: whatever is added, changed and deleted, and whenever the power goes, what is searched afterwards
-is exactly one whole version of each document that lives, and nothing that was accepted is lost.
+"""Property: whatever is added, changed and deleted, and whenever the power fails, the search afterwards
+covers exactly one whole version of each existing document, and nothing that was accepted is lost.
 
 Discriminates: publishing before all is stored; removing old chunks before the record is replaced; a recovery
-that forgets half a swap; an upload that is dropped before it is read in.
+that forgets half a swap; an upload that is dropped before it is ingested.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COMMON = [f"Section {number} says what is common to all of them, at some length.
 
 
 class Power:
-    """A store that takes `writes` more of them and none after; then the power has gone."""
+    """A store that accepts `writes` more of them and none after: then the power has failed."""
 
     def __init__(self, store: VectorStore) -> None:
         self._store = store
@@ -57,7 +57,7 @@ class Power:
 
 
 def text_of(number: int) -> bytes:
-    """Differs from the other numbers in some sections, and in how many it has."""
+    """Texts differ in some sections, and in how many they have."""
     remaining = COMMON[: 12 + number % 3 * 8]
     return "\n\n".join([f"This is version {number}.", *remaining, f"It ends with {number * 7}."]).encode()
 
@@ -70,7 +70,7 @@ class Machine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.stack = AsyncExitStack()
         self.life = AsyncExitStack()
-        self.contents: dict[str, set[bytes]] = {}  # by name: what may be searched
+        self.contents: dict[str, set[bytes]] = {}  # by name: acceptable search results
         self.ever: dict[str, set[bytes]] = {}
         self.sourced: set[str] = set()
         self.is_quiet = True
@@ -109,7 +109,7 @@ class Machine(RuleBasedStateMachine):
         upload = Upload("ann", f"{name}.txt", content, name, source="s" if sourced else "")
         await self.bench.knowledge.add(upload)
         before = self.contents.get(name, set())
-        if sourced:  # after a crash the version before may be there, or none
+        if sourced:  # after a crash the previous version may exist, or none
             self.sourced.add(name)
             self.contents[name] = before | {content}
         else:
@@ -139,7 +139,7 @@ class Machine(RuleBasedStateMachine):
         self.run(self._lose_power(name, number, sourced, writes))
 
     async def _lose_power(self, name: str, number: int, sourced: bool, writes: int) -> None:
-        """After so many writes of a change of what is there, and of what goes on beside it."""
+        """After this many writes of a change of existing documents, and of concurrent work."""
         if name not in self.contents:
             await self._add(name, number + 1, sourced)
             await self._finish()
@@ -147,7 +147,7 @@ class Machine(RuleBasedStateMachine):
         self.power.writes = writes
         try:
             await self._add(name, number, sourced)
-        except WenmaiError:  # not accepted: then either may be there
+        except WenmaiError:  # not accepted: then either may exist
             self.contents = before
             self.contents[name] = before.get(name, set()) | {text_of(number)}
             self.sourced = sourced_before | {name}
@@ -155,15 +155,15 @@ class Machine(RuleBasedStateMachine):
         self.power.writes = 0
         await self.life.aclose()
         await self._begin()
-        await self._check_while_it_goes_on()
+        await self._check_while_jobs_run()
 
     @invariant()
-    def what_is_searched_is_one_whole_version_of_each(self) -> None:
-        if self.is_quiet:  # else jobs run on into the next step
+    def a_search_covers_one_whole_version_of_each(self) -> None:
+        if self.is_quiet:  # else jobs continue into the next step
             self.run(self._check())
 
-    async def _check_while_it_goes_on(self) -> None:
-        """Both versions may be searched for a moment, but never half of one, nor none."""
+    async def _check_while_jobs_run(self) -> None:
+        """Both versions may be searchable for a moment, but never half of one, nor none."""
         while True:
             running = any(not job.stage.is_final for job in self.bench.knowledge.jobs.list(ME))
             documents = {each.document_id: each for each in await self._documents()}
@@ -241,7 +241,7 @@ class EmbeddedMachine(Machine):
     ("machine", "examples"),
     [(Machine, 30), pytest.param(EmbeddedMachine, 6, marks=pytest.mark.full("a long property run"))],
 )
-def test_what_is_searched_is_always_one_whole_version(machine: type[Machine], examples: int) -> None:
+def test_a_search_always_covers_exactly_one_whole_version(machine: type[Machine], examples: int) -> None:
     chosen = settings(
         max_examples=examples,
         stateful_step_count=12,

@@ -1,12 +1,12 @@
-"""Which of some citations' documents are still there."""
+"""Which of the documents in some citations still exist."""
 
 from __future__ import annotations
 
 from tests.support.stores.knowledge import ME, SETTINGS, added, memory_store, open_bench, upload
 
 
-async def test_a_document_is_known_to_its_owners_until_it_is_deleted() -> None:
-    """Discriminates: leaving out the owner, or handing any text on as an id."""
+async def test_a_document_exists_for_its_owners_until_it_is_deleted() -> None:
+    """Discriminates: ignoring the owner, or passing on any text as an id."""
     async with memory_store() as store, open_bench(store) as bench:
         document = await added(bench, upload())
         asked = [document.document_id, "d", "", document.document_id.upper(), "0" * 32]
@@ -17,7 +17,7 @@ async def test_a_document_is_known_to_its_owners_until_it_is_deleted() -> None:
         assert not (await bench.knowledge.documents.known(asked, ME)).hashes
 
 
-async def test_a_document_that_could_not_be_read_in_is_not_there() -> None:
+async def test_a_document_that_could_not_be_ingested_does_not_exist() -> None:
     async with memory_store() as store, open_bench(store) as bench:
         document = await added(bench, upload())
         await store.set_payload(

@@ -1,4 +1,4 @@
-"""Whose documents are searched: the guide that came with Wenmai steps back behind one's own."""
+"""Whose documents are searched: the guide shipped with Wenmai is left out if an owner has documents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def document(document_id: str, owner: str, **changes: Any) -> Document:
 
 
 class CountingStore:
-    """Counts the requests that read documents; with `fails` they do."""
+    """Counts the requests that read documents; with `fails`, they fail."""
 
     def __init__(self, store: VectorStore) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class World:
 
 
 async def world_on(store: VectorStore, *, one_process: bool = True) -> World:
-    """With the sample, of which one document is as an early version wrote it: without a source."""
+    """With the sample, of which one document has the form of an early version: without a source."""
     counting = CountingStore(store)
     documents = DocumentStore(counting, SETTINGS, Clock())
     await documents.save(document(GUIDE, "shared"))
@@ -94,8 +94,8 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield edge
 
 
-async def test_beside_a_ready_document_of_ones_own_the_sample_is_left_out(store: VectorStore) -> None:
-    """Discriminates: any document, ready or not; somebody else's; a folder that is followed for all."""
+async def test_an_owner_with_a_ready_document_does_not_search_the_sample(store: VectorStore) -> None:
+    """Discriminates: any document, ready or not; somebody else's; a folder followed for everybody."""
     world = await world_on(store)
     assert not await world.left_out()
     await world.documents.save(document(OWN, "ann", status=DocumentStatus.INGESTING))
@@ -133,7 +133,7 @@ async def test_a_question_that_names_wenmai_or_documents_searches_the_sample() -
         assert (await world.precedence.scope(alone, ANN, NO_LIMITS)).without_sample
 
 
-async def test_in_one_process_the_store_is_asked_only_after_a_document_changed() -> None:
+async def test_a_single_process_queries_the_store_only_after_a_document_changed() -> None:
     """Discriminates: a request for each question."""
     async with memory_store() as store:
         world = await world_on(store)
@@ -150,8 +150,8 @@ async def test_in_one_process_the_store_is_asked_only_after_a_document_changed()
         assert world.store.reads > reads
 
 
-async def test_beside_other_workers_it_is_looked_at_again_and_no_question_waits() -> None:
-    """Discriminates: never noticing what another worker added; a question that waits for the look."""
+async def test_with_other_workers_the_store_is_queried_again_and_no_question_waits() -> None:
+    """Discriminates: never noticing another worker's addition; a question that waits for the query."""
     async with memory_store() as store:
         world = await world_on(store, one_process=False)
         assert not await world.left_out()
@@ -159,7 +159,7 @@ async def test_beside_other_workers_it_is_looked_at_again_and_no_question_waits(
         await elsewhere.save(document(OWN, "ann"))
         assert not await world.left_out()
         world.now_s += FRESH_S + 1
-        assert not await world.left_out()  # and looks, beside this question
+        assert not await world.left_out()  # and queries, concurrently with this question
         await asyncio.sleep(0.05)
         assert await world.left_out()
         world.now_s += FRESH_S + 1

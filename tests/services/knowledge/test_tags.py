@@ -1,4 +1,4 @@
-"""Tags are counted the same in either engine."""
+"""Tags are counted the same with either engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def document(number: int, owner: str, *tags: str) -> Document:
 
 
 @pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning")
-async def test_each_document_counts_once_the_most_first_then_by_name(store: VectorStore) -> None:
+async def test_each_document_counts_once_and_tags_are_ordered_by_count_then_name(store: VectorStore) -> None:
     """Discriminates: the engine's order; another owner's documents; a tag named twice counted twice."""
     settings = StoreSettings()
     await ensure_collections(store, settings, embedding_name="e", dimension=4)

@@ -30,7 +30,7 @@ def test_only_the_base_name_is_kept(name: str, shown: str) -> None:
     ["a\0.md", "", " ", ".", "..", "a/..", "x" * 5_000, "CON.txt", "con", "Lpt1.md", "nul.tar.gz", "a\n.md",
      "dir/", "a\u2028.md"],
 )  # fmt: skip
-def test_a_name_that_no_system_should_see_is_refused_and_the_field_named(name: str) -> None:
+def test_an_unsafe_name_is_refused_and_the_field_reported(name: str) -> None:
     with pytest.raises(BadRequestError, match=r"^file:") as refused:
         base_name(name)
     assert refused.value.code == "invalid_request"

@@ -62,7 +62,7 @@ async def text_of(bench: Bench, document_id: str) -> str:
     return "\n".join(chunk.text for chunk in page.chunks)
 
 
-async def test_other_content_under_the_same_external_id_takes_the_place_of_the_old(bench: Bench) -> None:
+async def test_other_content_under_the_same_external_id_replaces_the_old(bench: Bench) -> None:
     """Discriminates: an identity by bytes; old chunks that stay."""
     first = await added(bench, named())
     second = await added(bench, named(NEWER))
@@ -74,7 +74,7 @@ async def test_other_content_under_the_same_external_id_takes_the_place_of_the_o
     assert len((await bench.knowledge.documents.page(ME, 10)).documents) == 1
 
 
-async def test_only_what_changed_is_embedded_again(store: VectorStore) -> None:
+async def test_only_changed_chunks_are_embedded_again(store: VectorStore) -> None:
     """Discriminates: embedding every chunk of a new version, or vectors of another chunk."""
     held = HeldEmbedding()
     held.let_all()
@@ -94,10 +94,10 @@ async def test_only_what_changed_is_embedded_again(store: VectorStore) -> None:
 
 
 @pytest.mark.parametrize("of_parts_alone", [False, True])
-async def test_what_was_stored_without_tokens_or_parts_is_embedded_again_by_a_newer_version(
+async def test_chunks_stored_without_tokens_or_parts_are_embedded_again_by_a_newer_version(
     store: VectorStore, of_parts_alone: bool
 ) -> None:
-    """Discriminates: vectors taken over from an earlier release for ever, so that no chunk gets tokens."""
+    """Discriminates: reusing vectors of an earlier release for ever, so that no chunk gets tokens."""
     model = TokenHashing()
     async with open_bench(store, embedding_model=model) as bench:
         first = await added(bench, named())
@@ -120,7 +120,7 @@ async def test_what_was_stored_without_tokens_or_parts_is_embedded_again_by_a_ne
         assert all((each.payload or {})[SIGNS] for each in records)
 
 
-async def test_the_old_version_is_searched_until_the_new_one_is_whole(store: VectorStore) -> None:
+async def test_the_old_version_is_searched_until_the_new_one_is_complete(store: VectorStore) -> None:
     """Discriminates: removing the old chunks, or replacing the record, before the new ones are published."""
     held = HeldEmbedding()
     held.let_through(40)
@@ -139,18 +139,18 @@ async def test_the_old_version_is_searched_until_the_new_one_is_whole(store: Vec
         assert await bench.chunk_count() == await bench.chunk_count(ready=True) > 0
 
 
-async def test_a_new_version_that_cannot_be_read_in_leaves_the_old_one_searched(bench: Bench) -> None:
+async def test_a_new_version_that_cannot_be_ingested_leaves_the_old_one_searched(bench: Bench) -> None:
     first = await added(bench, named())
     after = await added(bench, named(NEWER + "\n\npoison"))
     assert (after.status, after.content_hash) == (DocumentStatus.READY, first.content_hash)
     assert "embedding" in (after.error or "")
-    assert after.refused_hash == ""  # the embedding may be back: the same content is worth another try
+    assert after.refused_hash == ""  # the embedding may be available again: the same content is worth a retry
     assert await bench.chunk_count() == await bench.chunk_count(ready=True) == first.chunk_count
     mended = await added(bench, named(NEWER))
     assert (mended.error, mended.refused_hash) == (None, "")
 
 
-async def test_a_newer_upload_takes_the_place_of_one_that_is_being_read_in(store: VectorStore) -> None:
+async def test_a_newer_upload_replaces_one_being_ingested(store: VectorStore) -> None:
     held = HeldEmbedding()
     async with open_bench(store, embedding_model=held) as bench:
         first = await bench.knowledge.add(named())
@@ -165,7 +165,7 @@ async def test_a_newer_upload_takes_the_place_of_one_that_is_being_read_in(store
         assert await bench.chunk_count() == document.chunk_count
 
 
-async def test_back_to_the_old_content_while_the_new_one_is_read_in(store: VectorStore) -> None:
+async def test_reverting_to_the_old_content_while_the_new_one_is_ingested(store: VectorStore) -> None:
     held = HeldEmbedding()
     held.let_through(40)
     async with open_bench(store, embedding_model=held) as bench:
@@ -223,9 +223,9 @@ async def test_a_followed_folder_may_change_its_owner(bench: Bench) -> None:
     }
 
 
-async def test_a_document_without_headings_is_indexed_under_what_its_file_is_called(bench: Bench) -> None:
-    """Discriminates: a name that is only shown. A chunk of an earlier release, which has none, stays as it
-    was."""
+async def test_a_document_without_headings_is_indexed_under_its_file_name(bench: Bench) -> None:
+    """Discriminates: a name that is only displayed. A chunk of an earlier release, which has none, stays
+    unchanged."""
     text = "(1) Membership ends by notice, by death or by expulsion."
     document = await added(bench, Upload("ann", "rowing-club-statutes.txt", text.encode()))
     collection = SETTINGS.knowledge_collection
@@ -243,7 +243,7 @@ async def test_a_document_without_headings_is_indexed_under_what_its_file_is_cal
 
 
 async def test_a_document_of_an_earlier_release_keeps_its_id_and_its_chunks_are_listed(bench: Bench) -> None:
-    """Its id is made of its bytes, its chunks have other ids and name no version."""
+    """Its id is derived from its bytes; its chunks have other ids and no version."""
     first = await added(bench, upload())
     await save(bench.store, replace(first, external_id="rules"))
     everything = [f"{first.document_id}"]
@@ -267,7 +267,7 @@ def _of(document_id: str) -> object:
     )
 
 
-async def test_what_cannot_be_read_is_listed_with_its_reason(bench: Bench) -> None:
+async def test_an_unreadable_document_is_listed_with_its_reason(bench: Bench) -> None:
     broken = Upload("ann", "con.pdf", b"%PDF-broken", "a/con.pdf", source="s", modified_us=9)
     document = await bench.knowledge.refuse(broken, UnreadableDocumentError("It is broken."))
     assert (document.status, document.error) == (DocumentStatus.FAILED, "It is broken.")
@@ -277,7 +277,7 @@ async def test_what_cannot_be_read_is_listed_with_its_reason(bench: Bench) -> No
     assert narrowed.documents == (document,)
 
 
-async def test_a_newer_file_that_cannot_be_read_leaves_the_older_one_searched(bench: Bench) -> None:
+async def test_an_unreadable_newer_file_leaves_the_older_one_searched(bench: Bench) -> None:
     first = await added(bench, named(source="s", modified_us=1))
     broken = named("broken", source="s", modified_us=2)
     refused = await bench.knowledge.refuse(broken, UnreadableDocumentError("It is broken."))
@@ -308,10 +308,10 @@ async def test_tags_and_date_are_changed_in_the_record_and_in_the_chunks(bench: 
 
 @pytest.mark.parametrize(("fields", "remaining"), [(None, ("a",)), ((), ()), (("b",), ("b",))])
 @pytest.mark.parametrize("text", [TEXT, NEWER])
-async def test_a_version_without_tags_keeps_those_that_were_and_empty_ones_clear_them(
+async def test_a_version_without_tags_keeps_the_previous_ones_and_empty_tags_clear_them(
     bench: Bench, text: str, fields: tuple[str, ...] | None, remaining: tuple[str, ...]
 ) -> None:
-    """Discriminates: taking absent tags for none."""
+    """Discriminates: treating absent tags as an empty list."""
     first = await added(bench, named(tags=("a",)))
     after = await added(bench, named(text, tags=fields))
     assert (after.document_id, after.tags, after.status) == (
@@ -323,8 +323,8 @@ async def test_a_version_without_tags_keeps_those_that_were_and_empty_ones_clear
     assert {chunk.tags for chunk in chunks} == {remaining}
 
 
-async def test_tags_of_a_version_that_is_still_on_its_way_in_stay_too(store: VectorStore) -> None:
-    """Discriminates: those of the stored record: the tags would depend on how fast it was read in."""
+async def test_tags_of_a_version_being_ingested_stay_too(store: VectorStore) -> None:
+    """Discriminates: using those of the stored record: the tags would depend on the speed of ingestion."""
     held = HeldEmbedding()
     held.let_through(40)
     async with open_bench(store, embedding_model=held) as bench:
@@ -335,10 +335,10 @@ async def test_tags_of_a_version_that_is_still_on_its_way_in_stay_too(store: Vec
         assert (await added(bench, named(NEWER + "\n\n多一条。"))).tags == ("b",)
 
 
-async def test_a_failure_that_may_pass_leaves_the_older_time_and_one_that_cannot_notes_the_new(
+async def test_a_temporary_failure_keeps_the_older_time_and_a_permanent_one_stores_the_new(
     bench: Bench,
 ) -> None:
-    """Discriminates: noting the file's time always: a sync takes one of the same size for settled."""
+    """Discriminates: always storing the file's time: a sync takes a file of the same size for settled."""
     await added(bench, named(source="s", modified_us=1))
     failed = await added(bench, named(NEWER + "\n\npoison", source="s", modified_us=2))
     assert (bool(failed.error), failed.modified_us) == (True, 1)
@@ -346,8 +346,8 @@ async def test_a_failure_that_may_pass_leaves_the_older_time_and_one_that_cannot
     assert (await bench.knowledge.refuse(named("x", source="s", modified_us=3), broken)).modified_us == 3
 
 
-async def test_the_tags_of_a_followed_document_are_its_sources_and_its_date_may_change(bench: Bench) -> None:
-    """Discriminates: changing what the next sync would set back."""
+async def test_a_followed_document_has_its_sources_tags_and_its_date_may_change(bench: Bench) -> None:
+    """Discriminates: changing what the next sync would revert."""
     first = await added(bench, named(source="handbook", tags=("a",)))
     with pytest.raises(ConflictError, match=r"\[sources\.handbook\]"):
         await bench.knowledge.change(first.document_id, ME, Changes(tags=("b",)))
@@ -355,7 +355,7 @@ async def test_the_tags_of_a_followed_document_are_its_sources_and_its_date_may_
     assert (dated.tags, dated.date) == (("a",), "2026")
 
 
-async def test_nothing_is_changed_while_it_is_read_in(store: VectorStore) -> None:
+async def test_a_document_cannot_be_changed_during_ingestion(store: VectorStore) -> None:
     held = HeldEmbedding()
     async with open_bench(store, embedding_model=held) as bench:
         addition = await bench.knowledge.add(named())

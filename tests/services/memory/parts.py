@@ -1,4 +1,4 @@
-"""What remembers, over a store of a test's own, with a small embedding."""
+"""The parts of memory over a test's own store, with a small embedding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model proposes: what it reads, what is made of its reply, and that each turn is read once."""
+"""What a model proposes: what it reads, how its reply is handled, and that each turn is read once."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def reply_of(*items: dict[str, Any]) -> str:
     return json.dumps(list(items), ensure_ascii=False)
 
 
-def test_the_model_reads_what_the_person_said_and_of_the_answers_what_was_confirmed() -> None:
-    """Discriminates: answers, which repeat what was recalled and what documents say, as a source."""
+def test_the_model_reads_the_persons_words_and_confirmed_answers_only() -> None:
+    """Discriminates: answers, which repeat recalled memories and documents, as a source."""
     turns = [
         said(1, "我叫张三", "张三你好，资料说火星有水"),
         said(2, "年假几天", "您在财务部吗？"),
@@ -66,7 +66,7 @@ def test_the_model_reads_what_the_person_said_and_of_the_answers_what_was_confir
     assert "火星" not in json.dumps(task, ensure_ascii=False)
 
 
-def test_what_passes_names_its_turns_and_when_it_was_said() -> None:
+def test_an_accepted_memory_has_its_turns_and_the_time_of_the_statement() -> None:
     turns = [said(1, "我叫张三"), said(2, "我喜欢红茶"), said(3, "以后请用英文回答")]
     reply = reply_of(
         {"content": "用户的名字是张三", "type": "fact", "turn_ids": [1]},
@@ -82,7 +82,7 @@ def test_what_passes_names_its_turns_and_when_it_was_said() -> None:
     ]
 
 
-def test_what_the_assistant_said_counts_where_the_person_confirmed_it() -> None:
+def test_the_assistants_statement_counts_if_the_person_confirmed_it() -> None:
     turns = [said(1, "年假几天", "您在财务部工作，对吗？"), said(2, "对")]
     supported = {"content": "用户在财务部工作", "turn_ids": [2]}
     assert len(read_proposals(reply_of(supported), "s", turns).drafts) == 1
@@ -103,12 +103,12 @@ def test_what_the_assistant_said_counts_where_the_person_confirmed_it() -> None:
         ({"content": "张" * 600, "turn_ids": [1]}, Refusal.TOO_LONG),
     ],
 )
-def test_what_does_not_pass_is_refused_with_its_reason(item: dict[str, Any], why: Refusal) -> None:
+def test_a_refused_proposal_has_a_reason(item: dict[str, Any], why: Refusal) -> None:
     proposals = read_proposals(reply_of(item), "s", [said(1, "我叫张三")])
     assert (proposals.drafts, proposals.refused) == ((), (why,))
 
 
-def test_broken_replies_are_read_as_far_as_they_can_be_and_bounded() -> None:
+def test_broken_replies_are_parsed_as_far_as_possible_within_limits() -> None:
     turns = [said(1, "我叫张三")]
     name = '{"content": "用户的名字是张三", "type": "fact", "turn_ids": [1]}'
     single = name.replace('"', "'")
@@ -124,8 +124,8 @@ def test_broken_replies_are_read_as_far_as_they_can_be_and_bounded() -> None:
 
 @dataclass
 class Model:
-    """Notes what it was sent, and says `replies` in turn; "!" is a model that is down, "..." one that thinks
-    for ever."""
+    """Records what it was sent, and replies with `replies` in turn; "!" is a model that is down, "..." one
+    that thinks for ever."""
 
     replies: list[str] = field(default_factory=list)
     numbers: list[list[str]] = field(default_factory=list)
@@ -183,8 +183,9 @@ async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield Bench(store, turn_store(store))
 
 
-async def test_each_turn_is_read_once_by_two_workers_and_over_restarts(bench: Bench) -> None:
-    """(c) Discriminates: two workers that look at one moment; a restart that reads from the beginning."""
+async def test_each_turn_is_read_once_by_two_workers_and_across_restarts(bench: Bench) -> None:
+    """(c) Discriminates: two workers that check at the same moment; a restart that reads from the
+    beginning."""
     workers = [bench.worker(), bench.worker()]
     for number in range(1, 41):
         turn = await bench.answered(number)
@@ -201,7 +202,7 @@ async def test_each_turn_is_read_once_by_two_workers_and_over_restarts(bench: Be
 
 
 class Late:
-    """A worker's way to the store on which its first write is held up until `gate` opens."""
+    """A worker's access to the store on which its first write is delayed until `gate` opens."""
 
     def __init__(self, store: VectorStore) -> None:
         self._store = store
@@ -216,8 +217,8 @@ class Late:
         return await self._store.set_payload(*args, **kwargs)
 
 
-async def test_of_two_that_saw_the_same_turns_the_first_to_write_reads_them(bench: Bench) -> None:
-    """Discriminates: a claim that is written over another's."""
+async def test_of_two_workers_that_see_the_same_turns_the_first_writer_reads_them(bench: Bench) -> None:
+    """Discriminates: overwriting another's claim."""
     await bench.answered(1)
     late = Late(bench.store)
     second = asyncio.create_task(UnreadTurns(cast(VectorStore, late), TURNS).claim(uid(500), "local", 0))
@@ -229,27 +230,27 @@ async def test_of_two_that_saw_the_same_turns_the_first_to_write_reads_them(benc
 
 
 async def killed(bench: Bench, number: int, **fields: Any) -> None:
-    """A worker had claimed the turn, and with `fields` more, when it was killed."""
+    """A worker was killed after claiming the turn, and storing `fields`."""
     await bench.answered(number)
     claim = {CLAIM: "killed", CLAIMED_US: utc_now_us(), **fields}
     await bench.store.set_payload(TURNS, claim, points=[uid(number)])
 
 
-async def test_what_a_killed_worker_had_claimed_and_shown_to_nobody_is_read(bench: Bench) -> None:
-    """Discriminates: a claim for ever; one that is taken from a worker that lives."""
+async def test_turns_claimed_by_a_killed_worker_and_not_sent_yet_are_read(bench: Bench) -> None:
+    """Discriminates: a permanent claim; one taken from a worker that is alive."""
     await killed(bench, 1)
     beside = bench.worker()
     beside.after_turn(await bench.answered(2), earlier=range(1))
     await beside.idle()
-    assert bench.model.read == ["问题 2"]  # whoever claimed the first one may still be alive
+    assert bench.model.read == ["问题 2"]  # the worker that claimed the first one may still be alive
     later = bench.worker(clock=lambda: utc_now_us() + (CLAIM_S + 1) * 1_000_000)
     later.after_turn(await bench.answered(3), earlier=range(2))
     await later.idle()
     assert bench.model.read == ["问题 2", "问题 1", "问题 3"]
 
 
-async def test_alone_every_claim_of_before_the_start_is_free_and_what_was_sent_is_not(bench: Bench) -> None:
-    """Discriminates: a turn in two prompts; one that waits although nobody else can have it."""
+async def test_a_single_worker_frees_all_earlier_claims_except_turns_already_sent(bench: Bench) -> None:
+    """Discriminates: a turn in two prompts; one that waits although no other worker can have it."""
     await killed(bench, 1)
     await killed(bench, 2, **{READ: "killed"})
     worker = bench.worker(alone=True)
@@ -258,10 +259,10 @@ async def test_alone_every_claim_of_before_the_start_is_free_and_what_was_sent_i
     assert bench.model.read == ["问题 1", "问题 3"]
 
 
-async def test_what_was_left_unread_is_read_at_the_start_of_sessions_that_are_long_enough(
+async def test_a_start_reads_unread_turns_of_sessions_that_are_long_enough(
     bench: Bench,
 ) -> None:
-    """Discriminates: facts of a conversation that does not go on after a crash."""
+    """Discriminates: losing the facts of a conversation that does not continue after a crash."""
     now = utc_now_us()
     two_days = 2 * 86_400_000_000
     for number, session in ((1, 500), (2, 500), (3, 600), (4, 700), (5, 700)):
@@ -275,8 +276,8 @@ async def test_what_was_left_unread_is_read_at_the_start_of_sessions_that_are_lo
 
 
 @pytest.mark.full("closing waits two seconds")
-async def test_a_server_that_closes_gives_back_what_no_model_has_answered(bench: Bench) -> None:
-    """Discriminates: facts that are lost with each restart."""
+async def test_a_closing_server_releases_turns_that_no_model_has_answered(bench: Bench) -> None:
+    """Discriminates: losing facts with each restart."""
     worker = bench.worker()
     bench.model.replies = ["..."]
     await bench.answered(1)
@@ -292,7 +293,7 @@ async def test_a_server_that_closes_gives_back_what_no_model_has_answered(bench:
     assert bench.model.read == ["问题 1", "问题 2", "问题 3"]
 
 
-async def test_nothing_is_asked_before_there_are_as_many_messages_as_it_takes(bench: Bench) -> None:
+async def test_the_model_is_not_asked_before_the_minimum_number_of_messages(bench: Bench) -> None:
     """(b) Discriminates: a call after the first turn."""
     worker = bench.worker()
     worker.after_turn(await bench.answered(1), earlier=range(0))
@@ -303,7 +304,7 @@ async def test_nothing_is_asked_before_there_are_as_many_messages_as_it_takes(be
     assert bench.model.numbers == [["问题 1", "问题 2"]]
 
 
-async def test_what_is_cut_failed_a_command_or_asked_without_memory_is_not_read(bench: Bench) -> None:
+async def test_interrupted_failed_command_and_memory_off_turns_are_not_read(bench: Bench) -> None:
     worker = bench.worker(min_turns=1)
     kinds: tuple[dict[str, Any], ...] = (
         {"status": TurnStatus.CANCELLED},
@@ -321,14 +322,14 @@ async def test_what_is_cut_failed_a_command_or_asked_without_memory_is_not_read(
     assert bench.model.read == ["问题 7"]
 
 
-async def test_a_model_that_is_down_loses_no_turn_and_doubles_nothing(bench: Bench) -> None:
-    """(h) Discriminates: turns that count as read though nobody read them; a memory for each attempt."""
+async def test_a_model_that_is_down_loses_no_turn_and_duplicates_nothing(bench: Bench) -> None:
+    """(h) Discriminates: unread turns that count as read; a memory for each attempt."""
     worker = bench.worker(min_turns=1)
     bench.model.replies = ["!", "I am not sure, sorry"]
     worker.after_turn(await bench.answered(1, question="我叫张三"), earlier=range(0))
     await worker.idle()
     assert bench.model.read == []
-    worker.after_turn(await bench.answered(2, question="谢谢"), earlier=range(1))  # it babbles
+    worker.after_turn(await bench.answered(2, question="谢谢"), earlier=range(1))  # it replies with nonsense
     await worker.idle()
     bench.model.replies = [reply_of({"content": "用户的名字是张三", "turn_ids": [1]})]
     worker.after_turn(await bench.answered(3, question="我叫张三"), earlier=range(2))
@@ -338,7 +339,7 @@ async def test_a_model_that_is_down_loses_no_turn_and_doubles_nothing(bench: Ben
     assert memory.turn_ids == (uid(1), uid(3))
 
 
-async def test_what_is_said_while_memory_is_off_is_never_learned(bench: Bench) -> None:
+async def test_turns_while_memory_is_off_are_never_learned_from(bench: Bench) -> None:
     """Discriminates: a switch that only delays the reading."""
     records = MemoryRecords(bench.store, MEMORIES)
     worker = bench.worker(min_turns=1)

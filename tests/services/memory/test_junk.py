@@ -1,4 +1,4 @@
-"""The scripted month of benchmarks/memory/junk.py in its small form: what is left of it is true."""
+"""The scripted month of benchmarks/memory/junk.py in its small form: the remaining memories are true."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.servers.app import make_settings
 
 
 async def test_bad_proposals_leave_the_memories_true_and_current(tmp_path: Path) -> None:
-    """Discriminates: each rule of the gate that is taken away lets one of the five bad models in."""
+    """Discriminates: removing any rule of the gate, which lets one of the five bad models in."""
     figures = await measure(make_settings(tmp_path), sessions=60, shows=False)
     assert figures["changed"] >= 8
     assert figures["true_and_current"] >= 0.95

@@ -1,4 +1,4 @@
-"""Memories as they are stored: read back, searched, ended, and gone with the turns that they came from."""
+"""Stored memories: read back, searched, ended, and deleted with the turns they are based on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def parts(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield await open_parts(store)
 
 
-async def test_what_is_put_is_read_back_oldest_first_and_nobody_elses(parts: Parts) -> None:
+async def test_memories_are_read_back_oldest_first_and_only_the_owners(parts: Parts) -> None:
     await parts.memories.put(a_memory(2, 1), [1.0, 0.0, 0.0, 0.0])
     await parts.memories.put(a_memory(1, 1, 2))
     await parts.memories.put(a_memory(3, 1, owner="somebody"))
@@ -34,8 +34,9 @@ async def test_what_is_put_is_read_back_oldest_first_and_nobody_elses(parts: Par
     assert [memory.content for memory in await parts.memories.of_owner("local")] == ["changed", "fact 2"]
 
 
-async def test_a_memory_goes_with_the_last_turn_that_it_came_from(parts: Parts) -> None:
-    """Discriminates: a memory of several turns deleted with the first of them; ids of gone turns left."""
+async def test_a_memory_is_deleted_with_its_last_source_turn(parts: Parts) -> None:
+    """Discriminates: deleting a memory of several turns with the first of them; leaving ids of deleted
+    turns."""
     for memory in (
         a_memory(1, 10),
         a_memory(2, 10, 11),
@@ -59,7 +60,7 @@ async def test_a_memory_of_turns_in_two_chunks_is_deleted_once(parts: Parts) -> 
     assert await parts.memories.of_owner("local") == [a_memory(2, 1)]
 
 
-async def test_a_damaged_memory_is_left_out_and_still_forgotten(parts: Parts) -> None:
+async def test_a_damaged_memory_is_omitted_and_can_still_be_forgotten(parts: Parts) -> None:
     await parts.memories.put(a_memory(1, 10))
     await parts.store.set_payload(MEMORIES, {"content": 7, "turn_ids": uid(10)}, points=[uid(1)])
     assert await parts.memories.of_owner("local") == []
@@ -67,8 +68,8 @@ async def test_a_damaged_memory_is_left_out_and_still_forgotten(parts: Parts) ->
     assert await payloads(parts.store, MEMORIES) == {}
 
 
-async def test_a_memory_as_an_earlier_version_wrote_it_is_read(parts: Parts) -> None:
-    """Discriminates: the field `text` of then not taken for the content."""
+async def test_a_memory_of_an_earlier_version_is_read(parts: Parts) -> None:
+    """Discriminates: not reading its field `text` as the content."""
     payload = {"memory_id": uid(1), "owner": "local", "session_id": uid(9), "text": "likes tea",
                "turn_ids": [uid(10)], "created_us": 7}  # fmt: skip
     await parts.store.upsert(MEMORIES, [Point(id=uid(1), vector={}, payload=payload)])
@@ -78,8 +79,8 @@ async def test_a_memory_as_an_earlier_version_wrote_it_is_read(parts: Parts) -> 
     assert (memory.type, memory.holds_at(8)) == (MemoryType.FACT, True)
 
 
-async def test_search_finds_by_meaning_and_by_words_what_holds_and_is_the_owners(parts: Parts) -> None:
-    """Discriminates: a memory that ended, one that is yet to begin, or somebody else's among the hits."""
+async def test_search_finds_current_memories_of_the_owner_by_meaning_and_words(parts: Parts) -> None:
+    """Discriminates: an ended memory, a future one, or somebody else's among the hits."""
     near, far = [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]
     said = replace(a_memory(1, 1), content="The user lives in Lisbon")
     await parts.memories.put(said, far)
@@ -96,7 +97,7 @@ async def test_search_finds_by_meaning_and_by_words_what_holds_and_is_the_owners
     assert await parts.memories.search("local", None, encode_query("the of"), 10) == []
 
 
-async def test_the_newest_come_first_page_by_page_by_type_and_by_text(parts: Parts) -> None:
+async def test_memories_are_listed_newest_first_in_pages_by_type_and_text(parts: Parts) -> None:
     ordered = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=False, range=True)
     await parts.store.create_payload_index(MEMORIES, "created_us", ordered)
     for number in range(1, 8):
@@ -113,12 +114,12 @@ async def test_the_newest_come_first_page_by_page_by_type_and_by_text(parts: Par
     assert [memory.memory_id for memory in matching] == [uid(5), uid(2)]
 
 
-async def test_who_has_no_memory_is_known_without_a_search_until_one_is_written(parts: Parts) -> None:
-    """Discriminates: an owner's first memory hidden by what was known before; a switch taken for a memory."""
+async def test_an_owner_without_memories_is_cached_until_one_is_written(parts: Parts) -> None:
+    """Discriminates: an owner's first memory hidden by the cache; a switch taken for a memory."""
     alone = MemoryRecords(parts.store, MEMORIES, alone=True)
     await alone.set_switch("local", MemorySwitch(True, 1))
     assert not await alone.is_used_by("local")
-    await parts.memories.put(a_memory(1, 1))  # past it: it need not see that
+    await parts.memories.put(a_memory(1, 1))  # bypassing it: it need not notice
     assert not await alone.is_used_by("local")
     await alone.put(a_memory(2, 1))
     assert await alone.is_used_by("local")
@@ -127,7 +128,7 @@ async def test_who_has_no_memory_is_known_without_a_search_until_one_is_written(
     assert not await alone.is_used_by("local")
 
 
-async def test_the_switch_is_kept_apart_from_the_memories(parts: Parts) -> None:
+async def test_the_switch_is_stored_separately_from_the_memories(parts: Parts) -> None:
     assert await parts.memories.switch_of("local") == MemorySwitch()
     await parts.memories.put(a_memory(1, 1))
     await parts.memories.set_switch("local", MemorySwitch(False, 9))
@@ -139,8 +140,8 @@ async def test_the_switch_is_kept_apart_from_the_memories(parts: Parts) -> None:
     assert await parts.memories.switch_of("local") == MemorySwitch(False, 9)
 
 
-async def test_what_was_neither_learned_nor_used_lately_expires(parts: Parts) -> None:
-    """Discriminates: one that is still used goes; the switch goes."""
+async def test_a_memory_neither_learned_nor_used_recently_expires(parts: Parts) -> None:
+    """Discriminates: expiring one that is still used; expiring the switch."""
     await parts.memories.put(replace(a_memory(1, 1), created_us=5))
     await parts.memories.put(replace(a_memory(2, 1), created_us=5, last_used_us=20))
     await parts.memories.put(replace(a_memory(3, 1), created_us=15))
@@ -150,7 +151,7 @@ async def test_what_was_neither_learned_nor_used_lately_expires(parts: Parts) ->
     assert not (await parts.memories.switch_of("local")).on
 
 
-async def test_only_the_owner_changes_a_memory(parts: Parts) -> None:
+async def test_only_the_owner_can_change_a_memory(parts: Parts) -> None:
     await parts.memories.put(a_memory(1, 1))
     assert not await parts.memories.change(uid(1), "somebody", {"uses": 3})
     assert await parts.memories.change(uid(1), "local", {"uses": 3})
@@ -158,8 +159,8 @@ async def test_only_the_owner_changes_a_memory(parts: Parts) -> None:
     assert await parts.memories.get_many([uid(1)], "somebody") == []
 
 
-async def test_what_always_holds_is_known_by_its_ids_and_an_erased_one_is_not_read(parts: Parts) -> None:
-    """Discriminates: a text kept in memory past its erasure, which another part of the server carries out."""
+async def test_permanent_memories_are_cached_by_id_and_an_erased_one_is_not_read(parts: Parts) -> None:
+    """Discriminates: a text cached past its erasure, which another part of the server performs."""
     alone = MemoryRecords(parts.store, MEMORIES, alone=True)
     await alone.put(replace(a_memory(1, 1), type=MemoryType.INSTRUCTION))
     await alone.put(a_memory(2, 1))

@@ -1,4 +1,4 @@
-"""Writing through the gate on a real store: new, the same, a contradiction, a refusal."""
+"""Writing through the gate on a real store: new, repeated, contradicting and refused memories."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def test_the_same_fact_gains_a_turn_and_no_second_record(bench: Bench) -> None:
-    """Discriminates: a point for each time that something is said."""
+    """Discriminates: a point for each time something is said."""
     assert await bench.write("用户的名字是张三", 1)
     assert not await bench.write("我叫张三。", 2)
     assert not await bench.write("用户叫张三", 2)
@@ -54,7 +54,7 @@ async def test_the_same_fact_gains_a_turn_and_no_second_record(bench: Bench) -> 
     assert memory.turn_ids == (uid(1), uid(2))
 
 
-async def test_a_contradiction_ends_the_old_and_says_what_took_its_place(bench: Bench) -> None:
+async def test_a_contradiction_ends_the_old_memory_and_records_its_replacement(bench: Bench) -> None:
     await bench.write("用户的名字是张三", 1, 5)
     await bench.write("用户的名字是李四", 2, 9)
     assert await bench.current() == ["用户的名字是李四"]
@@ -65,7 +65,7 @@ async def test_a_contradiction_ends_the_old_and_says_what_took_its_place(bench: 
     assert len(await bench.all()) == 3
 
 
-async def test_turns_that_are_read_late_bring_nothing_old_back(bench: Bench) -> None:
+async def test_turns_read_late_restore_nothing_old(bench: Bench) -> None:
     await bench.write("用户的名字是李四", 2, 9)
     await bench.write("用户的名字是张三", 1, 5)
     assert await bench.current() == ["用户的名字是李四"]
@@ -73,8 +73,8 @@ async def test_turns_that_are_read_late_bring_nothing_old_back(bench: Bench) -> 
     assert (old.valid_from, old.valid_until) == (5, 9)
 
 
-async def test_a_turn_that_is_read_again_writes_nothing_again(bench: Bench) -> None:
-    """Discriminates: a crash between the write and its note that doubles what was learned."""
+async def test_reading_a_turn_again_writes_nothing_new(bench: Bench) -> None:
+    """Discriminates: a crash between the write and its note that duplicates what was learned."""
     await bench.write("用户的名字是张三", 1, 5)
     await bench.write("用户的名字是李四", 2, 9)
     assert not await bench.write("用户的名字是张三", 1, 5)
@@ -82,14 +82,14 @@ async def test_a_turn_that_is_read_again_writes_nothing_again(bench: Bench) -> N
     assert len(await bench.all()) == 2
 
 
-async def test_owners_do_not_meet(bench: Bench) -> None:
+async def test_owners_are_separate(bench: Bench) -> None:
     await bench.write("用户的名字是张三", 1)
     assert await bench.write("用户的名字是张三", 1, owner="somebody")
     assert await bench.write("用户的名字是李四", 2, owner="somebody")
     assert await bench.current() == ["用户的名字是张三"]
 
 
-async def test_what_is_refused_is_counted_and_not_written(bench: Bench) -> None:
+async def test_refused_memories_are_counted_and_not_written(bench: Bench) -> None:
     for content in ("我的密码是hunter2", " \n ", "长" * 501):
         with pytest.raises(MemoryRefusedError):
             await bench.write(content, 1)
@@ -97,14 +97,14 @@ async def test_what_is_refused_is_counted_and_not_written(bench: Bench) -> None:
     assert await bench.all() == []
 
 
-async def test_writes_at_one_moment_are_compared_with_each_other(bench: Bench) -> None:
-    """Discriminates: ten writers that each look before any has written."""
+async def test_concurrent_writes_are_compared_with_each_other(bench: Bench) -> None:
+    """Discriminates: ten writers that each check before any has written."""
     await asyncio.gather(*(bench.write("用户的名字是张三", number) for number in range(1, 11)))
     (memory,) = await bench.all()
     assert set(memory.turn_ids) == {uid(number) for number in range(1, 11)}
 
 
-async def test_what_words_name_is_forgotten_and_nothing_else(bench: Bench) -> None:
+async def test_only_memories_named_by_the_words_are_forgotten(bench: Bench) -> None:
     await bench.write("The user's name is Alex", 1)
     await bench.write("The user lives in Berlin", 2)
     await bench.write("The user keeps bees in Berlin", 3)

@@ -14,7 +14,7 @@ Step = str | Exception
 
 
 class Server:
-    """One script per call, the last one for ever: texts it says, an error it ends with."""
+    """One script per call, the last one repeated: texts it emits, an error it ends with."""
 
     def __init__(self, *scripts: list[Step]) -> None:
         self.scripts = list(scripts)
@@ -52,21 +52,21 @@ def quick() -> GuardedCalls:
     return GuardedCalls(backoff=wait_fixed(0.01), recovery_s=1)
 
 
-async def test_a_passing_failure_before_the_first_token_is_tried_again_twice() -> None:
+async def test_a_temporary_failure_before_the_first_token_is_retried_twice() -> None:
     server = Server([busy()], [busy(status=529)], ["an", "swer"])
     reply, waits = await answer(quick(), server)
     assert (reply, server.calls, len(waits)) == ("answer", 3, 2)
 
 
-async def test_after_two_retries_the_last_failure_is_told() -> None:
+async def test_after_two_retries_the_last_failure_is_raised() -> None:
     server = Server([busy()])
     with pytest.raises(LLMRefusedError):
         await answer(quick(), server)
     assert server.calls == 3
 
 
-async def test_nothing_is_tried_again_after_the_first_token() -> None:
-    """Discriminates: opening again around the whole stream says the beginning twice."""
+async def test_nothing_is_retried_after_the_first_token() -> None:
+    """Discriminates: retrying around the whole stream, which repeats the beginning."""
     server = Server(["an", LLMUnavailableError("reset", transient=True)], ["answer"])
     calls = quick()
     deltas = calls.stream(server.open)
@@ -77,14 +77,14 @@ async def test_nothing_is_tried_again_after_the_first_token() -> None:
 
 
 @pytest.mark.parametrize("error", [LLMRefusedError("no", 400), LLMUnavailableError("not an answer")])
-async def test_what_trying_again_cannot_mend_is_told_at_once(error: LLMUnavailableError) -> None:
+async def test_a_permanent_failure_is_raised_at_once(error: LLMUnavailableError) -> None:
     server = Server([error], ["answer"])
     with pytest.raises(LLMUnavailableError):
         await answer(quick(), server)
     assert server.calls == 1
 
 
-async def test_the_server_names_the_wait_and_too_long_a_one_is_not_waited_for() -> None:
+async def test_the_servers_retry_time_is_used_unless_it_is_too_long() -> None:
     _, waits = await answer(quick(), Server([busy(retry_after_s=0.2, status=429)], ["answer"]))
     assert waits[0] >= 0.2
     server = Server([busy(retry_after_s=3600, status=429)], ["answer"])
@@ -93,8 +93,8 @@ async def test_the_server_names_the_wait_and_too_long_a_one_is_not_waited_for() 
     assert server.calls == 1
 
 
-async def test_a_server_that_keeps_failing_is_spared_and_then_probed_by_one() -> None:
-    """Discriminates: letting every waiting question through when the circuit half opens."""
+async def test_a_failing_server_is_not_called_for_a_while_and_then_probed_once() -> None:
+    """Discriminates: letting every waiting question through when the circuit is half open."""
     calls, server = quick(), Server([LLMUnavailableError("silent")])
     for _ in range(FAILURES):
         with pytest.raises(LLMUnavailableError, match="silent"):
@@ -109,7 +109,7 @@ async def test_a_server_that_keeps_failing_is_spared_and_then_probed_by_one() ->
     assert (await answer(calls, server))[0] == "back"
 
 
-async def test_a_refused_question_does_not_open_the_circuit() -> None:
+async def test_a_refusal_does_not_open_the_circuit() -> None:
     calls, server = quick(), Server([LLMRefusedError("no", 400)])
     for _ in range(FAILURES + 2):
         with pytest.raises(LLMRefusedError):
@@ -117,7 +117,7 @@ async def test_a_refused_question_does_not_open_the_circuit() -> None:
     assert server.calls == FAILURES + 2
 
 
-async def test_leaving_closes_the_model() -> None:
+async def test_a_cancelled_call_closes_the_model() -> None:
     server = Server(["one", "two"])
     deltas = quick().stream(server.open)
     await anext(deltas)
@@ -139,8 +139,8 @@ async def is_asked(calls: GuardedCalls, owner: str) -> bool:
 
 
 @pytest.mark.parametrize("error", [busy(status=500), LLMUnavailableError("silent")], ids=["500", "silent"])
-async def test_one_owners_failures_shut_out_that_owner_alone(error: LLMUnavailableError) -> None:
-    """Discriminates: one circuit for all, which one key's questions open."""
+async def test_one_owners_failures_block_only_that_owner(error: LLMUnavailableError) -> None:
+    """Discriminates: one circuit for all, which a single key's questions can open."""
     calls = quick()
     await fail(calls, error, "mallory")
     assert not await is_asked(calls, "mallory")
@@ -148,7 +148,7 @@ async def test_one_owners_failures_shut_out_that_owner_alone(error: LLMUnavailab
     assert calls.is_broken
 
 
-async def test_two_owners_failures_spare_the_server_for_all() -> None:
+async def test_two_owners_failures_open_the_circuit_for_all() -> None:
     """Discriminates: a circuit for each owner and none for all."""
     calls = quick()
     await fail(calls, busy(), "alice")
@@ -156,21 +156,21 @@ async def test_two_owners_failures_spare_the_server_for_all() -> None:
     assert not await is_asked(calls, "carol")
 
 
-async def test_a_server_that_cannot_be_reached_is_spared_for_all() -> None:
+async def test_an_unreachable_server_opens_the_circuit_for_all() -> None:
     calls = quick()
     await fail(calls, LLMUnavailableError("no", ModelFailure(Cause.UNREACHABLE)), "alice")
     assert not await is_asked(calls, "bob")
 
 
-async def test_a_wait_of_our_own_says_nothing_of_the_server() -> None:
-    """Discriminates: a model on this machine that many wait for, taken for one that is broken."""
+async def test_our_own_queue_does_not_count_against_the_server() -> None:
+    """Discriminates: taking a local model that many wait for as broken."""
     calls = quick()
     await fail(calls, LLMUnavailableError("busy", ModelFailure(Cause.BUSY), busy=True), "alice")
     assert await is_asked(calls, "alice")
     assert not calls.is_broken
 
 
-async def test_a_server_that_asks_for_patience_is_not_broken() -> None:
+async def test_a_server_that_asks_to_wait_is_not_broken() -> None:
     """Discriminates: a key's 429s counted as failures."""
     calls = quick()
     await fail(calls, busy(retry_after_s=3600, status=429), "mallory")

@@ -1,4 +1,4 @@
-"""Passages go to the model in batches by their tokens, so that none keeps the thread for long."""
+"""Passages are sent to the model in batches by their tokens, so that none blocks the thread for long."""
 
 import os
 import sys
@@ -23,16 +23,16 @@ def test_batches_keep_every_text_in_order(texts: list[str]) -> None:
 
 @given(TEXTS)
 def test_a_batch_of_several_texts_stays_within_its_limits(texts: list[str]) -> None:
-    """Discriminates: the room of the batch before kept for the next; no limit of texts."""
+    """Discriminates: the previous batch's room carried over; no limit on the number of texts."""
     for batch in passage_batches(texts):
         assert 1 <= len(batch) <= PASSAGE_BATCH
         assert len(batch) == 1 or sum(map(estimate_tokens, batch)) <= PASSAGE_BATCH_TOKENS
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="niceness belongs to the process")
-def test_a_server_that_is_nicer_already_stays_so() -> None:
-    """Discriminates: the niceness of passages set whatever it is. Without the right to lower it, as under
-    systemd's `Nice=` or `nice -n 15` for anybody but root, not one document could be read in."""
+def test_a_server_that_already_has_a_higher_niceness_keeps_it() -> None:
+    """Discriminates: always setting the niceness of passages. Without the right to lower it, as under
+    systemd's `Nice=` or `nice -n 15` for anybody but root, no document could be ingested."""
 
     def niceness() -> int:
         thread = threading.get_native_id()

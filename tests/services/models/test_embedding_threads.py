@@ -1,4 +1,4 @@
-"""No question waits for a long one, for a passage, or for what nobody waits for any more."""
+"""No question waits for a long one, for a passage, or for an abandoned one."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ async def test_a_long_question_and_a_passage_delay_no_other(
     assert await passage == [[12.0]]
 
 
-async def test_a_thread_goes_on_while_the_event_loop_is_busy(
+async def test_a_thread_continues_while_the_event_loop_is_busy(
     embedding: EmbeddingService, model: HeldEmbedding
 ) -> None:
-    """Discriminates: a next question that the loop hands to the thread; at a hundred streams that takes as
-    long as the question."""
+    """Discriminates: the event loop handing the next question to the thread; with a hundred streams that
+    takes as long as the question."""
     asked = [embedding.begin_query(f"{number}") for number in range(20)]
     wait_until(lambda: len(model.calls) == len(asked))  # the loop has no turn meanwhile
     assert embedding.waiting == 0
@@ -107,7 +107,7 @@ async def test_a_model_that_fails_in_any_way_fails_its_own_question_alone(
 
 @pytest.fixture
 def quota(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Of a container on a machine with four cores; there is none."""
+    """The CPU quota file of a container on a machine with four cores; initially absent."""
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(4)}, raising=False)
     monkeypatch.setattr("services.models.embedding.CPU_QUOTA", tmp_path / "cpu.max")
@@ -115,7 +115,7 @@ def quota(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("quota")
-async def test_passages_are_read_on_half_of_the_cores(model: HeldEmbedding) -> None:
+async def test_passages_are_embedded_on_half_of_the_cores(model: HeldEmbedding) -> None:
     """Discriminates: one core of sixteen for a folder; all of them; passages in another order."""
     embedding = EmbeddingService(model, "held", 1)
     passages = [f"held {'plan ' * PASSAGE_BATCH_TOKENS}{'!' * number}" for number in range(3)]
@@ -130,15 +130,15 @@ async def test_passages_are_read_on_half_of_the_cores(model: HeldEmbedding) -> N
 @pytest.mark.parametrize(
     ("share", "cores"), [("max 100000", 4), ("200000 100000", 2), ("50000 100000", 1), ("", 4)]
 )
-def test_a_container_has_its_share_of_the_cores(quota: Path, share: str, cores: int) -> None:
-    """Discriminates: sixteen threads in a container of two cores, which then all stand still together."""
+def test_a_container_uses_its_share_of_the_cores(quota: Path, share: str, cores: int) -> None:
+    """Discriminates: sixteen threads in a container of two cores, which are then all throttled together."""
     assert usable_cores() == 4
     quota.write_text(f"{share}\n")
     assert usable_cores() == cores
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core has one thread for questions")
-async def test_each_vector_is_handed_out_as_soon_as_it_is_ready(
+async def test_each_vector_is_returned_as_soon_as_it_is_ready(
     embedding: EmbeddingService, model: HeldEmbedding
 ) -> None:
     """Discriminates: batches of questions, or one thread."""
@@ -151,7 +151,7 @@ async def test_each_vector_is_handed_out_as_soon_as_it_is_ready(
     assert await slow == [[4.0]]
 
 
-async def test_a_question_whose_reader_has_left_is_not_embedded(
+async def test_an_abandoned_question_is_not_embedded(
     embedding: EmbeddingService, model: HeldEmbedding
 ) -> None:
     first = asyncio.create_task(embedding.embed_queries([LONG]))
@@ -164,7 +164,9 @@ async def test_a_question_whose_reader_has_left_is_not_embedded(
     assert [text for call in model.calls for text in call] == [LONG, LONG + "last"]
 
 
-async def test_a_model_that_gains_by_batches_gets_what_waits_together(model: HeldEmbedding) -> None:
+async def test_a_model_that_benefits_from_batches_gets_waiting_questions_together(
+    model: HeldEmbedding,
+) -> None:
     """Discriminates: one call for each question, which costs a server a round trip each."""
     embedding = EmbeddingService(BatchesOnly(model_name="batches"), "batches", 1)
     held = asyncio.create_task(embedding.embed_queries(["held"]))

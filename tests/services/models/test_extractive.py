@@ -1,4 +1,4 @@
-"""What the answerer without a model says before its quotes."""
+"""What the extractive answerer writes before its quotes."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ PASSAGE = f'<passage id="1" file="fees.md" heading="Fees" relevance="{{:.2f}}">\
         ),
     ],
 )  # fmt: skip
-def test_an_answer_that_is_not_sure_says_so(
+def test_an_unsure_answer_says_so(
     question: str, sure: str, closest: str, sure_yet: str, closest_yet: str
 ) -> None:
-    """Discriminates: the same tone at .21 and .90; and silence about documents that are on their way."""
+    """Discriminates: the same wording at .21 and .90; not mentioning documents that are being ingested."""
     for chance, still_reading, begins in (
         (SURE, False, sure),
         (SURE, True, sure_yet),
@@ -45,8 +45,8 @@ def test_an_answer_that_is_not_sure_says_so(
         assert "90 dollars" in said
 
 
-def test_the_first_quote_of_a_passage_stands_under_its_innermost_heading() -> None:
-    """Discriminates: a quote that leaves out which version it speaks of, and a heading over each quote."""
+def test_the_first_quote_of_a_passage_is_under_its_innermost_heading() -> None:
+    """Discriminates: a quote that omits which version it is about, and a heading above each quote."""
     text = f"Leave in days: 15.\n\n{'Nothing else of it. ' * 40}\n\nLeave in hours: 120."
     passage = f'<passage id="1" file="a.md" heading="Rules > 2026" relevance="0.90">\n{text}\n</passage>'
     quotes = answer(ReadBack(passage, "How much leave is there?", ())).split("\n\n")[1:]
@@ -54,8 +54,8 @@ def test_the_first_quote_of_a_passage_stands_under_its_innermost_heading() -> No
 
 
 @pytest.mark.parametrize(("file", "titles"), [("a.md", 1), ("b.md", 2)])
-def test_two_passages_of_a_section_stand_under_its_heading_once(file: str, titles: int) -> None:
-    """Discriminates: a heading over each passage; and none over that of another file."""
+def test_two_passages_of_a_section_share_one_heading(file: str, titles: int) -> None:
+    """Discriminates: a heading above each passage; none above that of another file."""
     blocks = "\n\n".join(
         f'<passage id="{at}" file="{name}" heading="Travel" relevance="0.90">\n{text}\n</passage>'
         for at, name, text in ((1, "a.md", "Hotels cost 90 a night."), (2, file, "A hotel may cost 120."))
@@ -66,8 +66,8 @@ def test_two_passages_of_a_section_stand_under_its_heading_once(file: str, title
     assert "[2]" in said
 
 
-def test_the_passage_that_the_search_found_best_is_quoted_whatever_words_it_has() -> None:
-    """Discriminates: quotes by words alone, beside which the answer in other words does not stand."""
+def test_the_best_passage_is_quoted_whatever_its_words() -> None:
+    """Discriminates: quotes by words alone, which miss the answer in other words."""
     best = "**Mould and smell.** If it smells musty, soak it overnight with enzyme cleaner."
     other = "Weekend opening hours: anything from 9 to 5, in rainy weather as well."
     passages = "\n\n".join(
@@ -79,7 +79,7 @@ def test_the_passage_that_the_search_found_best_is_quoted_whatever_words_it_has(
 
 
 @pytest.mark.parametrize(("second", "order"), [(0.3, [1, 2]), (0.5, [2, 1])])
-def test_a_passage_that_none_comes_near_is_quoted_before_what_has_more_words(
+def test_a_clearly_best_passage_is_quoted_before_those_with_more_words(
     second: float, order: list[int]
 ) -> None:
     texts = {
@@ -95,9 +95,7 @@ def test_a_passage_that_none_comes_near_is_quoted_before_what_has_more_words(
 
 
 @pytest.mark.parametrize(("chance", "is_shown"), [(0.27, True), (0.2, False)])
-def test_a_passage_about_as_probable_as_the_best_is_quoted_in_its_own_words(
-    chance: float, is_shown: bool
-) -> None:
+def test_a_passage_about_as_probable_as_the_best_is_quoted_too(chance: float, is_shown: bool) -> None:
     """Discriminates: quotes by words alone, of which the passage that answers has too few."""
     passages = "\n\n".join(
         f'<passage id="{at}" file="a.md" heading="" relevance="{relevance}">\n{text}\n</passage>'
@@ -120,10 +118,10 @@ def test_a_passage_about_as_probable_as_the_best_is_quoted_in_its_own_words(
         ("fees.md", "Prices: see the price list.", False),
     ],
 )
-def test_the_row_of_a_document_that_the_best_passage_sends_its_reader_to_is_quoted(
+def test_the_row_of_a_document_the_best_passage_refers_to_is_quoted(
     name: str, says: str, is_shown: bool
 ) -> None:
-    """Discriminates: 'see the price list', without the price, for the list is far less probable."""
+    """Discriminates: 'see the price list' without the price, as the list is far less probable."""
     passages = "\n\n".join(
         f'<passage id="{at}" file="{file}" heading="" relevance="{relevance}">\n{text}\n</passage>'
         for at, relevance, file, text in [
@@ -135,8 +133,8 @@ def test_the_row_of_a_document_that_the_best_passage_sends_its_reader_to_is_quot
     assert ("6 [2]" in text) is is_shown
 
 
-def test_where_words_choose_little_the_best_passage_is_quoted_first() -> None:
-    """Discriminates: a cat in what says how to register one, before what is said of visits at home."""
+def test_if_words_decide_little_the_best_passage_is_quoted_first() -> None:
+    """Discriminates: a cat in a text on registration, before the text about home visits."""
     passages = "\n\n".join(
         f'<passage id="{at}" file="a.md" heading="" relevance="{relevance}">\n{text}\n</passage>'
         for at, relevance, text in [
@@ -148,7 +146,7 @@ def test_where_words_choose_little_the_best_passage_is_quoted_first() -> None:
     assert [part[-3:] for part in quotes.split("\n\n")[1:]] == ["[1]", "[2]"]
 
 
-def test_what_two_parts_of_a_question_choose_is_quoted_once() -> None:
+def test_a_quote_selected_by_two_parts_of_a_question_appears_once() -> None:
     """Discriminates: the row of the second thing quoted again below both."""
     table = "| Model | Price |\n|---|---|\n| X3 | 399 |\n| X3 Pro | 599 |\n| Z1 | 299 |"
     passage = f'<passage id="1" file="a.md" heading="" relevance="0.9">\n{table}\n</passage>'
@@ -179,20 +177,20 @@ NO_SHOW = "\n\nA booking that nobody collects counts as a no-show and is paid in
         ),
     ],
 )
-def test_a_part_whose_words_stand_nowhere_may_not_be_answered(
+def test_a_part_whose_words_occur_nowhere_is_reported_as_possibly_unanswered(
     question: str, text: str, is_said: bool
 ) -> None:
-    """Discriminates: such a part said to be mentioned nowhere, which it may be in other words, or lost in
-    silence; one that stands there in the other language; a place that is asked for and not there; one whose
-    only word points at the part before."""
+    """Discriminates: claiming that no passage mentions it, although other words may, or ignoring it silently;
+    one that occurs in the other language; a place that is asked for and missing; one whose only word refers
+    to the previous part."""
     passage = f'<passage id="1" file="a.md" heading="" relevance="0.9">\n{text}\n</passage>'
     said = answer(ReadBack(passage, question, ())).split("\n\n")
     says = ("The passages above may not answer this: ", "上面的内容可能没有回答这一问：")
     assert said[-1].startswith(says) is is_said
 
 
-def test_a_mark_behind_a_table_stands_apart() -> None:
-    """Discriminates: a mark in the last row, a cell too many, which no reader is shown."""
+def test_a_mark_after_a_table_is_separate() -> None:
+    """Discriminates: a mark in the last row, as an extra cell that no reader sees."""
     table = "| 房间 | 价格 |\n|---|---|\n| 101 | 90 |"
     passage = f'<passage id="1" file="a.md" heading="" relevance="0.2">\n{table}\n</passage>'
     assert answer(ReadBack(passage, "How much is it?", ())).endswith("> | 101 | 90 |\n\n[1]")
@@ -205,13 +203,13 @@ def test_a_mark_behind_a_table_stands_apart() -> None:
         ("停车证有几种？", "停车证：\n- 固定证\n- 临时证", "这段资料列出 2 项。[1]"),
     ],
 )
-def test_how_many_items_a_list_has_is_said_below_it(question: str, text: str, count: str) -> None:
+def test_the_number_of_items_of_a_list_is_stated_below_it(question: str, text: str, count: str) -> None:
     assert quotes_of(question, (0.9, text))[-1] == count
     assert count not in quotes_of("Heron? 固定证？", (0.9, text))
 
 
-def test_a_part_that_is_nearest_by_meaning_is_quoted_whatever_words_it_has() -> None:
-    """Discriminates: quotes by words alone; a part quoted beside an answer that words are clear about."""
+def test_the_part_nearest_by_meaning_is_quoted_whatever_its_words() -> None:
+    """Discriminates: quotes by words alone; quoting a part beside an answer on which words are clear."""
     rules = "- Lockers: 140 on level 0.\n- Group rooms are booked in the app." + "\n- Nothing else." * 50
     passage = f'<passage id="1" file="a.md" heading="" relevance="0.4">\n{rules}\n</passage>'
     parts = ["- Lockers: 140 on level 0."]
@@ -223,12 +221,12 @@ def test_a_part_that_is_nearest_by_meaning_is_quoted_whatever_words_it_has() -> 
 
 
 @pytest.mark.parametrize("language", ["zh", "en"])
-def test_a_model_is_told_the_same_limit(language: Language) -> None:
+def test_a_models_prompt_states_the_same_limit(language: Language) -> None:
     assert str(SURE) in PromptLibrary().text("knowledge", language)
 
 
-def test_what_follows_on_is_quoted_from_what_it_asks_for_itself() -> None:
-    """Discriminates: the words of the question before, which choose the quote once more."""
+def test_a_follow_up_is_quoted_by_its_own_words() -> None:
+    """Discriminates: words of the previous question, which select the quote again."""
     sections = [
         (
             "怎么用 Ollama 等本机模型",
@@ -249,7 +247,7 @@ def test_what_follows_on_is_quoted_from_what_it_asks_for_itself() -> None:
 
 
 def quotes_of(question: str, *passages: tuple[float, str], previous: tuple[str, ...] = ()) -> list[str]:
-    """What stands below the first line, for passages of a file, (relevance, text) each, best first."""
+    """The lines below the first one, for passages of a file, (relevance, text) each, best first."""
     blocks = "\n\n".join(
         f'<passage id="{at}" file="a.md" heading="" relevance="{chance}">\n{text}\n</passage>'
         for at, (chance, text) in enumerate(passages, start=1)
@@ -259,14 +257,14 @@ def quotes_of(question: str, *passages: tuple[float, str], previous: tuple[str, 
 
 @pytest.mark.parametrize(("chance", "order"), [(0.1, [1]), (0.3, [2, 1])])
 def test_a_weak_passage_is_not_shown_for_its_language(chance: float, order: list[int]) -> None:
-    """Discriminates: a chat about something else above the rules of the exam, since it is in Chinese."""
+    """Discriminates: an unrelated chat above the rules of the exam because it is in Chinese."""
     exam, chat = "A calculator is permitted in the final exam.", "请给孩子准备小书包、水壶。"
     quotes = quotes_of("期末可以带计算器吗", (0.58, exam), (chance, chat))
     assert [int(quote[-2]) for quote in quotes] == order
 
 
-def test_all_of_another_language_that_is_as_probable_as_the_readers_is_quoted() -> None:
-    """Discriminates: the best one of the other language alone, where the second of it answers."""
+def test_all_equally_probable_passages_of_another_language_are_quoted() -> None:
+    """Discriminates: only the best one of the other language, although the second one answers."""
     plan, hotel = "请带好旅游保险和护照。", "浅草酒店的订单号是 4471-889。"
     mail = "Can you book the hotel for four people?"
     question = "What is the number of our booking in Tokyo?"
@@ -276,7 +274,7 @@ def test_all_of_another_language_that_is_as_probable_as_the_readers_is_quoted() 
 
 
 def test_a_follow_up_about_something_that_no_passage_has_is_not_sure() -> None:
-    """Discriminates: the price for cats, said to be sure, for "and dogs?"; a follow-up in other words."""
+    """Discriminates: the price for cats, stated as sure, for "and dogs?"; a follow-up in other words."""
     table = "| Vaccine | Price |\n|---|---|\n| Cat, triple | 120 |"
     passage = f'<passage id="1" file="a.md" heading="" relevance="0.9">\n{table}\n</passage>'
     before = ("What does the triple vaccine for a cat cost?",)
@@ -285,7 +283,7 @@ def test_a_follow_up_about_something_that_no_passage_has_is_not_sure() -> None:
         assert answer(ReadBack(passage, question, before)).startswith("From the documents")
 
 
-def test_of_two_rows_that_are_alike_that_of_the_code_is_quoted() -> None:
+def test_of_two_similar_rows_the_one_with_the_code_is_quoted() -> None:
     table = "| Code | What to do |\n|---|---|\n| {} | Call us when it appears again |"
     first, second = (table.format(code) for code in ("F7", "E2"))
     assert quotes_of("What if E2 appears?", (0.3, first), (0.2, second)) == [
@@ -293,7 +291,7 @@ def test_of_two_rows_that_are_alike_that_of_the_code_is_quoted() -> None:
     ]
 
 
-def test_of_a_short_table_a_follow_up_loses_no_row_to_the_question_before() -> None:
+def test_a_follow_up_quotes_all_rows_of_a_short_table_despite_the_previous_question() -> None:
     """Discriminates: four of five rows, without the one that has no word of either question."""
     table = """下表是预算。
 
@@ -310,8 +308,8 @@ def test_of_a_short_table_a_follow_up_loses_no_row_to_the_question_before() -> N
     assert shown.count("项目：") == 5
 
 
-def test_of_a_chapter_that_is_named_only_what_stands_in_it_is_quoted() -> None:
-    """Discriminates: the passage of another chapter that is more probable and has the words."""
+def test_only_the_named_chapter_is_quoted() -> None:
+    """Discriminates: a passage of another chapter that is more probable and has the words."""
     texts = {"第二章 报销": "发票要在月底前交，补贴另算。", "第三章 补贴": "补贴每天五十元。"}
     block = "\n\n".join(
         f'<passage id="{at}" file="a.md" heading="{heading}" relevance="{0.6 / at}">\n{text}\n</passage>'
@@ -326,17 +324,15 @@ def test_of_a_chapter_that_is_named_only_what_stands_in_it_is_quoted() -> None:
 @pytest.mark.parametrize(
     ("question", "is_shown"), [("Will my order be here soon?", True), ("my order", False)]
 )
-def test_the_second_passage_is_shown_where_no_quote_has_most_of_the_words(
-    question: str, is_shown: bool
-) -> None:
-    """Discriminates: a passage that came second, above the threshold, and that no word chose; one beside an
-    answer that words are clear about, or far less probable."""
+def test_the_second_passage_is_shown_if_no_quote_has_most_of_the_words(question: str, is_shown: bool) -> None:
+    """Discriminates: omitting a second passage above the threshold that no word selected; showing one beside
+    an answer on which words are clear, or a far less probable one."""
     first, second = "We confirm my order of three books.", "It arrives on 6 November."
     assert ("November" in "".join(quotes_of(question, (0.4, first), (0.15, second)))) is is_shown
     assert "November" not in "".join(quotes_of(question, (0.4, first), (0.1, second)))
 
 
-def test_of_the_second_passage_its_nearest_part_is_shown_where_it_is_known() -> None:
+def test_the_nearest_part_of_the_second_passage_is_shown_if_known() -> None:
     """Discriminates: all of its articles, of which one is about the question."""
     rules = "\n".join(f"第{n}条 {'与此无关的规定。' * 20}" for n in "一二三四五")
     blocks = "\n\n".join(
@@ -351,8 +347,8 @@ def test_of_the_second_passage_its_nearest_part_is_shown_where_it_is_known() -> 
     assert "第一条" not in text
 
 
-def test_a_part_that_stands_in_a_quote_is_not_shown_once_more_below_its_heading() -> None:
-    """Discriminates: the heading and the part, which stand apart in the quote, compared as one text."""
+def test_a_part_within_a_quote_is_not_shown_again_below_its_heading() -> None:
+    """Discriminates: comparing heading and part, which are separate in the quote, as one text."""
     text = "**房租**\n\n房租每月一号交。\n\n房租晚交要付利息。"
     block = f'<passage id="1" file="a.md" heading="" relevance="0.4">\n{text}\n</passage>'
     shown = answer(ReadBack(block, "房租怎么交水电费谁付", ()), "", (), ["房租晚交要付利息。"])
@@ -360,7 +356,7 @@ def test_a_part_that_stands_in_a_quote_is_not_shown_once_more_below_its_heading(
 
 
 def quoted_of(question: str, *passages: tuple[str, float, str]) -> list[int]:
-    """The numbers that the quotes end with, of (file, relevance, text) each, best first."""
+    """The numbers at the end of the quotes, of (file, relevance, text) each, best first."""
     blocks = "\n\n".join(
         f'<passage id="{at}" file="{file}" heading="" relevance="{chance}">\n{text}\n</passage>'
         for at, (file, chance, text) in enumerate(passages, start=1)
@@ -409,8 +405,8 @@ def test_the_nearest_part_of_a_far_less_probable_passage_is_not_quoted(
     assert [int(number) for number in re.findall(r"\[(\d)\]$", text, re.M)] == numbers
 
 
-def test_rows_that_are_quoted_are_not_quoted_again() -> None:
-    """Discriminates: the table of the row as the part that is nearest by meaning."""
+def test_quoted_rows_are_not_quoted_again() -> None:
+    """Discriminates: the table of the row as the part nearest by meaning."""
     table = "| Part | Warranty |\n|---|---|\n| Battery of the drone | 5 years |\n| Frame | 20 years |" + (
         "\n| Other | none |" * 40
     )
@@ -419,7 +415,7 @@ def test_rows_that_are_quoted_are_not_quoted_again() -> None:
     assert text.count("Battery of the drone") == 1
 
 
-def test_the_best_passage_stands_below_a_quote_that_has_all_words() -> None:
+def test_the_best_passage_follows_a_quote_that_has_all_words() -> None:
     found = [("a.md", 0.4, "GHS分类：腐蚀。"), ("b.md", 0.2, "**GSD**（地面采样距离）：一个像素的长度。")]
     assert quoted_of("GSD是什么意思", *found) == [2, 1]
 
@@ -432,10 +428,10 @@ def test_the_best_passage_stands_below_a_quote_that_has_all_words() -> None:
         ("Release notes", "**Release notes**"),
     ],
 )
-def test_a_quote_is_titled_with_what_is_above_its_section_below_the_documents_title(
+def test_a_quote_is_titled_with_the_headings_between_document_title_and_section(
     heading: str, title: str
 ) -> None:
-    """Discriminates: "Removed" alone, where the question is which version it was."""
+    """Discriminates: "Removed" alone, if the question is which version it was."""
     block = f'<passage id="1" file="a.md" heading="{heading}" relevance="0.9">\n- Windows 8.1\n</passage>'
     text = answer(ReadBack(block, "Which version dropped Windows 8.1?", ()))
     assert text.split("\n")[2] == f"> {title}"

@@ -1,4 +1,4 @@
-"""What the answerer without a model quotes where the passages are of two languages."""
+"""What the extractive answerer quotes if the passages are in two languages."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def in_two_languages(chinese: float, english: float) -> str:
     return answer(ReadBack("\n\n".join(passages), "How much is the bonus for referring a worker?", ()))
 
 
-def test_the_best_passage_of_another_language_is_quoted_where_the_readers_has_none_that_is_sure() -> None:
+def test_another_languages_best_passage_is_quoted_if_the_readers_has_no_sure_one() -> None:
     """Discriminates: only the reader's language although it has nothing sure; words of the question alone,
-    which a passage in another language has none of; both languages where the reader's answers."""
+    which a passage in another language cannot have; both languages although the reader's answers."""
     assert "七百元" in in_two_languages(chinese=0.4, english=0.2)
     assert "七百元" in in_two_languages(chinese=0.3, english=0.35)
     assert "七百元" not in in_two_languages(chinese=0.2, english=0.35)
     assert "七百元" not in in_two_languages(chinese=0.6, english=0.55)
 
 
-def test_what_is_in_another_language_comes_first_only_where_it_is_clearly_better() -> None:
+def test_a_passage_in_another_language_comes_first_only_if_clearly_better() -> None:
     """Discriminates: a table that the reader cannot read, above the row that answers."""
     fees, bonus = "How much is the bonus for referring a worker? 50 yuan.", "操作工推荐奖金为七百元。"
     for english, chinese, first in ((0.4, 0.3, fees), (0.3, 0.4, bonus), (0.37, 0.4, fees)):
@@ -42,7 +42,7 @@ def test_what_is_in_another_language_comes_first_only_where_it_is_clearly_better
         assert [first in quote for quote in quotes] == [True, False]
 
 
-def test_a_code_of_which_nothing_was_found_is_named() -> None:
+def test_a_code_without_results_is_mentioned() -> None:
     assert answer(ReadBack("", "E02 多少钱", ())).startswith("资料中没有找到说明 E02 的内容。")
     said = answer(ReadBack("", "What is QP-4999?", ()))
     assert said.startswith("The documents hold nothing that explains QP-4999.")

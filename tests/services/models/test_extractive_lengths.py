@@ -1,4 +1,4 @@
-"""How much of a passage the answerer without a model shows, and what it says of the rest."""
+"""How much of a passage the extractive answerer shows, and how it refers to the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from services.models.extractive import answer
 
 
 @pytest.mark.parametrize(("relevance", "chars", "shown"), [(0.5, 900, 3), (0.3, 480, 3), (0.15, 480, 2)])
-def test_what_is_only_near_is_as_long_as_one_needs_to_judge_it(
+def test_a_merely_close_passage_is_shortened_to_what_is_needed_to_judge_it(
     relevance: float, chars: int, shown: int
 ) -> None:
     """Discriminates: whole sections below "the closest passage", the less probable as long as the best."""
@@ -23,8 +23,8 @@ def test_what_is_only_near_is_as_long_as_one_needs_to_judge_it(
     assert len(answer(ReadBack(text, "这是谁设计的？", ())).split("\n\n")[-1]) > 800
 
 
-def test_a_table_that_goes_on_in_another_passage_says_where() -> None:
-    """Discriminates: a part of a table that looks like all of it; one table of two sections taken for one."""
+def test_a_table_that_continues_in_another_passage_says_where() -> None:
+    """Discriminates: a part of a table that looks complete; taking a table of two sections for one."""
     table = "| Prize | Sum |\n|---|---|\n| {} | {} |"
     passage = '<passage id="{}" file="a.md" heading="{}" relevance="{}">\n{}\n</passage>'
     first = passage.format(
@@ -36,8 +36,8 @@ def test_a_table_that_goes_on_in_another_passage_says_where() -> None:
         assert said.endswith(ends)
 
 
-def test_the_price_that_is_asked_for_too_is_quoted_from_a_far_less_probable_passage() -> None:
-    """Discriminates: the half of an answer; another table quoted where the best passage has a price."""
+def test_an_additionally_requested_price_is_quoted_from_a_far_less_probable_passage() -> None:
+    """Discriminates: half of an answer; quoting another table if the best passage has a price."""
     passage = '<passage id="{}" file="{}" heading="" relevance="{}">\n{}\n</passage>'
     table = passage.format(2, "b.csv", 0.12, "| 项目 | 价格 |\n|---|---|\n| 门禁卡 | 20 |\n| 押金 | 90 |")
     for said, shown in (("当场可取", True), ("每张 15 元", False)):
@@ -46,9 +46,9 @@ def test_the_price_that_is_asked_for_too_is_quoted_from_a_far_less_probable_pass
         assert (said in text, "门禁卡；价格：20" in text) == (True, shown)
 
 
-def test_a_code_that_nothing_mentions_is_named_before_all_and_with_it_which_of_its_kind_there_are() -> None:
-    """Discriminates: several rows of other codes before it; a sure tone; what stands beside another code, of
-    which alone it says something."""
+def test_a_code_without_results_is_reported_first_with_the_existing_codes_of_its_kind() -> None:
+    """Discriminates: several rows of other codes before it; a sure tone; the text beside another code, which
+    is only about that code."""
 
     def asked(question: str, text: str) -> list[str]:
         passage = f'<passage id="1" file="a.md" heading="" relevance="0.9">\n{text}\n</passage>'
@@ -70,7 +70,7 @@ def test_a_code_that_nothing_mentions_is_named_before_all_and_with_it_which_of_i
 
 
 def test_a_row_is_not_quoted_beside_its_table() -> None:
-    """Discriminates: of what is compared one in its table, which is short, and again as a row."""
+    """Discriminates: quoting one of the compared things in its short table, and again as a row."""
     rows = (
         "Package | A–C | G–H | Theft",
         "---|---|---|---",
@@ -84,8 +84,8 @@ def test_a_row_is_not_quoted_beside_its_table() -> None:
     assert said.count("750") == 1
 
 
-def test_of_a_list_of_questions_about_as_probable_the_nearest_is_shown() -> None:
-    """Discriminates: the first questions of the list, none of which has a word of what was asked."""
+def test_the_nearest_question_of_an_about_as_probable_list_is_shown() -> None:
+    """Discriminates: the first questions of the list, none of which has a word of the question."""
     pairs = ["问：近视能学车吗？\n答：矫正到 4.9 就行。", "问：听力不好能考吗？\n答：可以戴助听器。"]
     texts = ["外国人凭护照报名。", "\n".join(pairs)]
     passages = "\n\n".join(

@@ -11,7 +11,7 @@ from tests.services.models.test_calls import Server, answer, busy, quick
 AWAY = LLMUnavailableError("silent")
 
 
-async def test_an_answer_is_counted_with_the_times_it_was_tried_again() -> None:
+async def test_an_answer_is_counted_with_its_retries() -> None:
     calls = quick()
     await answer(calls, Server([busy()], [busy()], ["answer"]))
     assert (calls.outcomes, calls.retries, calls.is_broken) == (Counter({Outcome.ANSWERED: 1}), 2, False)
@@ -26,14 +26,14 @@ async def test_an_answer_is_counted_with_the_times_it_was_tried_again() -> None:
         (LLMTruncatedError("cut"), Outcome.FAILED),
     ],
 )
-async def test_how_a_call_went_wrong_is_told_apart(ending: Exception, outcome: Outcome) -> None:
+async def test_kinds_of_failed_calls_are_distinguished(ending: Exception, outcome: Outcome) -> None:
     calls = quick()
     with pytest.raises(type(ending)):
         await answer(calls, Server([ending]))
     assert calls.outcomes == Counter({outcome: 1})
 
 
-async def test_a_failure_after_the_first_token_counts_and_leaving_does_not() -> None:
+async def test_a_failure_after_the_first_token_counts_and_a_cancellation_does_not() -> None:
     """Discriminates: counting only until the first token."""
     calls = quick()
     with pytest.raises(LLMTruncatedError):
@@ -44,8 +44,8 @@ async def test_a_failure_after_the_first_token_counts_and_leaving_does_not() -> 
     assert calls.outcomes == Counter({Outcome.FAILED: 1, Outcome.LEFT: 1})
 
 
-async def test_a_spared_server_is_told_until_it_answers_again() -> None:
-    """Discriminates: showing the open circuit alone, which ends after ten seconds without a word of it."""
+async def test_an_open_circuit_is_reported_until_the_server_answers_again() -> None:
+    """Discriminates: showing only the open circuit, which silently ends after ten seconds."""
     calls, server = quick(), Server([AWAY])
     for _ in range(FAILURES + 1):
         with pytest.raises(LLMUnavailableError):

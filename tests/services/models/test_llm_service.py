@@ -69,15 +69,15 @@ async def reply_of(model: ModelEntry, exchange: Exchange, how: LayOut = lay) -> 
     return "".join([delta.text async for delta in model.stream_laid(how, exchange)])
 
 
-def test_auto_begins_with_the_safest_form() -> None:
+def test_auto_starts_with_the_safest_form() -> None:
     wrapper = LLMStreamWrapper(ExtractiveLLM(), StreamTimeouts())
     assert entry(wrapper).layout_now is Layout.ONE_SYSTEM
     assert entry(wrapper, provider="anthropic").layout_now is Layout.SYSTEM_FIELD
     assert entry(wrapper, Layout.MANY_SYSTEM).layout_now is Layout.MANY_SYSTEM
 
 
-async def test_a_refused_form_teaches_the_one_that_works(stub: StubLLM) -> None:
-    """Discriminates: not remembering, which would be refused once a turn; logging it at each token."""
+async def test_after_a_refusal_the_form_that_works_is_learned(stub: StubLLM) -> None:
+    """Discriminates: not remembering it, which causes a refusal per turn; logging it at each token."""
     stub.refuse = no_system
     first, second = Exchange(), Exchange()
     async with opened(stub) as model:
@@ -98,7 +98,7 @@ async def test_a_refused_form_teaches_the_one_that_works(stub: StubLLM) -> None:
     assert "next start" in line["note"]
 
 
-async def test_a_form_that_is_accepted_teaches_nothing(stub: StubLLM) -> None:
+async def test_from_an_accepted_form_nothing_is_learned(stub: StubLLM) -> None:
     exchange = Exchange()
     async with opened(stub) as model:
         assert await reply_of(model, exchange) == "one two three"
@@ -106,8 +106,8 @@ async def test_a_form_that_is_accepted_teaches_nothing(stub: StubLLM) -> None:
     assert (exchange.model, len(stub.bodies)) == ("m", 1)
 
 
-async def test_when_both_forms_are_refused_the_first_refusal_is_told(stub: StubLLM) -> None:
-    """Discriminates: raising the second; keeping the second's request; learning before a token came."""
+async def test_if_both_forms_are_refused_the_first_refusal_is_raised(stub: StubLLM) -> None:
+    """Discriminates: raising the second; recording the second's request; learning before a token arrived."""
     stub.refuse = lambda body: Refusal("no", 400 if "system" in roles(body) else 422)
     exchange = Exchange()
     async with opened(stub) as model:
@@ -121,8 +121,11 @@ async def test_when_both_forms_are_refused_the_first_refusal_is_told(stub: StubL
 
 
 @pytest.mark.parametrize("status", [404, 405])
-async def test_a_server_without_chat_is_asked_by_completions_from_then_on(stub: StubLLM, status: int) -> None:
-    """Discriminates: a flat user message to the chat side; the chat side tried anew with each question."""
+async def test_a_server_without_chat_is_called_with_completions_from_then_on(
+    stub: StubLLM, status: int
+) -> None:
+    """Discriminates: a flat user message to the chat endpoint; trying the chat endpoint again with each
+    question."""
     stub.refuse = lambda body: None if "prompt" in body else Refusal("Not Found", status)
     exchange = Exchange()
     async with opened(stub) as model:
@@ -133,7 +136,7 @@ async def test_a_server_without_chat_is_asked_by_completions_from_then_on(stub: 
     assert stub.bodies[1]["prompt"].endswith("User: New?\nAssistant: ")
 
 
-async def test_a_model_that_is_unknown_on_both_sides_is_named_by_the_first(stub: StubLLM) -> None:
+async def test_a_model_unknown_to_both_endpoints_is_reported_by_the_first(stub: StubLLM) -> None:
     stub.refuse = lambda body: Refusal("completion" if "prompt" in body else "no such model", 404)
     async with opened(stub) as model:
         with pytest.raises(LLMRefusedError) as caught:
@@ -143,8 +146,10 @@ async def test_a_model_that_is_unknown_on_both_sides_is_named_by_the_first(stub:
 
 
 @pytest.mark.parametrize("refusal", [TOO_LONG, Refusal("no", 401), Refusal("no", 403)])
-async def test_another_cause_is_told_at_once_and_teaches_nothing(stub: StubLLM, refusal: Refusal) -> None:
-    """Discriminates: a prompt that was too long once would leave the model flat for ever."""
+async def test_another_cause_is_raised_at_once_and_nothing_is_learned(
+    stub: StubLLM, refusal: Refusal
+) -> None:
+    """Discriminates: one overlong prompt leaving the model flat for ever."""
     stub.refuse = lambda body: refusal if "system" in roles(body) else None
     async with opened(stub) as model:
         with pytest.raises(LLMRefusedError):
@@ -152,7 +157,7 @@ async def test_another_cause_is_told_at_once_and_teaches_nothing(stub: StubLLM, 
     assert (len(stub.bodies), model.learned.layout) == (1, None)
 
 
-async def test_a_configured_form_is_not_given_up(stub: StubLLM) -> None:
+async def test_a_configured_form_is_never_changed(stub: StubLLM) -> None:
     stub.refuse = no_system
     async with opened(stub, Layout.ONE_SYSTEM) as model:
         with pytest.raises(LLMRefusedError):
@@ -160,7 +165,7 @@ async def test_a_configured_form_is_not_given_up(stub: StubLLM) -> None:
     assert len(stub.bodies) == 1
 
 
-async def test_a_second_system_message_that_is_refused_stays_the_operators_choice(stub: StubLLM) -> None:
+async def test_many_system_is_kept_even_if_a_second_system_message_is_refused(stub: StubLLM) -> None:
     """`auto` never sends one; `many_system` is what its operator asked for."""
     stub.refuse = lambda body: Refusal("one system message only") if roles(body).count("system") > 1 else None
     async with opened(stub) as model:
@@ -178,7 +183,7 @@ async def test_a_configured_flat_layout_is_a_completion(stub: StubLLM) -> None:
     assert (exchange.layout, messages_key(exchange.params)) == (Layout.FLAT, "prompt")
 
 
-async def test_a_judgement_reaches_a_model_that_takes_no_system_message(stub: StubLLM) -> None:
+async def test_a_judgement_reaches_a_model_without_system_messages(stub: StubLLM) -> None:
     stub.refuse = no_system
     async with opened(stub) as model:
         judged = [Message(Role.SYSTEM, "Judge.", Part.SYSTEM), Message(Role.USER, '{"a": 1}', Part.QUESTION)]
@@ -203,7 +208,7 @@ async def test_a_second_form_that_falls_silent_is_not_learned(stub: StubLLM) -> 
 
 
 @pytest.mark.parametrize("refuse", [lambda body: None, no_system])
-async def test_leaving_closes_the_models_connection(
+async def test_a_cancelled_call_closes_the_models_connection(
     stub: StubLLM, refuse: Callable[[dict[str, Any]], Refusal | None]
 ) -> None:
     stub.refuse, stub.words, stub.pause_s = refuse, ("w ",) * 1_000, 0.01
@@ -238,7 +243,7 @@ async def test_a_completion_without_http_is_recorded_as_its_prompt() -> None:
 
 
 class Windowed(CustomLLM):
-    """Says the window it was given; a negative one raises, as LlamaIndex's OpenAI does for a new model."""
+    """Reports the configured window; a negative one raises, as LlamaIndex's OpenAI does for a new model."""
 
     window: int
 
@@ -258,7 +263,7 @@ class Windowed(CustomLLM):
 @pytest.mark.parametrize(
     ("own_window", "window", "lines"), [(20_000, 20_000, 0), (3_900, 3_900, 1), (0, 8_192, 1), (-1, 8_192, 1)]
 )
-def test_a_window_is_the_classs_own_or_assumed_with_a_line_in_the_log(
+def test_a_window_is_the_classs_own_or_assumed_with_a_log_line(
     own_window: int, window: int, lines: int
 ) -> None:
     settings = LLMSettings(provider="llama_index:tests.x:Y", model="new")
@@ -341,7 +346,7 @@ def test_the_windows_of_models_are_known_by_name(model: str, tokens: int) -> Non
     assert known_window(model) == tokens
 
 
-def test_a_configured_window_is_believed() -> None:
+def test_a_configured_window_is_used() -> None:
     with structlog.testing.capture_logs() as logged:
         settings = LLMSettings(provider="openai", model="m", context_window=600)
         assert window_of(settings, Windowed(window=20_000)) == 600
@@ -349,7 +354,7 @@ def test_a_configured_window_is_believed() -> None:
     assert logged == []
 
 
-def test_the_answer_takes_its_share_of_a_small_window_and_no_more_than_it_needs() -> None:
+def test_the_answer_gets_its_share_of_a_small_window_and_no_more_than_it_needs() -> None:
     assert answer_reserve(2_048, UNKNOWN_WINDOW, 0.25) == 2_048
     assert answer_reserve(2_048, 4_096, 0.25) == 1_024
     assert answer_reserve(300, 128_000, 0.25) == 300

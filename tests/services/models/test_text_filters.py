@@ -18,8 +18,8 @@ def paths(*names: str) -> list[str]:
     return [f"{HERE}:{name}" for name in names]
 
 
-def test_question_filters_are_applied_in_their_order() -> None:
-    """The result is brought to the one form again. Discriminates: the other order; no clean-up after."""
+def test_question_filters_are_applied_in_order() -> None:
+    """The result is normalised again. Discriminates: the reverse order; no normalisation afterwards."""
     assert load_question_filters(paths("shout", "signed"))("hello") == "HELLO\n\nsigned"
     assert load_question_filters(paths("signed", "shout"))("hello") == "HELLO\n\nSIGNED"
     assert load_question_filters([])(" as it is ") == "as it is"
@@ -33,8 +33,8 @@ def test_a_value_error_refuses_the_question_with_its_message() -> None:
 
 
 @pytest.mark.parametrize("name", ["crash", "wrong_answer"])
-def test_a_broken_filter_lets_nothing_pass_and_tells_nothing(name: str) -> None:
-    """Discriminates: going on with the text as it was."""
+def test_a_broken_filter_lets_nothing_pass_and_reveals_nothing(name: str) -> None:
+    """Discriminates: continuing with the unfiltered text."""
     with pytest.raises(WenmaiError) as caught:
         load_question_filters(paths(name))("Who?")
     assert (caught.value.code, "secret" in str(caught.value)) == ("internal", False)
@@ -54,7 +54,7 @@ def test_an_answer_filter_of_the_wrong_kind_refuses_the_start(name: str) -> None
         load_answer_filters(paths(name))
 
 
-def test_a_module_that_is_missing_or_broken_refuses_the_start(
+def test_a_missing_or_broken_module_refuses_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken_filters.py").write_text("1 / 0\n")
@@ -66,7 +66,7 @@ def test_a_module_that_is_missing_or_broken_refuses_the_start(
 
 
 @given(st.text(st.sampled_from("a1 \r\n2x"), max_size=30), st.lists(st.integers(0, 30), max_size=5))
-def test_answer_filters_see_the_text_in_whatever_pieces_it_comes(text: str, cuts: list[int]) -> None:
+def test_answer_filters_work_with_any_split_of_the_text(text: str, cuts: list[int]) -> None:
     """Each answer has its own. Discriminates: not flushing one filter into the next; shared state."""
     make = load_answer_filters(paths("HideNumbers", "HoldAll"))
     assert make is not None
@@ -77,7 +77,7 @@ def test_answer_filters_see_the_text_in_whatever_pieces_it_comes(text: str, cuts
     assert "\r" not in words
 
 
-def test_what_one_filter_held_back_goes_through_the_next() -> None:
+def test_text_held_back_by_one_filter_passes_through_the_next() -> None:
     make = load_answer_filters(paths("HideNumbers", "HoldAll"))
     assert make is not None
     chain = make()
@@ -85,7 +85,7 @@ def test_what_one_filter_held_back_goes_through_the_next() -> None:
     assert chain.flush() == " [fee #]\n "
 
 
-def test_without_answer_filters_there_is_nothing_to_make() -> None:
+def test_without_answer_filters_none_are_created() -> None:
     assert load_answer_filters([]) is None
 
 
@@ -98,7 +98,7 @@ def test_a_broken_answer_filter_ends_the_answer() -> None:
         chain.feed("x")
 
 
-# Those that come with the product.
+# The filters shipped with the product.
 
 
 def word_list(folder: Path, *lines: str) -> Path:
@@ -118,10 +118,10 @@ def word_list(folder: Path, *lines: str) -> Path:
         ("# no word", False),
     ],
 )
-def test_a_question_with_a_blocked_word_is_refused_and_does_not_repeat_it(
+def test_a_question_with_a_blocked_word_is_refused_without_repeating_it(
     tmp_path: Path, question: str, refused: bool
 ) -> None:
-    """Discriminates: a word found within another; a comment that is one."""
+    """Discriminates: matching a word within another; taking a comment for a word."""
     words = word_list(tmp_path, "# no word", "", "project falcon", "天鹅计划", "ass")
     ask = load_question_filters([], words)
     if not refused:
@@ -134,8 +134,8 @@ def test_a_question_with_a_blocked_word_is_refused_and_does_not_repeat_it(
 
 
 @given(st.text(st.sampled_from("abc天鹅计划 "), max_size=30), st.lists(st.integers(0, 30), max_size=6))
-def test_blocked_words_are_masked_wherever_a_stream_parts_them(text: str, cuts: list[int]) -> None:
-    """Discriminates: the shorter of two that begin alike; a word whose second half comes later."""
+def test_blocked_words_are_masked_wherever_a_stream_splits_them(text: str, cuts: list[int]) -> None:
+    """Discriminates: the shorter of two with the same beginning; a word whose second half comes later."""
     words = WordList(re.compile("天鹅计划|天鹅|(?<![A-Za-z0-9_])ab(?![A-Za-z0-9_])"), 4)
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     mask = WordMask(words)
@@ -161,7 +161,7 @@ def test_a_word_list_that_cannot_be_read_refuses_the_start(tmp_path: Path, conte
 
 
 @given(st.lists(st.integers(0, 60), max_size=6))
-def test_lines_that_fence_code_are_taken_out_and_the_code_is_left(cuts: list[int]) -> None:
+def test_code_fence_lines_are_removed_and_the_code_is_kept(cuts: list[int]) -> None:
     text = "Run:\n```python\nprint('a`b')\n   ~~~\n````\n`x` and ``` here\n```"
     make = load_answer_filters(["services.models.text_filters:CodeFences"])
     assert make is not None

@@ -1,6 +1,6 @@
-"""A text without a letter or a digit is no candidate, and an emoji no question that anything answers.
+"""A text without a letter or a digit is not a candidate, and an emoji is not an answerable question.
 
-Discriminates: taking !!! for a text in another language, which its cosine alone may prove relevant.
+Discriminates: taking !!! for a text in another language, whose cosine alone may make it relevant.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def ask(text: str) -> Query:
     return Query(text, (QueryForm(text, [], encode_query(text)),))
 
 
-def test_numbers_are_of_no_language() -> None:
+def test_numbers_have_no_language() -> None:
     rows = Features(
         ask("食堂几点关门？"), [candidate("1,2,3\n4,5,6", 0.8, 1), candidate("The canteen", 0.8, 2)]
     ).rows
     assert rows[:, FEATURES.index("foreign")].tolist() == [0.0, 1.0]
 
 
-def test_a_question_without_a_word_makes_nothing_foreign() -> None:
+def test_a_question_without_words_makes_no_text_foreign() -> None:
     whole = Features(ask("😀🚀"), [candidate("食堂", 0.8, 1), candidate("钟楼", 0.8, 2)]).question
     assert whole[QUESTION_FEATURES.index("foreign")] == 0.0

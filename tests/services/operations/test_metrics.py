@@ -19,8 +19,8 @@ def figures_of(metrics: Metrics) -> Figures:
     return Figures(metrics.exposition().decode())
 
 
-def test_all_that_can_happen_to_a_model_begins_at_zero() -> None:
-    """Discriminates: making a series with its first event, which `rate` then does not see."""
+def test_all_series_of_a_model_start_at_zero() -> None:
+    """Discriminates: creating a series with its first event, which `rate` then misses."""
     figures = figures_of(Metrics(["default", "small"]))
     for model in ("default", "small"):
         for status in ("completed", "cancelled", "interrupted", "failed"):
@@ -29,8 +29,8 @@ def test_all_that_can_happen_to_a_model_begins_at_zero() -> None:
     assert figures("errors_total", code="internal") == 0
 
 
-def test_each_stage_takes_the_time_since_the_one_before() -> None:
-    """Discriminates: observing when a stage ended, which is what a turn's timings say."""
+def test_each_stage_takes_the_time_since_the_previous_one() -> None:
+    """Discriminates: observing when a stage ended, which is what a turn's timings contain."""
     metrics = Metrics(["default"])
     metrics.turn_ended(turn(timings_ms=DONE, usage=Usage(100, 20)), None)
     figures = figures_of(metrics)
@@ -46,7 +46,7 @@ def test_each_stage_takes_the_time_since_the_one_before() -> None:
 
 
 def test_a_turn_stopped_while_the_model_was_silent_does_not_look_like_slow_storing() -> None:
-    """Discriminates: counting the storing from whatever stage was the last."""
+    """Discriminates: measuring storing from whichever stage was the last."""
     metrics = Metrics(["default"])
     silent = {"retrieve": 40.0, "rerank": 50.0, "total": 30_060.0, "store": 30_055.0}
     metrics.turn_ended(turn(TurnStatus.CANCELLED, timings_ms=silent), None)
@@ -57,7 +57,7 @@ def test_a_turn_stopped_while_the_model_was_silent_does_not_look_like_slow_stori
     assert figures("turns_total", status="cancelled", model="default") == 1
 
 
-def test_an_answer_that_could_not_be_stored_counts_as_failed() -> None:
+def test_an_answer_that_cannot_be_stored_counts_as_failed() -> None:
     """Discriminates: counting the status that the turn would have been stored with."""
     metrics = Metrics(["default"])
     metrics.turn_ended(turn(timings_ms=DONE), NotStoredError("lost"))
@@ -82,7 +82,7 @@ def test_failures_warnings_commands_and_refusals_are_counted_by_their_codes() ->
     assert figures("turns_total", status="completed", model="default") == 1
 
 
-def test_a_model_that_is_not_configured_gets_no_label_of_its_own() -> None:
+def test_an_unconfigured_model_gets_no_label_of_its_own() -> None:
     metrics = Metrics(["default"])
     for model_id in ("made-up", "made-up-too"):
         metrics.turn_ended(turn(model_id=model_id, timings_ms=DONE), None)
@@ -91,11 +91,11 @@ def test_a_model_that_is_not_configured_gets_no_label_of_its_own() -> None:
     assert not {"made-up", "made-up-too"} & figures.label_values
 
 
-def test_series_do_not_come_with_the_time_they_were_made() -> None:
+def test_series_have_no_creation_timestamps() -> None:
     assert not any(name.endswith("_created") for name, _ in figures_of(Metrics(["default"])).values)
 
 
-def test_the_process_and_its_collector_are_told_once_for_each_application() -> None:
+def test_process_and_gc_metrics_appear_once_for_each_application() -> None:
     for metrics in (Metrics(["default"]), Metrics(["default"])):
         names = [name for name, _ in figures_of(metrics).values]
         assert names.count("process_resident_memory_bytes") == 1

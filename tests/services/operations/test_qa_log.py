@@ -1,4 +1,4 @@
-"""The question log: written whole and in order, expired and erased with the turns it shows."""
+"""The question log: written completely and in order, expired and erased with the turns in it."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def logged(folder: Path) -> list[int]:
 async def written(qa_log: QALog, *turns: Turn) -> None:
     for turn in turns:
         qa_log.write(turn)
-    await qa_log.erase([])  # after what was noted before it
+    await qa_log.erase([])  # after the earlier lines
 
 
-async def test_a_line_holds_what_was_asked_answered_and_found(qa_log: QALog, tmp_path: Path) -> None:
+async def test_a_line_has_the_question_the_answer_and_the_sources(qa_log: QALog, tmp_path: Path) -> None:
     citation = Citation(1, "doc", "a.md", "chunk", 0.75, None, "", 0, 4, "text", "text", cited=True)
     turn = a_turn(
         1,
@@ -91,7 +91,7 @@ async def test_a_line_holds_what_was_asked_answered_and_found(qa_log: QALog, tmp
     assert "第 1 个问题" in (tmp_path / "qa" / "qa-2025-06-16.jsonl").read_text("utf-8")
 
 
-async def test_a_day_has_a_file_of_its_own_that_only_its_owner_reads(qa_log: QALog, tmp_path: Path) -> None:
+async def test_each_day_has_its_own_file_that_only_its_owner_can_read(qa_log: QALog, tmp_path: Path) -> None:
     """Discriminates: the local day; the default mode."""
     folder = tmp_path / "qa"
     assert not folder.exists()
@@ -108,8 +108,8 @@ async def test_lines_keep_the_order_of_the_turns(qa_log: QALog, tmp_path: Path) 
     assert logged(tmp_path / "qa") == list(range(300))
 
 
-async def test_a_disk_that_refuses_fails_no_turn_and_no_later_line(tmp_path: Path) -> None:
-    """Discriminates: letting OSError out of the writer."""
+async def test_a_failing_disk_fails_no_turn_and_no_later_line(tmp_path: Path) -> None:
+    """Discriminates: letting OSError escape from the writer."""
     (tmp_path / "qa").write_text("a file stands where the folder should be")
     qa_log = QALog(tmp_path / "qa")
     await written(qa_log, a_turn(1))
@@ -120,8 +120,8 @@ async def test_a_disk_that_refuses_fails_no_turn_and_no_later_line(tmp_path: Pat
     assert logged(tmp_path / "qa") == [2]
 
 
-def test_a_line_that_found_no_room_leaves_no_half_of_it(tmp_path: Path) -> None:
-    """Discriminates: not cutting back after a short write."""
+def test_a_line_without_room_leaves_no_partial_line(tmp_path: Path) -> None:
+    """Discriminates: not truncating after a short write."""
     files = QAFiles(tmp_path)
     files.append("2025-06-16", line_of(a_turn(1)))
     before = (tmp_path / "qa-2025-06-16.jsonl").read_bytes()
@@ -148,8 +148,8 @@ async def test_a_line_torn_by_a_crash_does_not_spoil_the_next(qa_log: QALog, tmp
     assert logged(tmp_path / "qa") == [1, 3]
 
 
-async def test_turns_before_the_moment_go_and_no_other(qa_log: QALog, tmp_path: Path) -> None:
-    """Discriminates: deleting the day of the cutoff whole; keeping the turn of the last microsecond."""
+async def test_only_turns_before_the_cutoff_are_removed(qa_log: QALog, tmp_path: Path) -> None:
+    """Discriminates: deleting the whole day of the cutoff; keeping the turn of the last microsecond."""
     days = [-40, -2, -1, 0, 1]
     await written(qa_log, *[a_turn(at, NOON + day * DAY_US) for at, day in enumerate(days)])
     await written(qa_log, a_turn(7, NOON - 1), a_turn(8, NOON + 1))
@@ -162,7 +162,7 @@ async def test_turns_before_the_moment_go_and_no_other(qa_log: QALog, tmp_path: 
 
 
 async def test_erased_turns_and_sessions_leave_no_line(qa_log: QALog, tmp_path: Path) -> None:
-    """In whatever day's file. Discriminates: looking only into today's; matching a parent's id."""
+    """In any day's file. Discriminates: searching only today's; matching a parent's id."""
     turns = [a_turn(at, NOON + at * DAY_US, session=at % 2) for at in range(6)]
     await written(qa_log, *turns, a_turn(9, parent_turn_id=uid(3), session=5))
     assert await qa_log.erase([uid(3), uid(0), uid(77)]) == 2
@@ -173,14 +173,14 @@ async def test_erased_turns_and_sessions_leave_no_line(qa_log: QALog, tmp_path: 
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "qa").iterdir()} == {0o600}
 
 
-async def test_a_folder_that_is_not_there_holds_nothing_to_erase(qa_log: QALog) -> None:
+async def test_a_missing_folder_contains_nothing_to_erase(qa_log: QALog) -> None:
     assert (
         await qa_log.erase([uid(1)]) == await qa_log.erase_session(uid(1)) == await qa_log.expire(NOON) == 0
     )
 
 
-async def test_an_erasure_that_cannot_be_done_says_so(qa_log: QALog, tmp_path: Path) -> None:
-    """Discriminates: treating it like a line that could not be written."""
+async def test_a_failed_erasure_raises(qa_log: QALog, tmp_path: Path) -> None:
+    """Discriminates: treating it like a line that cannot be written."""
     await written(qa_log, a_turn(1))
     (tmp_path / "qa" / HALF_WRITTEN).mkdir()
     with pytest.raises(StoreUnavailableError):
@@ -188,15 +188,15 @@ async def test_an_erasure_that_cannot_be_done_says_so(qa_log: QALog, tmp_path: P
     assert logged(tmp_path / "qa") == [1]
 
 
-async def test_what_an_interrupted_erasure_left_is_removed(qa_log: QALog, tmp_path: Path) -> None:
+async def test_leftovers_of_an_interrupted_erasure_are_removed(qa_log: QALog, tmp_path: Path) -> None:
     await written(qa_log, a_turn(1))
     (tmp_path / "qa" / HALF_WRITTEN).write_bytes(line_of(a_turn(2)))
     await written(qa_log, a_turn(3))
     assert not (tmp_path / "qa" / HALF_WRITTEN).exists()
 
 
-async def test_writing_and_erasing_at_once_lose_nothing(qa_log: QALog, tmp_path: Path) -> None:
-    """Discriminates: rewriting on another thread than the one that writes."""
+async def test_concurrent_writing_and_erasing_lose_nothing(qa_log: QALog, tmp_path: Path) -> None:
+    """Discriminates: rewriting on a different thread from the one that writes."""
 
     async def erase_each(numbers: range) -> int:
         return sum([await qa_log.erase([uid(number)]) for number in numbers])
@@ -240,7 +240,7 @@ def test_two_servers_share_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_refuses_the_start(tmp_path: Path) -> None:
-    """Discriminates: no look at the folder before the first turn."""
+    """Discriminates: not checking the folder before the first turn."""
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StartRefusedError, match="QA_LOG"):
         QALog(tmp_path / "file").check()

@@ -1,4 +1,4 @@
-"""Stages 4 and 5 with the parts that ship, over the guide: what is found, in which order, what is kept."""
+"""Stages 4 and 5 with the shipped parts, over the guide: what is found, in which order, what is kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Pipeline:
         self._reranker = RerankService(None, SETTINGS, embedding.name)
 
     async def fused(self, question: str, *previous: str) -> list[Candidate]:
-        """As the lists have them together, before any reranking."""
+        """The fused order of the lists, before any reranking."""
         return await self._retriever.search(await self._builder.build(question, previous), [OWNER])
 
     async def ranked(self, question: str, *previous: str, last_answer: str = "") -> tuple[Candidate, ...]:
@@ -42,7 +42,7 @@ class Pipeline:
 
 @cache
 def bundled_model() -> BundledEmbedding:
-    """One for all tests of a process: it takes a second to load."""
+    """One for all tests of a process: loading takes a second."""
     return BundledEmbedding()
 
 
@@ -61,5 +61,5 @@ async def open_pipeline() -> AsyncIterator[Pipeline]:
 
 
 def names(hits: Sequence[Candidate]) -> list[str]:
-    """Of the guide's articles, in the order given."""
+    """Names of the guide's articles, in the order of the hits."""
     return [item.chunk.file_name.removesuffix(".md") for item in hits]

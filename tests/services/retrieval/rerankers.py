@@ -1,4 +1,4 @@
-"""What tests of rerankers ask, and one that says what it is told to."""
+"""The queries of reranker tests, and a scripted reranker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.guide import chunk_of
 
 
 class ScriptedPairs(PairReranker):
-    """Scores by question; one it does not know gives 0.5 for every text. Records the calls."""
+    """Scores by question; an unknown one gives 0.5 for every text. Records the calls."""
 
     name = "scripted"
 
@@ -44,7 +44,7 @@ def ask(*texts: str, weight: float = 1.0) -> Query:
 
 
 def candidates(*names: str) -> list[Candidate]:
-    """In this fused order; their cosines are all the same, so that their words decide."""
+    """In this fused order; all their cosines are equal, so that the words decide."""
     return [
         Candidate(chunk_of(name), 0.88, 3.0, at + 1, at + 1, 1 / (61 + at)) for at, name in enumerate(names)
     ]

@@ -1,4 +1,4 @@
-"""Calibrations in the store: which one is in force, and what ratings say of passages."""
+"""Calibrations in the store: which one is in force, and what ratings state about passages."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ async def made(calibrations: Calibrations, shift: float) -> Calibration:
     return one
 
 
-async def test_the_last_one_is_in_force_until_it_is_undone_then_the_one_before(store: VectorStore) -> None:
-    """Discriminates: an undo that goes back to nothing, or forgets what earlier turns were judged by."""
+async def test_the_last_calibration_is_in_force_until_undone_then_the_previous_one(
+    store: VectorStore,
+) -> None:
+    """Discriminates: an undo that reverts to none, or forgets what earlier turns were judged by."""
     calibrations = opened(store)
     assert calibrations.current() == NOT_CALIBRATED
     first, second = await made(calibrations, 1.0), await made(calibrations, -1.0)
@@ -58,8 +60,10 @@ async def test_the_last_one_is_in_force_until_it_is_undone_then_the_one_before(s
     assert [calibrations.at(each.made_us).shift for each in (first, second)] == [1.0, -1.0]
 
 
-async def test_it_is_in_force_after_a_start_but_not_for_another_reranker(store: VectorStore) -> None:
-    """Discriminates: offsets of one model laid over the scores of another."""
+async def test_a_calibration_is_in_force_after_a_start_but_not_for_another_reranker(
+    store: VectorStore,
+) -> None:
+    """Discriminates: applying one model's offsets to another's scores."""
     one = await made(opened(store), 1.0)
     again, other = opened(store), opened(store, "http:bge")
     for calibrations in (again, other):
@@ -68,10 +72,10 @@ async def test_it_is_in_force_after_a_start_but_not_for_another_reranker(store: 
     assert (again.current(), other.current()) == (one, NOT_CALIBRATED)
 
 
-async def test_ratings_are_read_with_the_probability_before_the_calibration_of_their_time(
+async def test_ratings_are_read_with_uncalibrated_probabilities(
     store: VectorStore,
 ) -> None:
-    """Discriminates: fitting to what an earlier calibration made; counting comments, or turns without
+    """Discriminates: fitting to the results of an earlier calibration; counting comments, or turns without
     passages."""
     calibrations = opened(store)
     one = await made(calibrations, 1.0)

@@ -1,4 +1,4 @@
-"""What was asked before helps a question that leans on it, and hurts none that does not."""
+"""Earlier questions help a question that refers to them, and hurt none that does not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def pipeline() -> AsyncIterator[Pipeline]:
         yield opened
 
 
-# What is asked, what answers it, and what was asked before: of another article, in either language.
+# The question, the article that answers it, and an earlier question about another one, in either language.
 STAND_ALONE = [
     ("专业版每个月的费用是多少？", "fees", ["分享链接的有效期是多久？"]),
     ("购买后几天内可以申请全额退款？", "refund", ["同步冲突时会保留两个版本吗？", "回收站保留多久？"]),
@@ -31,7 +31,7 @@ STAND_ALONE = [
 
 
 @pytest.mark.parametrize(("question", "answers", "before"), STAND_ALONE)
-async def test_a_question_that_stands_alone_keeps_its_best_text_after_an_unrelated_one(
+async def test_a_self_contained_question_keeps_its_best_text_after_an_unrelated_one(
     pipeline: Pipeline, question: str, answers: str, before: list[str]
 ) -> None:
     assert names(await pipeline.accepted(question))[:1] == [answers]
@@ -39,7 +39,7 @@ async def test_a_question_that_stands_alone_keeps_its_best_text_after_an_unrelat
 
 
 @pytest.mark.parametrize(("question", "answers", "before"), STAND_ALONE)
-async def test_an_unrelated_question_before_hardly_makes_an_answer_less_probable(
+async def test_an_unrelated_earlier_question_hardly_lowers_an_answers_probability(
     pipeline: Pipeline, question: str, answers: str, before: list[str]
 ) -> None:
     alone = (await pipeline.ranked(question))[0].probability
@@ -59,10 +59,10 @@ async def test_an_unrelated_question_before_hardly_makes_an_answer_less_probable
         ("What is MAX_UPLOAD_MB?", "config", ["怎么自动备份照片", "Does the mobile app upload photos?"]),
     ],
 )
-async def test_before_reranking_too_a_question_that_stands_alone_finds_its_own_text_first(
+async def test_even_before_reranking_a_self_contained_question_finds_its_own_text_first(
     pipeline: Pipeline, question: str, answers: str, before: list[str]
 ) -> None:
-    """Discriminates: joined forms trusted wholly for every question."""
+    """Discriminates: fully trusting joined forms for every question."""
     assert names(await pipeline.fused(question, *before))[:1] == [answers]
 
 
@@ -79,15 +79,15 @@ FOLLOW_UPS = [
 
 
 @pytest.mark.parametrize(("question", "answers", "before"), FOLLOW_UPS)
-async def test_a_question_that_points_back_finds_the_text_on_what_was_asked_before(
+async def test_a_question_that_points_back_finds_the_text_about_the_earlier_subject(
     pipeline: Pipeline, question: str, answers: str, before: list[str]
 ) -> None:
-    """Discriminates: searching with the question as it was asked alone; judging by it alone."""
+    """Discriminates: searching with the raw question alone; judging by it alone."""
     assert names(await pipeline.ranked(question, *before))[:1] == [answers]
 
 
-async def test_what_a_pronoun_stands_for_decides_what_is_found(pipeline: Pipeline) -> None:
-    """Discriminates: an answer that is the same whatever was asked before."""
+async def test_the_referent_of_a_pronoun_decides_what_is_found(pipeline: Pipeline) -> None:
+    """Discriminates: the same result whatever the earlier question."""
     before = {"分享链接怎么设置密码？": "share", "回收站的文件怎么恢复？": "trash"}
     first = {text: names(await pipeline.ranked("它的期限是多久？", text))[0] for text in before}
     assert first == before

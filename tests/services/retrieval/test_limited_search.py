@@ -1,4 +1,4 @@
-"""What a search is limited to is enforced by the store's query; copies of a text take one place."""
+"""The limits of a search are enforced by the store's query; copies of a text take one slot."""
 
 from __future__ import annotations
 
@@ -99,19 +99,19 @@ async def test_every_limit_holds_in_both_lists_of_every_form(store: VectorStore)
         for item in hits:
             assert all(match.dense_rank and match.sparse_rank for match in item.matches), name
         own = {each for each, fields in NAMED.items() if fits(limits, chunk(each, **fields))}
-        assert own == expected, name  # in the store and out of it the same is meant
+        assert own == expected, name  # in the store and outside it the meaning is the same
 
 
-async def test_a_candidate_says_its_tags_source_and_date(store: VectorStore) -> None:
+async def test_a_candidate_has_its_tags_source_and_date(store: VectorStore) -> None:
     await store.upsert(COLLECTION, [point(chunk("contract", **NAMED["contract"]), [1.0, 0.0])])
     [hit] = await retriever(store).search(ask(*ASKED), [OWNER])
     assert hit.chunk == chunk("contract", **NAMED["contract"])
 
 
-async def test_copies_of_a_text_take_one_place_and_leave_the_others_to_what_says_more(
+async def test_copies_of_a_text_take_one_slot_and_leave_the_rest_to_other_texts(
     store: VectorStore,
 ) -> None:
-    """Discriminates: cutting to RERANKER_INPUT_TOP_N before copies are left out; not looking further down
+    """Discriminates: truncating to RERANKER_INPUT_TOP_N before copies are removed; not looking further down
     lists that copies fill."""
     copies = [chunk(f"copy{at}", "费用是九十九元") for at in range(40)]
     others = [chunk(f"other{at}", f"费用的第 {at} 条说明") for at in range(3)]
@@ -124,19 +124,19 @@ async def test_copies_of_a_text_take_one_place_and_leave_the_others_to_what_says
     assert sum(item.chunk.text == "费用是九十九元" for item in hits) == 1
     assert {item.chunk.text for item in hits} >= {one.text for one in others}
     assert len(counting.batches) == 2
-    assert len(counting.read) <= 6  # of copies, more at once each time
+    assert len(counting.read) <= 6  # copies, more of them each time
 
 
-async def test_of_copies_the_best_ranked_stays(store: VectorStore) -> None:
-    """Discriminates: keeping the one that was read in last."""
+async def test_the_best_ranked_copy_stays(store: VectorStore) -> None:
+    """Discriminates: keeping the last ingested copy."""
     far, near = chunk("far", "费用是九十九元"), chunk("near", "费用是九十九元")
     await store.upsert(COLLECTION, [point(far, [0.6, 0.8]), point(near, [1.0, 0.0])])
     [hit] = await retriever(store).search(ask("费用是多少"), [OWNER])
     assert (hit.chunk.file_name, hit.dense_rank) == ("near.md", 1)
 
 
-async def test_the_same_words_under_another_heading_or_date_are_no_copy(store: VectorStore) -> None:
-    """Discriminates: comparing the texts alone: "one year" of two products is two answers."""
+async def test_the_same_words_under_another_heading_or_date_are_not_a_copy(store: VectorStore) -> None:
+    """Discriminates: comparing only the texts: "one year" for two products is two answers."""
     texts = [
         chunk("phone", "一年", heading="手机 > 保修期"),
         chunk("watch", "一年", heading="手表 > 保修期"),

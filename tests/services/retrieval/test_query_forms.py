@@ -27,7 +27,7 @@ TODAY = date(2026, 6, 15)
 
 
 class CountingEmbedding(HashingEmbedding):
-    """Records how many query texts came in each call."""
+    """Records the number of query texts in each call."""
 
     calls: list[int] = []  # noqa: RUF012 - pydantic copies it for each instance
 
@@ -87,7 +87,7 @@ def test_a_question_that_points_back_is_a_follow_up(question: str) -> None:
     assert follow_up_weight(question) >= 0.5
 
 
-def test_the_more_words_of_its_own_a_question_has_the_less_it_leans() -> None:
+def test_a_question_with_more_words_of_its_own_depends_less_on_earlier_ones() -> None:
     leaning = [
         "它呢？",
         "它的费用和有效期呢？",
@@ -111,7 +111,7 @@ def test_the_more_words_of_its_own_a_question_has_the_less_it_leans() -> None:
         "Which rivers flow through the city of Warsaw in Poland?",
     ],
 )
-def test_a_question_with_its_own_topic_trusts_what_was_asked_before_least(question: str) -> None:
+def test_a_question_with_its_own_topic_trusts_earlier_questions_least(question: str) -> None:
     assert follow_up_weight(question) == 0.0
     wordings = joined_wordings(question, ["完全无关的问题", "an unrelated question"])
     assert [weight for _, weight in wordings] == [MIN_TRUST, MIN_TRUST]
@@ -126,20 +126,22 @@ def test_a_question_with_its_own_topic_trusts_what_was_asked_before_least(questi
         ("如何配置代理服务器？", [0.25, 0.25]),
     ],
 )
-def test_the_more_a_question_leans_the_more_its_joined_forms_are_trusted(
+def test_the_more_a_question_depends_the_more_its_joined_forms_are_trusted(
     question: str, weights: list[float]
 ) -> None:
-    """Discriminates: one weight for every question; the weight of a follow-up in place of MIN_TRUST."""
+    """Discriminates: one weight for every question; the weight of a follow-up instead of MIN_TRUST."""
     assert [weight for _, weight in joined_wordings(question, ["专业版", "团队版"])] == weights
 
 
 def test_the_only_joined_form_is_trusted_as_much_as_two() -> None:
-    """Discriminates: a question after one other leaning half as far as after two."""
+    """Discriminates: a question after one other depending half as much as after two."""
     assert joined_wordings("如何配置代理服务器？", ["专业版"]) == [("专业版 如何配置代理服务器？", 0.5)]
     assert joined_wordings("它呢？", ["专业版"]) == [("专业版 它呢？", 1.0)]
 
 
-async def test_a_question_is_joined_with_the_one_before_and_with_all_before(builder: QueryBuilder) -> None:
+async def test_a_question_is_joined_with_the_previous_one_and_with_all_earlier_ones(
+    builder: QueryBuilder,
+) -> None:
     query = await builder.build("它的费用呢？", ["同步冲突怎么办？", "专业版和团队版支持多人协作编辑吗？"])
     assert [form.text for form in query.forms] == [
         "它的费用呢？",
@@ -157,7 +159,7 @@ async def test_a_follow_up_to_a_follow_up_reaches_back_to_the_topic(builder: Que
     assert query.forms[2].text == "What is MAX_UPLOAD_MB? what about its default? why?"
 
 
-async def test_the_question_comes_first_whatever_is_joined_with_it(builder: QueryBuilder) -> None:
+async def test_the_form_of_the_question_alone_comes_first(builder: QueryBuilder) -> None:
     query = await builder.build("专业版每个月的费用是多少？", ["同步冲突怎么办？"])
     assert query.forms[0].text == "专业版每个月的费用是多少？"
     assert query.forms[0].weight == 1.0 > query.forms[1].weight
@@ -170,8 +172,8 @@ async def test_the_first_question_of_a_conversation_has_one_form(builder: QueryB
         assert query.previous == ()
 
 
-async def test_what_was_asked_and_answered_before_is_kept_for_the_reranker(builder: QueryBuilder) -> None:
-    """Discriminates: the first questions of a conversation kept in place of the last."""
+async def test_earlier_questions_and_answers_are_kept_for_the_reranker(builder: QueryBuilder) -> None:
+    """Discriminates: keeping the first questions of a conversation instead of the last."""
     previous = [f"第{number}个问题" for number in range(MAX_PREVIOUS + 2)]
     query = await builder.build("它呢？", previous, last_answer="九十九元")
     assert query.previous == tuple(previous[-MAX_PREVIOUS:])
@@ -179,13 +181,13 @@ async def test_what_was_asked_and_answered_before_is_kept_for_the_reranker(build
     assert previous[1] not in query.forms[2].text
 
 
-async def test_of_a_very_long_question_before_only_the_end_is_joined(builder: QueryBuilder) -> None:
+async def test_only_the_end_of_a_very_long_earlier_question_is_joined(builder: QueryBuilder) -> None:
     query = await builder.build("它呢？", ["开头" + "x" * MAX_FORM_CHARS + "结尾"])
     assert query.forms[1].text.endswith("结尾 它呢？")
     assert "开头" not in query.forms[1].text
 
 
-async def test_all_forms_of_a_question_that_leans_are_embedded_in_one_call(
+async def test_all_forms_of_a_follow_up_are_embedded_in_one_call(
     builder: QueryBuilder, model: CountingEmbedding
 ) -> None:
     query = await builder.build("它的费用呢？", ["同步冲突怎么办？", "专业版支持多人协作编辑吗？"])
@@ -193,10 +195,10 @@ async def test_all_forms_of_a_question_that_leans_are_embedded_in_one_call(
     assert len({tuple(form.dense) for form in query.forms}) == 3
 
 
-async def test_a_follow_up_that_stands_alone_embeds_no_more_than_a_first_question(
+async def test_a_self_contained_follow_up_embeds_no_more_than_a_first_question(
     builder: QueryBuilder, model: CountingEmbedding, embedding: EmbeddingService
 ) -> None:
-    """Discriminates: embedding the joined texts, or what was asked before once more."""
+    """Discriminates: embedding the joined texts, or the earlier questions again."""
     asked = [f"{topic}的费用是多少？" for topic in ("专业版", "团队版", "会议室", "停车场", "食堂", "健身房")]
     assert not any(map(follow_up_weight, asked))
     for at, question in enumerate(asked):
@@ -208,10 +210,11 @@ async def test_a_follow_up_that_stands_alone_embeds_no_more_than_a_first_questio
     assert again == query
 
 
-async def test_a_question_that_was_begun_early_is_embedded_once(
+async def test_a_question_started_early_is_embedded_once(
     model: CountingEmbedding, builder: QueryBuilder
 ) -> None:
-    """Discriminates: a build that does not wait for what was begun; another that it did not begin."""
+    """Discriminates: a build that does not wait for the started embedding, or uses it for another
+    question."""
     builder.begin("What is the fee?")
     builder.begin("What is the fee?")
     query = await builder.build("What is the fee?", [])
@@ -223,8 +226,8 @@ async def test_a_question_that_was_begun_early_is_embedded_once(
     assert query.forms[0].dense != apart.forms[0].dense
 
 
-async def test_a_turn_that_was_stopped_leaves_nothing_to_embed() -> None:
-    """Discriminates: forms that nobody waits for any more, embedded before those of others."""
+async def test_a_stopped_turn_leaves_nothing_to_embed() -> None:
+    """Discriminates: embedding abandoned forms before those of others."""
 
     class Held(HashingEmbedding):
         def _get_query_embedding(self, query: str) -> list[float]:
@@ -249,8 +252,8 @@ async def test_a_turn_that_was_stopped_leaves_nothing_to_embed() -> None:
     await service.close()
 
 
-async def test_a_joined_form_does_not_wait_for_the_question_that_was_begun() -> None:
-    """Discriminates: one text after the other, while other cores have nothing to do."""
+async def test_a_joined_form_does_not_wait_for_the_question_started_early() -> None:
+    """Discriminates: one text after the other, while other cores are idle."""
 
     class Held(HashingEmbedding):
         def _get_query_embedding(self, query: str) -> list[float]:
@@ -273,8 +276,8 @@ async def test_a_joined_form_does_not_wait_for_the_question_that_was_begun() -> 
     await service.close()
 
 
-async def test_one_that_fails_early_is_tried_again_and_then_reported() -> None:
-    """Discriminates: a failure that is kept for the next question, or logged as nobody's."""
+async def test_a_question_that_fails_early_is_retried_and_then_reported() -> None:
+    """Discriminates: a failure that is kept for the next question, or logged as an unretrieved exception."""
 
     class Broken(HashingEmbedding):
         failing: int = 1
@@ -296,7 +299,7 @@ async def test_one_that_fails_early_is_tried_again_and_then_reported() -> None:
     await service.close()
 
 
-async def test_the_joined_vectors_lie_between_the_question_and_what_was_asked_before(
+async def test_joined_vectors_lie_between_the_question_and_earlier_ones(
     builder: QueryBuilder,
 ) -> None:
     before = ["How do I configure the proxy of the server?", "How long is the annual leave?"]
@@ -319,7 +322,7 @@ def test_opposite_vectors_are_joined_to_a_direction() -> None:
     assert joined_vectors(question, [-question, -question])[0].tolist() == [-1.0, 0.0]
 
 
-async def test_a_question_of_a_year_that_is_over_is_searched_with_it(builder: QueryBuilder) -> None:
+async def test_a_question_asked_in_a_past_year_is_searched_with_that_year(builder: QueryBuilder) -> None:
     query = await builder.build("招生简章什么时候发布？", ["学费多少？"], date="2023-06")
     assert query.question == "招生简章什么时候发布？"
     assert [form.text for form in query.forms] == [
@@ -330,15 +333,15 @@ async def test_a_question_of_a_year_that_is_over_is_searched_with_it(builder: Qu
 
 
 @pytest.mark.parametrize("asked", ["", "2026", "2026-01", "2026-06-15"])
-async def test_a_question_of_this_year_is_searched_as_it_is(builder: QueryBuilder, asked: str) -> None:
-    """Discriminates: this year before every question, which draws all that happens to be new."""
+async def test_a_question_asked_this_year_is_searched_unchanged(builder: QueryBuilder, asked: str) -> None:
+    """Discriminates: this year before every question, which attracts everything recent."""
     query = await builder.build("招生简章", [], date=asked)
     assert query.forms[0].text == "招生简章"
     assert query.asked == (asked or "2026-06-15")
 
 
-async def test_a_year_the_question_names_is_not_said_twice(builder: QueryBuilder) -> None:
-    """Discriminates: the year of asking before the one that is asked about."""
+async def test_a_year_named_in_the_question_is_not_repeated(builder: QueryBuilder) -> None:
+    """Discriminates: the year of asking before the year in question."""
     query = await builder.build("2022 年的招生简章", [], date="2023-06")
     assert query.forms[0].text == "2022 年的招生简章"
     assert query.dates == ("2022",)
@@ -352,12 +355,12 @@ async def test_relative_dates_are_counted_from_the_day_of_asking(builder: QueryB
     assert (await builder.build("上个月的例会", [], date="2020-03")).dates == ("2020-02",)
 
 
-async def test_a_question_that_leans_is_about_the_time_of_the_one_before(builder: QueryBuilder) -> None:
+async def test_a_follow_up_is_about_the_time_of_the_previous_question(builder: QueryBuilder) -> None:
     assert (await builder.build("那学费呢？", ["2022年招多少人？"])).dates == ("2022",)
     assert (await builder.build("食堂几点开门，周末也开吗？", ["2022年招多少人？"])).dates == ()
 
 
-async def test_the_raw_question_is_kept_as_it_was_asked(builder: QueryBuilder) -> None:
+async def test_the_raw_question_is_kept_unchanged(builder: QueryBuilder) -> None:
     query = await builder.build("Ｗhat about  its fee?", ["the plan"])
     assert isinstance(query, Query)
     assert query.question == query.forms[0].text == "Ｗhat about  its fee?"
@@ -387,14 +390,14 @@ def test_every_joined_form_ends_with_the_question_and_is_trusted_in_part_at_leas
     assert all(MIN_TRUST <= weight <= 1.0 for _, weight in wordings)
 
 
-def test_of_long_earlier_questions_the_latest_words_are_joined() -> None:
-    """Discriminates: the beginning of what was asked first."""
+def test_the_latest_words_of_long_earlier_questions_are_joined() -> None:
+    """Discriminates: the beginning of the first question."""
     wordings = [text for text, _ in joined_wordings("And it?", ["old " * 100, "new " * 100])]
     assert [("new" in text, "old" in text) for text in wordings] == [(True, False)] * 2
 
 
-async def test_the_tokens_are_those_of_the_question_or_of_the_form_it_leans_on() -> None:
-    """Discriminates: the bare words of a follow-up; no tokens where only the vector is kept."""
+async def test_tokens_are_those_of_the_question_or_of_the_form_it_depends_on() -> None:
+    """Discriminates: the bare words of a follow-up; no tokens if only the vector is cached."""
     model = TokenHashing()
     service = EmbeddingService(model, "hashing", 32)
     builder = QueryBuilder(service, lambda: TODAY)
@@ -410,19 +413,21 @@ async def test_the_tokens_are_those_of_the_question_or_of_the_form_it_leans_on()
             assert query.tokens is not None
             assert expected.tokens is not None
             assert query.tokens.states.tolist() == expected.tokens.states.tolist()
-        assert model.read == []  # the second time all of it is known
+        assert model.read == []  # the second time everything is cached
     await builder.build("如何做别的？", before)
-    query = await builder.build(before[0], [])  # its vector is known, its tokens are not
+    query = await builder.build(before[0], [])  # its vector is cached, its tokens are not
     assert query.tokens is not None
     await service.close()
 
 
-async def test_an_embedding_without_tokens_has_none(builder: QueryBuilder) -> None:
+async def test_a_query_has_no_tokens_if_the_embedding_has_none(builder: QueryBuilder) -> None:
     assert (await builder.build("如何申请退款？", [])).tokens is None
 
 
-async def test_a_name_of_the_last_answer_is_searched_with_what_points_at_it(builder: QueryBuilder) -> None:
-    """Discriminates: the last question alone, which asked for the name and does not have it."""
+async def test_a_name_of_the_last_answer_is_searched_with_the_question_that_points_at_it(
+    builder: QueryBuilder,
+) -> None:
+    """Discriminates: only the last question, which asked for the name and does not have it."""
     answer = "The GW-820 has two supplies."
     query = await builder.build("How much storage does it have?", ["Which one?"], last_answer=answer)
     assert [form.text for form in query.forms[1:]] == ["Which one? GW-820 How much storage does it have?"]
@@ -442,9 +447,9 @@ async def test_a_name_of_the_last_answer_is_searched_with_what_points_at_it(buil
         ("What is WENMAI_KEY for, in wenmai.toml?", "What is WENMAI_KEY for, in wenmai.toml?"),
     ],
 )
-async def test_a_question_about_wenmai_is_searched_without_the_name_unless_it_says_nothing_else(
+async def test_a_question_about_wenmai_is_searched_without_the_name_unless_nothing_is_left(
     builder: QueryBuilder, question: str, searched: str
 ) -> None:
-    """Discriminates: of the whole guide, the few sections that say the name come first."""
+    """Discriminates: the few sections of the guide that contain the name coming first."""
     query = await builder.build(question, [])
     assert (query.question, query.forms[0].text) == (question, searched)

@@ -30,7 +30,7 @@ from tests.services.retrieval.rerankers import ScriptedPairs, ask, candidates
 
 
 class ScriptedReranker(BaseNodePostprocessor):
-    """Scores by file name; what it does not name it drops. Records the questions and the threads."""
+    """Scores by file name; unnamed files are dropped. Records the questions and the threads."""
 
     scores: dict[str, float]
     _questions: list[str] = PrivateAttr(default_factory=list)
@@ -51,11 +51,11 @@ class ScriptedReranker(BaseNodePostprocessor):
 
 
 class OddError(Exception):
-    """Of no kind that anybody could list."""
+    """Of a kind that nobody could list."""
 
 
 class BrokenReranker(BaseNodePostprocessor):
-    """Counts how often it was asked."""
+    """Counts how often it was called."""
 
     _asked: int = PrivateAttr(default=0)
 
@@ -84,7 +84,7 @@ async def test_a_foreign_reranker_orders_and_its_scores_become_probabilities() -
     assert hits[0].key_passage in hits[0].chunk.text
 
 
-async def test_scores_between_zero_and_one_are_taken_as_they_are() -> None:
+async def test_scores_between_zero_and_one_are_used_unchanged() -> None:
     reranker = ScriptedReranker(scores={"fees": 0.25, "refund": 1.0})
     hits = await rerank_with(reranker, ask("退款"), candidates("fees", "refund"))
     assert [item.probability for item in hits] == [1.0, 0.25]
@@ -102,7 +102,7 @@ async def test_a_blocking_reranker_runs_off_the_event_loop() -> None:
     assert reranker._threads != [threading.get_ident()]
 
 
-async def test_a_follow_up_is_scored_in_both_forms_and_the_joined_one_by_how_far_it_leans() -> None:
+async def test_a_follow_up_is_scored_in_both_forms_weighted_by_its_dependence() -> None:
     """The question has words of its own and points back, so the joined form's scores count half."""
     asked, joined = "它的有效期是多久？", "怎么分享链接？ 它的有效期是多久？"
     reranker = ScriptedPairs(rows={asked: [0.1, 0.3], joined: [0.8, None]})
@@ -111,15 +111,15 @@ async def test_a_follow_up_is_scored_in_both_forms_and_the_joined_one_by_how_far
     assert [item.probability for item in hits] == [0.4, 0.3]
 
 
-async def test_a_class_that_takes_one_question_a_call_is_asked_both() -> None:
+async def test_a_class_that_takes_one_question_per_call_is_called_for_both() -> None:
     reranker = ScriptedReranker(scores={"fees": 0.8})
     hits = await rerank_with(reranker, ask("它呢？", "专业版 它呢？"), candidates("fees"))
     assert reranker._questions == ["它呢？", "专业版 它呢？"]
     assert hits[0].probability == 0.8
 
 
-async def test_when_a_reranker_fails_the_calibrated_one_takes_over_and_says_so() -> None:
-    """Discriminates: the fused order in its place; a failure that only the log tells."""
+async def test_if_a_reranker_fails_the_calibrated_one_takes_over_and_reports_it() -> None:
+    """Discriminates: the fused order instead; a failure that only the log reports."""
     with structlog.testing.capture_logs() as logs:
         hits = await reranked(BrokenReranker(), ask("退款"), candidates("fees", "refund"))
     assert names(hits.candidates) == ["refund", "fees"]
@@ -131,7 +131,7 @@ async def test_when_a_reranker_fails_the_calibrated_one_takes_over_and_says_so()
     assert "退款" not in str(logs)
 
 
-async def test_what_judged_is_named() -> None:
+async def test_the_reranker_that_judged_is_reported() -> None:
     hits = candidates("fees")
     in_order = RerankService(None, SETTINGS, keeps_order=True)
     assert (await in_order.rerank(ask("退款"), hits)).reranker == "none"
@@ -141,21 +141,21 @@ async def test_what_judged_is_named() -> None:
     assert (await reranked(ScriptedReranker(scores={}), ask("退款"), hits)).reranker == "ScriptedReranker"
 
 
-async def test_a_reranker_that_is_late_is_not_waited_for() -> None:
+async def test_a_late_reranker_is_not_waited_for() -> None:
     settings = RetrievalSettings(rerank_timeout_s=0.1)
     service = RerankService(ScriptedPairs(wait_s=30), settings)
     hits = await asyncio.wait_for(service.rerank(ask("退款"), candidates("fees")), 5)
     assert hits.fell_back
 
 
-async def test_without_a_reranker_the_fused_order_stands_with_probabilities() -> None:
+async def test_without_a_reranker_the_fused_order_is_kept_with_probabilities() -> None:
     service = RerankService(None, SETTINGS, keeps_order=True)
     hits = (await service.rerank(ask("怎么申请全额退款"), candidates("fees", "refund"))).candidates
     assert names(hits) == ["fees", "refund"]
     assert hits[1].probability > hits[0].probability > 0
 
 
-async def test_no_candidates_give_none_and_too_many_are_cut() -> None:
+async def test_no_candidates_give_none_and_too_many_are_truncated() -> None:
     service = RerankService(None, RetrievalSettings(reranker_input_top_n=2))
     assert (await service.rerank(ask("退款"), [])).candidates == ()
     assert len((await service.rerank(ask("退款"), candidates("fees", "refund", "sync"))).candidates) == 2
@@ -192,7 +192,7 @@ ANSWERED = {
 
 
 async def test_answerable_questions_keep_the_chunk_that_answers_first(pipeline: Pipeline) -> None:
-    """The last two cross the languages."""
+    """The last two are cross-lingual."""
     first = {question: names(await pipeline.accepted(question))[:1] for question in ANSWERED}
     assert first == {question: [name] for question, name in ANSWERED.items()}
 
@@ -205,7 +205,7 @@ FOLLOW_UPS = {
 }
 
 
-async def test_follow_ups_find_what_they_are_about(pipeline: Pipeline) -> None:
+async def test_follow_ups_find_their_subject(pipeline: Pipeline) -> None:
     first = {turn: names(await pipeline.accepted(turn[1], turn[0]))[:1] for turn in FOLLOW_UPS}
     assert first == {turn: [name] for turn, name in FOLLOW_UPS.items()}
 
@@ -225,14 +225,14 @@ OFF_TOPIC = [
 
 
 async def test_questions_that_the_guide_does_not_answer_are_refused(pipeline: Pipeline) -> None:
-    """Of one, the only text in its own language that leads, the closest passage is shown as just that."""
+    """For one of them, the only leading text in its language is shown as the closest passage."""
     remaining = {question: await pipeline.accepted(question) for question in OFF_TOPIC}
     closest = {question: names(hits) for question, hits in remaining.items() if hits}
     assert closest in ({}, {"who won the world cup?": ["security"]})
     assert all(hit.probability < SURE / 2 for hits in remaining.values() for hit in hits)
 
 
-async def test_a_new_topic_after_another_is_not_answered_with_the_old_one(pipeline: Pipeline) -> None:
+async def test_a_new_topic_is_not_answered_with_the_previous_one(pipeline: Pipeline) -> None:
     remaining = await pipeline.accepted("错误 E1001 表示什么问题", "专业版多少钱？")
     assert names(remaining)[:1] == ["errors"]
 
@@ -252,11 +252,11 @@ LAST, ALL = f"乙 {ASKED}", f"甲 乙 {ASKED}"
         ("错误 E1001 表示什么问题", ("专业版多少钱？",), (0.5, 0.5), None),
     ],
 )
-def test_of_many_forms_the_question_and_at_most_one_joined_form_are_asked(
+def test_only_the_question_and_at_most_one_joined_form_are_reranked(
     question: str, previous: tuple[str, ...], trusts: tuple[float, float], joined: str | None
 ) -> None:
-    """Discriminates: asking every form; a joined one for a question that stands alone, which lets passages on
-    the last subject through."""
+    """Discriminates: reranking every form; a joined one for a self-contained question, which lets passages on
+    the previous subject through."""
     forms = [(question, 1.0), (LAST, trusts[0]), (ALL, trusts[1])]
     query = Query(
         question, tuple(QueryForm(text, [], encode_query(text), trust) for text, trust in forms), previous
@@ -264,8 +264,9 @@ def test_of_many_forms_the_question_and_at_most_one_joined_form_are_asked(
     assert [text for text, _ in two_wordings(query)] == [question, *([joined] if joined else [])]
 
 
-async def test_a_dead_reranker_is_left_alone_after_some_failures_and_tried_again_later() -> None:
-    """Discriminates: no circuit, so that every turn waits for the time-out; a circuit that never closes."""
+async def test_a_dead_reranker_is_not_called_after_some_failures_and_retried_later() -> None:
+    """Discriminates: no circuit breaker, so that every turn waits for the timeout; a circuit that never
+    closes."""
     dead = ScriptedPairs(fails=True)
     guard = ForeignReranker(dead, timeout_s=5, recovery_s=1)
     for _ in range(FAILURES + 3):
@@ -282,8 +283,8 @@ async def test_a_dead_reranker_is_left_alone_after_some_failures_and_tried_again
     assert await guard.judge(ask("退款"), candidates("fees")) == [0.5]
 
 
-async def test_a_server_that_asks_for_a_pause_is_not_waited_for_but_left_alone() -> None:
-    """Discriminates: sleeping for Retry-After inside a turn; asking again at once."""
+async def test_a_server_that_asks_for_a_pause_is_skipped_and_not_waited_for() -> None:
+    """Discriminates: sleeping for Retry-After inside a turn; calling it again at once."""
     busy = ScriptedPairs(fails=True, retry_after_s=60)
     guard = ForeignReranker(busy, timeout_s=5)
     for _ in range(2):
@@ -293,7 +294,7 @@ async def test_a_server_that_asks_for_a_pause_is_not_waited_for_but_left_alone()
 
 
 class LoopAhead(asyncio.SelectorEventLoop):
-    """Its clock can be put forward."""
+    """An event loop whose clock can be set forward."""
 
     ahead_s = 0.0
 
@@ -301,8 +302,8 @@ class LoopAhead(asyncio.SelectorEventLoop):
         return super().time() + self.ahead_s
 
 
-def test_however_long_a_server_asks_to_be_left_alone_it_is_asked_again_after_a_minute() -> None:
-    """Discriminates: a Retry-After of a day that is kept to."""
+def test_however_long_the_requested_pause_a_server_is_retried_after_a_minute() -> None:
+    """Discriminates: obeying a Retry-After of a day."""
     busy = ScriptedPairs(fails=True, retry_after_s=86_400)
     guard = ForeignReranker(busy, timeout_s=5)
     loop = LoopAhead()
@@ -314,20 +315,20 @@ def test_however_long_a_server_asks_to_be_left_alone_it_is_asked_again_after_a_m
     loop.close()
 
 
-async def test_who_leaves_while_a_reranker_judges_says_nothing_of_its_health() -> None:
+async def test_a_cancellation_during_reranking_does_not_count_as_a_failure() -> None:
     slow = ScriptedPairs(wait_s=30)
     guard = ForeignReranker(slow, timeout_s=60)
     for _ in range(FAILURES + 1):
         task = asyncio.create_task(guard.judge(ask("退款"), candidates("fees")))
-        await asyncio.sleep(0.01)  # it is under way when it is cancelled
+        await asyncio.sleep(0.01)  # it is running when it is cancelled
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     slow.wait_s = 0
     assert await guard.judge(ask("退款"), candidates("fees")) == [0.5]
 
 
-def test_scores_are_raw_from_the_first_that_is_no_probability_on() -> None:
-    """Discriminates: deciding for every reply anew; a NaN or a missing score that becomes 0.5."""
+def test_scores_count_as_raw_once_one_is_not_a_probability() -> None:
+    """Discriminates: deciding for every reply separately; a NaN or a missing score that becomes 0.5."""
     scale = ScoreScale()
     assert scale.chances([0.25, 1.0, math.nan, None]) == [0.25, 1.0, 0.0, None]
     assert scale.chances([0.0, -math.inf, math.inf, math.nan, None]) == [0.5, 0.0, 1.0, 0.0, None]

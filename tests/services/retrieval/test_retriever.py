@@ -38,7 +38,7 @@ def ask(*forms: QueryForm) -> Query:
 
 
 class CountingStore:
-    """The store, with its round trips counted."""
+    """The store, counting its round trips."""
 
     def __init__(self, store: VectorStore) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class CountingStore:
 
     async def query_batch_points(self, name: str, requests: Sequence[Any]) -> Sequence[Ranking]:
         condition, *_ = requests[0].filter.must
-        if isinstance(condition, models.HasIdCondition):  # of what was found
+        if isinstance(condition, models.HasIdCondition):  # of the hits
             self.read.append(len(condition.has_id))
         else:
             self.batches.append(len(requests))
@@ -72,7 +72,7 @@ def retriever(store: Any, fusion: Fusion = FUSION, **settings: Any) -> Retriever
     return Retriever(store, COLLECTION, RetrievalSettings(**settings), fusion)
 
 
-async def test_what_both_lists_find_comes_first_with_its_scores_and_ranks(store: VectorStore) -> None:
+async def test_a_chunk_in_both_lists_comes_first_with_its_scores_and_ranks(store: VectorStore) -> None:
     query = ask(form("专业版的费用", [1.0, 0.0]))
     hits = await retriever(store, Fusion(k=60)).search(query, [OWNER])
     first = hits[0]
@@ -96,7 +96,7 @@ async def test_only_ready_chunks_of_the_owners_are_found(store: VectorStore) -> 
     assert await retriever(store).search(query, []) == []
 
 
-async def test_all_lists_of_all_forms_come_in_one_round_trip_and_what_they_found_in_another(
+async def test_all_lists_take_one_round_trip_and_the_chunks_found_another(
     store: VectorStore,
 ) -> None:
     counting = CountingStore(store)
@@ -109,11 +109,9 @@ async def test_all_lists_of_all_forms_come_in_one_round_trip_and_what_they_found
 @pytest.mark.parametrize(
     ("asked", "abroad"), [("专业版的费用", "The fee is"), ("professional fee", "专业版的费用是")]
 )
-async def test_the_nearest_in_another_language_go_on_with_those_of_the_questions(
-    asked: str, abroad: str
-) -> None:
-    """Discriminates: lists by cosine alone, in which every text in the question's language may stand before
-    them; seats that put a text in twice, or take the place of the best."""
+async def test_the_nearest_in_another_language_join_those_in_the_questions(asked: str, abroad: str) -> None:
+    """Discriminates: lists by cosine alone, in which every text in the question's language may rank before
+    them; slots that add a text twice, or replace the best."""
     own = "The fee is" if abroad != "The fee is" else "专业版的费用是"
     async with open_collection(2) as store:
         texts = [(f"{own} {at}", [1.0, at / 100]) for at in range(40)]
@@ -148,8 +146,8 @@ def named(hits: Sequence[Candidate]) -> dict[str, Candidate]:
     return {item.chunk.file_name.removesuffix(".md"): item for item in hits}
 
 
-async def test_each_form_says_what_it_found(store: VectorStore) -> None:
-    """Discriminates: one form's score noted under another; the best rank of all under each."""
+async def test_each_form_has_its_own_scores_and_ranks(store: VectorStore) -> None:
+    """Discriminates: one form's score recorded under another; the best rank of all under each."""
     query = ask(form("回收站", [1.0, 0.0]), form("团队版的费用", [0.0, 1.0]))
     hits = named(await retriever(store).search(query, [OWNER]))
     asked, joined = hits["between"].matches
@@ -162,7 +160,7 @@ async def test_each_form_says_what_it_found(store: VectorStore) -> None:
     assert [match.sparse_rank for match in hits["east"].matches] == [1, None]
 
 
-async def test_a_candidates_cosine_is_that_of_the_question_as_it_was_asked(store: VectorStore) -> None:
+async def test_a_candidates_cosine_is_that_of_the_raw_question(store: VectorStore) -> None:
     """Discriminates: the best cosine of all forms."""
     query = ask(form("回收站", [1.0, 0.0]), form("团队版的费用", [0.0, 1.0]))
     hits = named(await retriever(store).search(query, [OWNER]))
@@ -181,16 +179,18 @@ async def test_a_search_with_one_form_has_one_match(store: VectorStore) -> None:
         assert (match.sparse or None, match.sparse_rank) == (item.sparse, item.sparse_rank)
 
 
-async def test_a_chunk_that_one_list_did_not_return_has_its_cosine_to_every_form(store: VectorStore) -> None:
-    """Discriminates: asking for vectors with the lists by words alone."""
+async def test_a_chunk_missing_from_one_list_has_its_cosine_to_every_form(store: VectorStore) -> None:
+    """Discriminates: requesting vectors only with the sparse lists."""
     query = ask(form("它呢？", [1.0, 0.0]), form("它呢？", [0.0, 1.0], 0.05))
     [north] = await retriever(store, reranker_input_top_n=1).search(query, [OWNER])
     assert [match.dense_rank for match in north.matches] == [1, None]
     assert [match.dense for match in north.matches] == pytest.approx([1.0, 0.0], abs=1e-5)
 
 
-async def test_what_several_lists_have_further_down_can_pass_what_one_has_first(store: VectorStore) -> None:
-    """Discriminates: lists no longer than what goes on."""
+async def test_a_chunk_lower_in_several_lists_can_rank_above_one_first_in_one_list(
+    store: VectorStore,
+) -> None:
+    """Discriminates: lists no longer than the number of candidates kept."""
     query = ask(form("回收站", [1.0, 0.0]), form("专业版的费用", [0.0, 1.0]))
     found = await retriever(store, Fusion(sparse_weight=0.0), reranker_input_top_n=2).search(query, [OWNER])
     assert [item.chunk.file_name for item in found] == ["north.md", "east.md"]
@@ -198,13 +198,13 @@ async def test_what_several_lists_have_further_down_can_pass_what_one_has_first(
     assert deep == [1, 3, 3, 1]
 
 
-async def test_a_form_of_stop_words_says_nothing_by_words(store: VectorStore) -> None:
+async def test_a_form_of_stop_words_has_no_sparse_scores(store: VectorStore) -> None:
     hits = await retriever(store).search(ask(form("它呢？", [1.0, 0.0])), [OWNER])
     assert [item.sparse for item in hits] == [None, None, None]
     assert {item.matches[0].sparse for item in hits} == {FormMatch().sparse}
 
 
-async def test_never_more_than_the_reranker_takes(store: VectorStore) -> None:
+async def test_there_are_never_more_candidates_than_the_reranker_takes(store: VectorStore) -> None:
     query = ask(form("费用", [1.0, 0.0]))
     assert len(await retriever(store, reranker_input_top_n=2).search(query, [OWNER])) == 2
 
@@ -216,7 +216,7 @@ async def test_two_weak_forms_cannot_outvote_the_question(store: VectorStore) ->
     assert hits[0].chunk.file_name == "north.md"
 
 
-def test_a_payload_gives_back_the_chunk_it_was_made_from() -> None:
+def test_a_payload_is_converted_back_to_its_chunk() -> None:
     original = replace(chunk("north", "文本"), tags=("a",))
     stored = chunk_payload(original, OWNER, 7, ready=True)
     assert stored["ready"] is True
@@ -224,10 +224,10 @@ def test_a_payload_gives_back_the_chunk_it_was_made_from() -> None:
     assert read_chunk({**stored, "later_field": 1}) == original
 
 
-async def test_candidates_come_with_the_signs_of_their_tokens_where_the_question_has_tokens(
+async def test_candidates_have_token_signs_if_the_question_has_tokens(
     store: VectorStore,
 ) -> None:
-    """Discriminates: signs of another chunk; read although nothing is compared with them."""
+    """Discriminates: signs of another chunk; reading them although nothing is compared with them."""
     await store.set_payload(COLLECTION, {SIGNS: "c2lnbnM="}, [chunk("north", "").chunk_id])
     query = ask(form("专业版的费用", [1.0, 0.0]))
     tokens = QuestionTokens(np.zeros((1, 8), np.float32), np.ones(1, np.float32))
@@ -244,10 +244,10 @@ TWINS = {
 }
 
 
-async def test_a_translation_takes_the_place_of_a_passage_in_another_language() -> None:
-    """Discriminates: a Chinese passage quoted to a question in English, while its twin stands beside it, or
-    before it; what is only near in the place of a passage that has no translation; a sure passage left in
-    its language."""
+async def test_a_translation_replaces_a_passage_in_another_language() -> None:
+    """Discriminates: quoting a Chinese passage for a question in English, while its twin is next to it, or
+    before it; a merely near text replacing a passage without a translation; a sure passage kept in its
+    language."""
     chunks = {name: replace(chunk(name, text), heading="") for name, (text, _) in TWINS.items()}
     async with open_collection(2) as opened:
         await opened.upsert(COLLECTION, [point(chunks[name], vector) for name, (_, vector) in TWINS.items()])

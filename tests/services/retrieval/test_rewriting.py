@@ -39,18 +39,18 @@ def turn(question: str, answer: str = "好的。") -> Turn:
 TURNS = [turn("专业版多少钱？", "99 元。")]
 
 
-async def test_the_models_words_are_the_question() -> None:
+async def test_the_models_reply_is_the_question() -> None:
     rewriter = QueryRewriter(prompt, 3)
     assert await rewriter.rewrite(QUESTION, TURNS, model("团队版", "多少钱？")) == "团队版多少钱？"
 
 
-async def test_what_the_model_thinks_is_no_question() -> None:
+async def test_the_models_thinking_is_not_the_question() -> None:
     rewriter = QueryRewriter(prompt, 3)
     thinking = model("<think>它 is the team plan?\n", "</think>\n\n团队版多少钱？")
     assert await rewriter.rewrite(QUESTION, TURNS, thinking) == "团队版多少钱？"
 
 
-async def test_the_model_is_told_the_last_turns_as_data_and_no_more_of_them_than_needed() -> None:
+async def test_the_prompt_has_the_last_turns_as_data_and_no_more_than_needed() -> None:
     turns = [turn(f"问题{at}", "长" * 5_000) for at in range(5)]
     await QueryRewriter(prompt, 3).rewrite(QUESTION, turns, model("x", record_as="rewrite-told"))
     ((system, asked),) = RECORDED["rewrite-told"]
@@ -67,8 +67,8 @@ async def test_a_model_that_fails_gives_nothing(script: tuple[str, ...]) -> None
 
 
 @pytest.mark.parametrize("script", [(30.0, "late"), ("drip", 30.0, "late")])
-async def test_a_model_that_is_late_gives_nothing_in_time(script: tuple[str | float, ...]) -> None:
-    """Discriminates: waiting for the model's own time-outs."""
+async def test_a_late_model_gives_nothing_in_time(script: tuple[str | float, ...]) -> None:
+    """Discriminates: waiting for the model's own timeouts."""
     began = time.perf_counter()
     assert await QueryRewriter(prompt, 0.2).rewrite(QUESTION, TURNS, model(*script)) == ""
     assert time.perf_counter() - began < 2
@@ -77,13 +77,13 @@ async def test_a_model_that_is_late_gives_nothing_in_time(script: tuple[str | fl
 async def test_a_stop_ends_the_rewriting() -> None:
     """Discriminates: swallowing the cancellation as if it were the time limit."""
     task = asyncio.create_task(QueryRewriter(prompt, 60).rewrite(QUESTION, TURNS, model(60.0)))
-    await asyncio.sleep(0.05)  # it is under way when it is cancelled
+    await asyncio.sleep(0.05)  # it is running when it is cancelled
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-def test_only_a_follow_up_with_a_real_model_and_time_can_be_helped() -> None:
+def test_only_a_follow_up_with_a_generative_model_and_time_is_rewritten() -> None:
     real, quoting = model("x"), entry(ExtractiveLLM(), generative=False)
     assert QueryRewriter(prompt, 3).can_help(TURNS, real)
     assert not QueryRewriter(prompt, 3).can_help([], real)
@@ -123,5 +123,5 @@ REPLIES = [
 
 
 @pytest.mark.parametrize(("reply", "rewritten"), REPLIES, ids=[reply[:30] for reply, _ in REPLIES])
-def test_the_question_is_read_out_of_what_stands_around_it(reply: str, rewritten: str) -> None:
+def test_the_question_is_extracted_from_surrounding_text(reply: str, rewritten: str) -> None:
     assert read_rewritten(reply, QUESTION) == rewritten

@@ -1,4 +1,4 @@
-"""What stands around a chunk: its neighbours, its section, and a hit told with them."""
+"""The surroundings of a chunk: its neighbours, its section, and a hit widened by them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def piece(position: int, heading: str = "甲", text: str = "", version: str = "v
 
 
 def sections(*lengths: int) -> list[Chunk]:
-    """One document; each section has so many chunks."""
+    """One document; each section has this many chunks."""
     chunks: list[Chunk] = []
     for number, length in enumerate(lengths):
         chunks += [piece(len(chunks) + at, f"第{number}节") for at in range(length)]
@@ -48,8 +48,8 @@ def at(chunks: Sequence[Chunk]) -> list[int]:
     return [chunk.position for chunk in chunks]
 
 
-async def test_neighbours_and_section_stand_in_document_order(store: VectorStore) -> None:
-    """Discriminates: neighbours cut at the section; a section that goes on behind another heading."""
+async def test_neighbours_and_section_are_in_document_order(store: VectorStore) -> None:
+    """Discriminates: neighbours truncated at the section; a section that continues after another heading."""
     chunks = sections(3, 4, 3)
     await fill(store, chunks)
     results = await Neighbours(store, COLLECTION).surroundings(
@@ -59,7 +59,7 @@ async def test_neighbours_and_section_stand_in_document_order(store: VectorStore
     assert results.chunk == chunks[4]
 
 
-async def test_a_heading_that_comes_again_further_down_is_another_section(store: VectorStore) -> None:
+async def test_a_heading_repeated_further_down_is_another_section(store: VectorStore) -> None:
     """Discriminates: collecting a section by its heading alone."""
     chunks = [replace(piece(n, heading), version="v1") for n, heading in enumerate("甲甲乙甲")]
     await fill(store, chunks)
@@ -68,8 +68,8 @@ async def test_a_heading_that_comes_again_further_down_is_another_section(store:
     assert (at(results.before), at(results.after), at(results.section)) == ([], [], [0, 1])
 
 
-async def test_a_long_section_is_cut_to_what_is_nearest(store: VectorStore) -> None:
-    """Discriminates: cutting at its beginning."""
+async def test_a_long_section_is_reduced_to_the_nearest_chunks(store: VectorStore) -> None:
+    """Discriminates: truncating from its beginning."""
     chunks = [replace(chunk, text="很长的一段话。" * 40) for chunk in sections(60)]
     await fill(store, chunks)
     results = await Neighbours(store, COLLECTION).surroundings(
@@ -85,7 +85,7 @@ async def test_a_long_section_is_cut_to_what_is_nearest(store: VectorStore) -> N
 async def test_only_ready_chunks_of_the_owner_and_of_the_same_version_are_neighbours(
     store: VectorStore,
 ) -> None:
-    """Discriminates: leaving out the owner, `ready` or the version of the filter."""
+    """Discriminates: omitting the owner, `ready` or the version from the filter."""
     chunks = sections(3)
     newer = [
         replace(piece(n, "第0节", f"新版 {n}", "v2"), version="v2", chunk_id=str(uuid.uuid4()))
@@ -118,8 +118,8 @@ async def widened(store: VectorStore, chunks: Sequence[Chunk], tokens: int) -> l
     return [one.chunk.text for one in hits]
 
 
-async def test_a_hit_is_told_with_whole_sentences_of_its_section_from_both_sides(store: VectorStore) -> None:
-    """Discriminates: cutting a sentence; going on into the next section; one side only."""
+async def test_a_hit_is_widened_by_whole_sentences_of_its_section_on_both_sides(store: VectorStore) -> None:
+    """Discriminates: cutting a sentence; continuing into the next section; one side only."""
     chunks = sections(2, 5, 2)
     await fill(store, chunks)
     one = estimate_tokens("第4段的第二句，补充细节。")
@@ -131,8 +131,8 @@ async def test_a_hit_is_told_with_whole_sentences_of_its_section_from_both_sides
     assert nothing == chunks[4].text
 
 
-async def test_hits_beside_each_other_are_told_once_in_one_round_trip(store: VectorStore) -> None:
-    """Discriminates: telling a hit, or a neighbour of two, twice."""
+async def test_adjacent_hits_are_widened_without_duplicates_in_one_round_trip(store: VectorStore) -> None:
+    """Discriminates: including a hit, or a neighbour of two, twice."""
     chunks = sections(7)
     await fill(store, chunks)
     counting = CountingScrolls(store)
@@ -142,8 +142,9 @@ async def test_hits_beside_each_other_are_told_once_in_one_round_trip(store: Vec
     assert counting.scrolls == 1
 
 
-async def test_what_two_chunks_have_in_common_is_not_said_twice(store: VectorStore) -> None:
-    """Discriminates: joining texts without their overlap, or with the head of the same table again."""
+async def test_the_overlap_of_two_chunks_is_not_repeated(store: VectorStore) -> None:
+    """Discriminates: joining texts without removing their overlap, or with the header of the same table
+    again."""
     head = "| 名称 | 价格 |\n| --- | --- |\n"
     first = replace(piece(0, text="甲在前。乙在中间。"), version="v1")
     second = replace(piece(1, text="乙在中间。丙在后。"), version="v1", char_start=4)

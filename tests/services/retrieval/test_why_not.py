@@ -1,4 +1,4 @@
-"""A document's places in the lists of a search of everything."""
+"""A document's ranks in the lists of an unlimited search."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ async def places_of(store: VectorStore, name: str, query: Query, handed_on: int 
     return {place.kind: place for place in places.get(of.chunk_id, ())}
 
 
-async def test_a_place_is_told_against_the_last_that_got_further(store: VectorStore) -> None:
-    """Discriminates: ranking within the document; the list's last score for the last handed on."""
+async def test_a_rank_is_compared_with_the_last_one_passed_on(store: VectorStore) -> None:
+    """Discriminates: ranking within the document; the list's last score instead of the last passed on."""
     query = ask(("费用", [1.0, 0.0]))
     first = (await places_of(store, "north", query))["dense"]
     third = (await places_of(store, "between", query))["dense"]
@@ -66,21 +66,21 @@ async def test_a_place_is_told_against_the_last_that_got_further(store: VectorSt
     assert third.last_score == pytest.approx(0.8, abs=1e-5)
 
 
-async def test_a_list_that_is_not_full_hands_everything_on(store: VectorStore) -> None:
+async def test_a_list_that_is_not_full_passes_everything_on(store: VectorStore) -> None:
     place = (await places_of(store, "east", ask(("回收站", [1.0, 0.0])), handed_on=9))["dense"]
     assert (place.rank, place.last_score, place.handed_on) == (4, None, True)
 
 
-async def test_a_list_without_the_chunk_has_no_place_for_it(store: VectorStore) -> None:
+async def test_a_list_without_the_chunk_has_no_rank_for_it(store: VectorStore) -> None:
     assert set(await places_of(store, "east", ask(("费用", [1.0, 0.0])))) == {"dense"}
     for hidden in ("foreign", "unready", "nobody"):
         assert await places_of(store, hidden, ask(("费用", [1.0, 0.0]))) == {}
 
 
-async def test_of_several_forms_the_best_place_counts_and_all_come_in_one_round_trip(
+async def test_the_best_rank_of_several_forms_counts_in_one_round_trip(
     store: VectorStore,
 ) -> None:
-    """Discriminates: the last form's place for the best one."""
+    """Discriminates: the last form's rank instead of the best one."""
     counting = CountingStore(store)
     query = ask(("专业版", [0.0, 1.0]), ("费用", [1.0, 0.0]), ("回收站", [0.0, 1.0]))
     place = (await places_of(counting, "north", query))["dense"]  # type: ignore[arg-type]

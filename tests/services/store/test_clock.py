@@ -12,15 +12,15 @@ def watched() -> tuple[Clocks, ClockWatch]:
     return clocks, ClockWatch(clocks.wall, clocks.boot_us)
 
 
-def test_time_that_passes_awake_or_asleep_moves_nothing() -> None:
-    """Discriminates: the monotonic clock in place of the boot clock."""
+def test_time_that_passes_awake_or_asleep_is_not_a_step() -> None:
+    """Discriminates: the monotonic clock instead of the boot clock."""
     clocks, watch = watched()
     clocks.pass_s(7 * 3_600)
     clocks.pass_s(9 * 3_600, asleep=True)
     assert watch.moved_us() == 0
 
 
-def test_a_clock_that_was_put_forward_stays_so_until_it_is_trusted() -> None:
+def test_a_clock_set_forward_stays_so_until_it_is_trusted() -> None:
     clocks, watch = watched()
     clocks.wall_us += 5 * HOUR_US
     clocks.pass_s(60)
@@ -29,8 +29,8 @@ def test_a_clock_that_was_put_forward_stays_so_until_it_is_trusted() -> None:
     assert watch.moved_us() == 0
 
 
-def test_a_clock_that_was_set_back_is_trusted_from_then_on() -> None:
-    """Set back and put forward again is forward: what is right nobody knows."""
+def test_a_clock_set_back_is_trusted_from_then_on() -> None:
+    """Set back and forward again counts as forward: nobody knows which time is right."""
     clocks, watch = watched()
     clocks.wall_us -= 5 * HOUR_US
     assert [watch.moved_us(), watch.moved_us()] == [-5 * HOUR_US, 0]
@@ -42,7 +42,7 @@ def test_the_boot_clock_of_this_machine_goes_forward() -> None:
     assert 0 < boot_us() <= boot_us()
 
 
-async def test_it_is_quiet_when_the_last_of_several_has_ended() -> None:
+async def test_the_server_is_quiet_when_the_last_request_has_ended() -> None:
     activity = Activity()
     await activity.quiet(5)
     with activity.busy():
@@ -55,7 +55,8 @@ async def test_it_is_quiet_when_the_last_of_several_has_ended() -> None:
 
 
 async def test_a_pause_that_is_too_short_is_not_quiet() -> None:
-    """Discriminates: quiet as soon as nothing is going on: whoever asks on at once meets what waited."""
+    """Discriminates: counting as quiet as soon as nothing is running: an immediate next request meets the
+    waiting work."""
     activity = Activity()
     with activity.busy():
         waiting = asyncio.create_task(activity.quiet(5))

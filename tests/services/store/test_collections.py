@@ -1,4 +1,4 @@
-"""The collections are made once, by however many workers, and never mixed between embeddings."""
+"""The collections are created once, by any number of workers, and never mixed between embeddings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def ensure(store: VectorStore, name: str = "small", dimension: int = 4) ->
     await ensure_collections(store, SETTINGS, embedding_name=name, dimension=dimension)
 
 
-async def test_all_collections_are_made_with_their_vectors(store: VectorStore) -> None:
+async def test_all_collections_are_created_with_their_vectors(store: VectorStore) -> None:
     await ensure(store)
     info = await store.get_collection("conversations_t")
     vectors = info.config.params.vectors
@@ -49,7 +49,7 @@ async def test_all_collections_are_made_with_their_vectors(store: VectorStore) -
     assert all([await store.collection_exists(name) for name in NAMES])
 
 
-async def test_what_is_filtered_and_ordered_by_is_indexed(tmp_path: Path) -> None:
+async def test_fields_for_filters_and_ordering_are_indexed(tmp_path: Path) -> None:
     async with open_store("edge", tmp_path) as store:
         await ensure(store)
         schema = (await store.get_collection("conversations_t")).payload_schema
@@ -61,11 +61,11 @@ async def test_what_is_filtered_and_ordered_by_is_indexed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("name", "dimension"), [("large", 8), ("other", 4)])
-async def test_beside_a_collection_of_another_embedding_none_is_made(
+async def test_no_collection_is_created_beside_one_of_another_embedding(
     store: VectorStore, name: str, dimension: int
 ) -> None:
-    """Discriminates: making some before the one that does not fit is looked at; another model taken for the
-    same because its vectors have as many numbers."""
+    """Discriminates: creating some before checking the one that does not fit; taking another model for the
+    same because its vectors have the same dimension."""
     await ensure(store, name, dimension)
     for collection in NAMES:
         if collection != "memories_t":
@@ -84,8 +84,8 @@ async def test_a_second_start_changes_nothing(store: VectorStore) -> None:
 
 
 async def test_workers_of_a_server_that_start_together_all_succeed() -> None:
-    """Discriminates: the second to make a collection is told that the server is away, and tries again in two
-    seconds, not ready until then."""
+    """Discriminates: telling the second creator of a collection that the server is unreachable, so that it
+    retries in two seconds and is not ready until then."""
     async with open_facade() as facade, AsyncExitStack() as stack:
         settings = StoreSettings(qdrant_url=facade.url)
         workers = [await stack.enter_async_context(open_qdrant_server(settings)) for _ in range(3)]
@@ -95,9 +95,9 @@ async def test_workers_of_a_server_that_start_together_all_succeed() -> None:
         await asyncio.gather(*made)
 
 
-async def test_the_words_of_memories_are_compared_one_by_one(tmp_path: Path) -> None:
-    """Discriminates: a search that asks of everybody's memories with such a word whose they are, 13 ms of
-    200,000; a collection that is put back from a backup without it."""
+async def test_the_words_of_memories_are_scanned_and_not_indexed(tmp_path: Path) -> None:
+    """Discriminates: a search that checks the owner of all memories with such a word, 13 ms for 200,000; a
+    collection restored from a backup without this setting."""
     async with open_store("edge", tmp_path) as store:
         await ensure(store)
         assert await _scanned(store, tmp_path) == [None, 50_000]
@@ -108,7 +108,7 @@ async def test_the_words_of_memories_are_compared_one_by_one(tmp_path: Path) -> 
 
 
 async def _scanned(store: VectorStore, folder: Path) -> list[int | None]:
-    """As the store describes it, of chunks and of memories; and the engine's own file says the same."""
+    """As described by the store, for chunks and for memories; and the engine's own file agrees."""
     scanned = []
     for name in ("knowledge_t", "memories_t"):
         index = ((await store.get_collection(name)).config.params.sparse_vectors or {})["sparse"].index
@@ -125,7 +125,7 @@ async def test_workers_that_start_together_all_succeed(store: VectorStore) -> No
 
 @pytest.mark.full("works through many cases, for seconds")
 @pytest.mark.parametrize(("name", "dimension"), [("small", 8), ("other", 4), ("other", 8)])
-async def test_another_embedding_is_refused_by_name_and_nothing_is_dropped(
+async def test_another_embedding_is_refused_by_name_and_nothing_is_deleted(
     store: VectorStore, name: str, dimension: int
 ) -> None:
     await ensure(store)
@@ -148,7 +148,7 @@ async def test_a_collection_of_unknown_origin_is_refused(store: VectorStore) -> 
 
 
 @pytest.mark.full("works through many cases, for seconds")
-async def test_a_collection_of_unknown_origin_is_left_as_it_is_for_work_without_vectors(
+async def test_a_collection_of_unknown_origin_is_left_unchanged_for_work_without_vectors(
     store: VectorStore,
 ) -> None:
     vector = models.VectorParams(size=3, distance=models.Distance.COSINE)

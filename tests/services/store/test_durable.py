@@ -19,8 +19,8 @@ MEMORY = Path("/dev/shm")
 
 
 @pytest.mark.parametrize("below", ["", "data", "data/more"])
-def test_a_data_folder_that_is_none_is_refused_before_anything_is_made(below: str, tmp_path: Path) -> None:
-    """Discriminates: a traceback at the first file that is made below it."""
+def test_an_invalid_data_folder_is_refused_before_anything_is_created(below: str, tmp_path: Path) -> None:
+    """Discriminates: a traceback at the first file created below it."""
     (tmp_path / "file").touch()
     with pytest.raises(StartRefusedError, match=r"^DATA_DIR = .* cannot be used .*: it is not a folder\)"):
         refuse_unusable(tmp_path / "file" / below)
@@ -29,22 +29,22 @@ def test_a_data_folder_that_is_none_is_refused_before_anything_is_made(below: st
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_one_that_this_user_may_not_write_to_is_refused(tmp_path: Path) -> None:
+def test_a_data_folder_without_write_permission_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(StartRefusedError, match="this user may not write to it"):
         refuse_unusable(tmp_path / "data")
 
 
 @pytest.mark.skipif(not MEMORY.is_mount(), reason="there is no file system in memory here")
-def test_a_file_system_in_memory_is_known_as_such(tmp_path: Path) -> None:
+def test_a_file_system_in_memory_is_recognised(tmp_path: Path) -> None:
     """Discriminates: the file system of `/` for everything below it."""
     assert non_durable_file_system(MEMORY / "data") == "tmpfs"
     assert non_durable_file_system(Path("/proc").parent) == ""
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\xff\x00garbage", b"no id"])
-def test_a_store_whose_id_is_damaged_gets_another_one(damaged: bytes, tmp_path: Path) -> None:
-    """Discriminates: a start that crashes of it."""
+def test_a_store_with_a_damaged_id_gets_a_new_one(damaged: bytes, tmp_path: Path) -> None:
+    """Discriminates: a start that crashes because of it."""
     (tmp_path / LOCK_FILE).touch()
     (tmp_path / ID_FILE).write_bytes(damaged)
     assert store_id(tmp_path) == ""

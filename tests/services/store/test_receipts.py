@@ -1,4 +1,4 @@
-"""Receipts are written once and listed newest first; what is erased is not named in them."""
+"""Receipts are written once and listed newest first; erased data is not named in them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def receipt(kind: ReceiptKind, began_us: int, subject: str = "") -> Receipt:
     return Receipt("", kind, "request", began_us, began_us + 5, {"turns": 3}, 10, 4, subject, {"days": "30"})
 
 
-async def test_receipts_are_read_back_as_they_were_written_the_newest_first(store: VectorStore) -> None:
+async def test_receipts_are_read_back_as_written_newest_first(store: VectorStore) -> None:
     receipts = ReceiptStore(store, "operations")
     written = [
         await receipts.add(receipt(kind, at))
@@ -38,10 +38,10 @@ async def test_receipts_are_read_back_as_they_were_written_the_newest_first(stor
     assert await receipts.newest(1, ReceiptKind.EXPIRY) == [written[2]]
 
 
-async def test_the_receipt_of_an_erasure_is_found_by_who_knows_the_id_and_names_it_to_nobody(
+async def test_the_receipt_of_an_erasure_is_found_by_the_id_but_does_not_reveal_it(
     store: VectorStore,
 ) -> None:
-    """Discriminates: keeping the id itself."""
+    """Discriminates: storing the id itself."""
     receipts = ReceiptStore(store, "operations")
     await receipts.add(receipt(ReceiptKind.ERASURE, 1, subject_of("session", "an-id")))
     await receipts.add(receipt(ReceiptKind.ERASURE, 2, subject_of("turn", "an-id")))

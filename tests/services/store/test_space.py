@@ -1,4 +1,4 @@
-"""Space comes back where that is worth the work, and low room is told in time."""
+"""Space is freed if that is worth the work, and low disk space is reported in time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ OPERATIONS = "operations"
 
 @dataclass
 class Engine:
-    """An engine of numbers: by collection what it takes, and what its points are judged to need.
+    """A simulated engine: the size of each collection, and the estimated size of its points.
 
-    A compaction brings it down to `floor`, where one is given. `full` cannot be copied.
+    A compaction reduces it to `floor`, if one is set. `full` cannot be copied.
     """
 
     taken: dict[str, int]
@@ -102,8 +102,8 @@ async def test_a_tenth_and_a_megabyte_are_worth_a_compaction(taken: int, needed:
     assert len(engine.receipts) == worth
 
 
-async def test_what_a_compaction_could_not_give_is_not_sought_again_every_night() -> None:
-    """Discriminates: trusting the estimate again after it was found wrong."""
+async def test_space_a_compaction_could_not_free_is_not_attempted_every_night() -> None:
+    """Discriminates: trusting the estimate again after it was proved wrong."""
     engine = Engine({"turns": 100 * MB}, {"turns": 50 * MB}, floor={"turns": 80 * MB})
     space = space_of(engine)
     assert await space.reclaim() == Reclaimed(100 * MB, 80 * MB)
@@ -112,7 +112,7 @@ async def test_what_a_compaction_could_not_give_is_not_sought_again_every_night(
     assert await space.reclaim() == Reclaimed(100 * MB, 80 * MB)
 
 
-async def test_one_receipt_tells_of_all_collections_and_the_smallest_copy_is_made_first() -> None:
+async def test_one_receipt_covers_all_collections_and_the_smallest_copy_is_made_first() -> None:
     engine = Engine({"turns": 100 * MB, "chunks": 40 * MB}, {"turns": 50 * MB, "chunks": 10 * MB})
     assert await space_of(engine).reclaim() == Reclaimed(140 * MB, 60 * MB)
     assert engine.compacted == ["chunks", "turns"]
@@ -122,7 +122,7 @@ async def test_one_receipt_tells_of_all_collections_and_the_smallest_copy_is_mad
     assert receipt.began_us < receipt.ended_us
 
 
-async def test_a_collection_that_cannot_be_copied_leaves_the_others_to_be_compacted() -> None:
+async def test_a_collection_that_cannot_be_copied_does_not_stop_the_others() -> None:
     engine = Engine(
         {"turns": 100 * MB, "chunks": 40 * MB}, {"turns": 50 * MB, "chunks": 10 * MB}, full="chunks"
     )
@@ -132,7 +132,7 @@ async def test_a_collection_that_cannot_be_copied_leaves_the_others_to_be_compac
     assert engine.receipts[0].error == "no room for a copy"
 
 
-async def test_a_server_sees_to_its_space_itself() -> None:
+async def test_a_qdrant_server_manages_its_own_space() -> None:
     server = AsyncQdrantClient(":memory:")
     store = cast(VectorStore, server)
     space = StoreSpace(store, ["turns"], ReceiptStore(store, OPERATIONS), lambda: 0)
@@ -148,7 +148,9 @@ async def test_a_server_sees_to_its_space_itself() -> None:
     ("free_mb", "reported", "full"),
     [(63, "is full: 63 MB", True), (499, "nearly full: 499 MB", False), (500, "", False)],
 )
-async def test_low_room_is_told_before_the_disk_is_full(free_mb: int, reported: str, full: bool) -> None:
+async def test_low_disk_space_is_reported_before_the_disk_is_full(
+    free_mb: int, reported: str, full: bool
+) -> None:
     watch = DiskWatch(cast(VectorStore, Engine({}, {}, free_bytes=free_mb * MB)), 500 * MB)
     problem = await watch.problem()
     assert reported in (problem or "")
@@ -156,20 +158,20 @@ async def test_low_room_is_told_before_the_disk_is_full(free_mb: int, reported: 
     assert await watch.is_full() == full
 
 
-async def test_a_disk_on_which_nothing_is_written_is_told_however_little_counts_as_low() -> None:
-    """Discriminates: LOW_DISK_MB alone, below which the store has long refused to write."""
+async def test_a_disk_that_refuses_writes_is_reported_however_low_the_threshold() -> None:
+    """Discriminates: LOW_DISK_MB alone, below which the store has already refused to write."""
     watch = DiskWatch(cast(VectorStore, Engine({}, {}, free_bytes=63 * MB)), 1 * MB)
     assert "is full: 63 MB" in (await watch.problem() or "")
 
 
-async def test_a_store_that_does_not_answer_is_not_told_to_be_full() -> None:
+async def test_a_store_that_does_not_answer_is_not_reported_as_full() -> None:
     watch = DiskWatch(cast(VectorStore, Engine({}, {}, silent=True)), 500 * MB)
     assert await watch.problem() is None
     assert not await watch.is_full()
 
 
 @pytest.mark.full("works through many cases, for seconds")
-async def test_the_embedded_store_gives_back_what_was_deleted_and_keeps_a_receipt(on_disk: Path) -> None:
+async def test_the_embedded_store_frees_deleted_space_and_writes_a_receipt(on_disk: Path) -> None:
     async with open_edge_client(on_disk) as store:
         assert isinstance(store, StoreUpkeep)
         sparse = {"sparse": models.SparseVectorParams()}

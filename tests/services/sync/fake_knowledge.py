@@ -1,4 +1,4 @@
-"""What folder sync asks of a knowledge base, in memory. Contents that begin with BAD are refused."""
+"""The part of a knowledge base that folder sync uses, in memory. Contents that begin with BAD are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BROKEN = "The file is broken."
 
 @dataclass
 class FakeKnowledge:
-    """`calls` counts what was asked by its name; while `away` > 0 each call fails and lowers it by one."""
+    """`calls` counts calls by name; while `away` > 0 each call fails and lowers it by one."""
 
     documents: dict[str, Document] = field(default_factory=dict)
     contents: dict[str, bytes] = field(default_factory=dict)

@@ -26,7 +26,7 @@ SOURCE = "docs"
 
 @asynccontextmanager
 async def reports_store() -> AsyncIterator[VectorStore]:
-    """The reference engine in memory, with the two collections that the sync itself looks at."""
+    """The reference engine in memory, with the two collections that the sync itself uses."""
     store = cast(VectorStore, AsyncQdrantClient(":memory:"))
     names = StoreSettings()
     await store.create_collection(names.operations_collection, vectors_config={})
@@ -55,7 +55,7 @@ class Bench:
         return report
 
     def write(self, path: str, content: str | bytes = "text") -> Path:
-        """A file's time differs at every write, as between two moments of a person's day."""
+        """A file's time differs with every write, as between two moments of a person's day."""
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content.encode() if isinstance(content, str) else content)

@@ -1,4 +1,4 @@
-"""Runs over real folders, with a knowledge base in memory that counts what it is asked."""
+"""Runs over real folders, with a knowledge base in memory that counts its calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reasons(report: SyncReport) -> dict[str, str]:
     return {failure.path: failure.reason for failure in report.failures}
 
 
-async def test_ten_changed_and_ten_removed_files_of_fifty_are_followed_exactly(bench: Bench) -> None:
+async def test_ten_changed_and_ten_removed_files_of_fifty_are_synced_exactly(bench: Bench) -> None:
     for number in range(50):
         bench.write(f"part {number % 3}/{number}.md", f"text {number}")
     assert counts(await bench.run()) == (50, 0, 0, 0, 0)
@@ -48,7 +48,7 @@ async def test_ten_changed_and_ten_removed_files_of_fifty_are_followed_exactly(b
 
 
 async def test_a_second_run_neither_reads_nor_writes_anything(bench: Bench) -> None:
-    """Discriminates: refused files read again; a report written at every run."""
+    """Discriminates: reading refused files again; writing a report in every run."""
     bench.write("a.md")
     bench.write("bad.md", "BAD")
     bench.write("empty.md", "")
@@ -65,7 +65,7 @@ async def test_a_second_run_neither_reads_nor_writes_anything(bench: Bench) -> N
     assert third.ended_us > second.ended_us == stored.ended_us
 
 
-async def test_a_broken_file_is_told_with_its_reason_until_it_is_mended(bench: Bench) -> None:
+async def test_a_broken_file_is_reported_with_its_reason_until_it_is_fixed(bench: Bench) -> None:
     bench.write("a.md", "BAD as it is")
     report = await bench.run()
     assert (counts(report), reasons(report)) == ((0, 0, 0, 0, 1), {"a.md": BROKEN})
@@ -111,8 +111,8 @@ async def test_a_file_of_the_same_size_and_another_time_is_read(bench: Bench) ->
     assert bench.knowledge.searched() == {"docs/a.md": b"two"}
 
 
-async def test_a_folder_that_is_away_or_suddenly_empty_loses_nothing(bench: Bench) -> None:
-    """Discriminates: the problem of a scan left out of account; is_empty not asked."""
+async def test_a_missing_or_suddenly_empty_folder_loses_nothing(bench: Bench) -> None:
+    """Discriminates: ignoring the problem of a scan; not checking is_empty."""
     bench.write("a.md")
     await bench.run()
     (bench.folder / "a.md").unlink()
@@ -132,7 +132,7 @@ async def test_an_empty_folder_that_never_had_files_is_fine(bench: Bench) -> Non
     assert (await bench.run()).is_fine
 
 
-async def test_when_most_files_are_gone_their_documents_are_held_back_until_it_is_confirmed(
+async def test_if_most_files_are_missing_the_removal_waits_for_confirmation(
     bench: Bench,
 ) -> None:
     for number in range(30):
@@ -149,8 +149,8 @@ async def test_when_most_files_are_gone_their_documents_are_held_back_until_it_i
     assert (counts(done), done.held_back, done.is_fine) == ((0, 0, 20, 11, 0), 0, True)
 
 
-async def test_a_folder_that_was_renamed_is_followed_and_not_held_back(bench: Bench) -> None:
-    """Discriminates: files with the bytes of one that is gone counted as a loss."""
+async def test_a_renamed_folder_is_synced_without_confirmation(bench: Bench) -> None:
+    """Discriminates: counting files with the bytes of a missing one as a loss."""
     for number in range(30):
         bench.write(f"2025/{number}.md", f"text {number}")
     await bench.run()
@@ -160,7 +160,7 @@ async def test_a_folder_that_was_renamed_is_followed_and_not_held_back(bench: Be
     assert {name.partition("/")[2][:7] for name in bench.knowledge.searched()} == {"archive"}
 
 
-async def test_what_has_a_new_name_is_removed_under_the_old_one_only_when_it_is_read(bench: Bench) -> None:
+async def test_a_renamed_file_is_removed_under_its_old_name_only_once_it_is_ingested(bench: Bench) -> None:
     file = bench.write("old.md", "moved")
     bench.write("other.md", "something else")
     await bench.run()
@@ -170,7 +170,7 @@ async def test_what_has_a_new_name_is_removed_under_the_old_one_only_when_it_is_
     assert bench.knowledge.calls == ["of_source", "add", "erase"]
 
 
-async def test_a_file_that_is_excluded_later_goes(bench: Bench) -> None:
+async def test_a_file_excluded_later_is_removed(bench: Bench) -> None:
     bench.write("a.md")
     bench.write("drafts/b.md")
     await bench.run()
@@ -187,7 +187,7 @@ async def test_new_tags_and_another_owner_reach_every_document(bench: Bench) -> 
     assert (document.owner, document.tags) == ("ann", ("x",))
 
 
-async def test_an_older_version_does_not_stay_with_the_owner_that_the_source_had_before(bench: Bench) -> None:
+async def test_an_older_version_does_not_stay_with_the_previous_owner_of_the_source(bench: Bench) -> None:
     """Discriminates: refuse() alone, which leaves the older version as it is."""
     bench.write("a.md", "good")
     await bench.run()
@@ -201,13 +201,13 @@ async def test_an_older_version_does_not_stay_with_the_owner_that_the_source_had
     assert bench.knowledge.calls == ["of_source"]
 
 
-async def test_a_store_that_is_away_for_a_moment_is_waited_for(bench: Bench) -> None:
+async def test_a_briefly_unreachable_store_is_waited_for(bench: Bench) -> None:
     bench.write("a.md")
     bench.knowledge.away = 3
     assert counts(await bench.run()) == (1, 0, 0, 0, 0)
 
 
-async def test_what_a_store_that_stays_away_leaves_undone_is_told_and_done_by_the_next_run(
+async def test_work_left_by_an_unreachable_store_is_reported_and_done_by_the_next_run(
     bench: Bench,
 ) -> None:
     for number in range(30):
@@ -229,10 +229,10 @@ async def test_what_a_store_that_stays_away_leaves_undone_is_told_and_done_by_th
     assert len(bench.knowledge.searched()) == 29
 
 
-async def test_a_file_that_is_written_while_it_is_read_is_left_for_the_next_run(bench: Bench) -> None:
+async def test_a_file_written_while_being_read_is_left_for_the_next_run(bench: Bench) -> None:
     bench.write("a.md", "seen")
     sync = bench.sync(replace(QUICK, settle_s=1.0))
-    os.utime(bench.folder / "a.md")  # just now, so that the run lets it settle
+    os.utime(bench.folder / "a.md")  # just now, so that the run waits for it to settle
     running = asyncio.create_task(sync.run())
     await asyncio.sleep(0.3)  # within the second in which a file settles
     bench.write("a.md", "longer than it was")
@@ -241,15 +241,15 @@ async def test_a_file_that_is_written_while_it_is_read_is_left_for_the_next_run(
     assert counts((await sync.run())[0]) == (1, 0, 0, 0, 0)
 
 
-async def test_of_two_runs_at_once_the_second_is_refused(bench: Bench) -> None:
-    """Discriminates: the run counted as begun only after something was awaited."""
+async def test_the_second_of_two_concurrent_runs_is_refused(bench: Bench) -> None:
+    """Discriminates: counting the run as started only after an await."""
     bench.write("a.md")
     sync = bench.sync()
     outcomes = await asyncio.gather(*(sync.start() for _ in range(5)), return_exceptions=True)
     assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == 4
     async with asyncio.timeout(10):
         while (await sync.state()).running:  # noqa: ASYNC110 - what is waited for sets no event
-            await asyncio.sleep(0.01)  # between two looks
+            await asyncio.sleep(0.01)  # between two checks
     assert bench.knowledge.calls.count("add") == 1
 
 
@@ -271,7 +271,7 @@ async def test_close_stops_a_run_between_files_and_refuses_the_next(bench: Bench
     assert counts(await bench.run())[0] == 200 - report.added
 
 
-async def test_memory_holds_a_bounded_part_of_the_files_at_once(bench: Bench) -> None:
+async def test_a_limited_amount_of_file_content_is_in_memory_at_once(bench: Bench) -> None:
     """A file that is larger than the whole budget is read, alone."""
     for number in range(20):
         bench.write(f"{number}.md", "x" * (100 + number))
@@ -279,7 +279,7 @@ async def test_memory_holds_a_bounded_part_of_the_files_at_once(bench: Bench) ->
     assert counts(report) == (20, 0, 0, 0, 0)
 
 
-async def test_the_last_report_is_there_after_a_restart(bench: Bench) -> None:
+async def test_the_last_report_survives_a_restart(bench: Bench) -> None:
     bench.write("a.md", "BAD")
     bench.write("b.exe")
     report = await bench.run()
@@ -288,7 +288,7 @@ async def test_the_last_report_is_there_after_a_restart(bench: Bench) -> None:
     assert [(kind.ending, kind.count) for kind in report.skipped] == [(".exe", 1)]
 
 
-async def test_readers_see_sources_of_theirs_by_name_and_count_only(bench: Bench) -> None:
+async def test_readers_see_only_name_and_count_of_their_sources(bench: Bench) -> None:
     bench.write("a.md")
     sync = bench.sync(owner="ann")
     await sync.run()
@@ -305,7 +305,7 @@ async def test_an_unknown_source_is_refused_and_a_configured_one_is_not_forgotte
         await bench.sync().forget("docs")
 
 
-async def test_documents_of_a_source_that_is_configured_no_longer_stay_until_it_is_forgotten(
+async def test_documents_of_a_source_no_longer_configured_stay_until_it_is_forgotten(
     bench: Bench,
 ) -> None:
     bench.write("a.md")

@@ -1,4 +1,5 @@
-"""Whatever happens in a folder, after a run the documents are its good files, and another does nothing."""
+"""Whatever happens in a folder, after a run the documents are its valid files, and another run does
+nothing."""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ batches = st.lists(st.lists(st.one_of(writes, removals, moves), max_size=6), min
 
 @settings(max_examples=60, deadline=None)
 @given(batches)
-def test_after_a_run_the_documents_are_the_good_files_and_a_second_run_does_nothing(
+def test_after_a_run_the_documents_are_the_valid_files_and_a_second_run_does_nothing(
     changes: list[list[tuple[str, str, str]]],
 ) -> None:
-    """Discriminates: any of added, changed, removed, moved or refused left out of the plan."""
+    """Discriminates: omitting any of added, changed, removed, moved or refused from the plan."""
     asyncio.run(_follow(changes))
 
 
@@ -57,7 +58,7 @@ def _apply(bench: Bench, kind: str, name: str, what: str) -> None:
 
 
 def _expected(bench: Bench, before: dict[str, bytes]) -> dict[str, bytes]:
-    """The good files, and of those that are bad now the content that was good before."""
+    """The valid files, and for those that are invalid now, their last valid content."""
     expected = {}
     for name in NAMES:
         file, external_id = bench.folder / name, f"docs/{name}".replace("e\u0301", "\u00e9")

@@ -21,7 +21,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 @contextmanager
 def another_process(data_dir: Path) -> Iterator[subprocess.Popen[str]]:
-    """One that syncs."""
+    """A process that syncs."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.support.servers.sync_process", str(data_dir)],
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -32,8 +32,8 @@ def another_process(data_dir: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-async def test_a_second_process_is_refused_and_told_who_runs(bench: Bench) -> None:
-    """Discriminates: the file lock left out."""
+async def test_a_second_process_is_refused_with_the_owner_of_the_lock(bench: Bench) -> None:
+    """Discriminates: omitting the file lock."""
     bench.write("a.md")
     sync = bench.sync()
     with another_process(bench.data_dir) as process:
@@ -41,7 +41,7 @@ async def test_a_second_process_is_refused_and_told_who_runs(bench: Bench) -> No
             await sync.run()
         assert not (await sync.state()).running
         assert bench.knowledge.calls == []
-    assert (await sync.run())[0].added == 1  # it was killed, and its lock went with it
+    assert (await sync.run())[0].added == 1  # it was killed, which released its lock
 
 
 async def test_after_a_run_another_process_may_sync(bench: Bench) -> None:

@@ -24,7 +24,7 @@ def file(name: str, size_bytes: int = 4, modified_us: int = 7) -> ScannedFile:
     return ScannedFile(name, f"docs/{name}", size_bytes, modified_us)
 
 
-def test_what_is_new_or_has_another_size_or_time_is_read_and_small_files_come_first() -> None:
+def test_new_and_changed_files_are_read_smallest_first() -> None:
     known = [document("same.md"), document("longer.md"), document("touched.md")]
     observed = [file("same.md"), file("longer.md", 90), file("touched.md", 4, 8), file("new.md", 50)]
     plan = make_plan(known, Scan(tuple(observed)), EXPECTED)
@@ -50,11 +50,11 @@ def test_what_is_new_or_has_another_size_or_time_is_read_and_small_files_come_fi
         ({"owner": "ann", "refused_hash": "x"}, False),
     ],
 )
-def test_a_file_is_settled_when_all_is_known_that_can_be(changes: dict[str, Any], settled: bool) -> None:
+def test_a_file_is_settled_once_size_and_time_are_known(changes: dict[str, Any], settled: bool) -> None:
     assert is_settled(document("a.md", **changes), file("a.md"), EXPECTED) is settled
 
 
-def test_a_refused_file_is_not_read_again_but_told_again() -> None:
+def test_a_refused_file_is_not_read_again_but_reported_again() -> None:
     failed = document("a.md", status=DocumentStatus.FAILED, error="It is encrypted.")
     older = document("b.md", refused_hash="x", error="It is broken.")
     plan = make_plan([failed, older], Scan((file("a.md"), file("b.md"))), EXPECTED)
@@ -62,15 +62,15 @@ def test_a_refused_file_is_not_read_again_but_told_again() -> None:
     assert [refused.reason for refused in plan.refused] == ["It is encrypted.", "It is broken."]
 
 
-def test_what_cannot_be_looked_at_is_not_gone() -> None:
-    """Discriminates: documents below an unreadable folder, or of an unreadable file, counted as gone."""
+def test_an_unreadable_file_or_folder_does_not_count_as_removed() -> None:
+    """Discriminates: counting documents below an unreadable folder, or of an unreadable file, as removed."""
     known = [document("closed/a.md"), document("big.md"), document("gone.md"), document("closed2/b.md")]
     scan = Scan(bad=(BadFile("big.md", "docs/big.md", "too big"),), unseen=("docs/closed/",))
     plan = make_plan(known, scan, EXPECTED)
     assert [each.file_name for each in plan.deleted] == ["gone.md", "closed2/b.md"]
 
 
-def test_a_document_whose_size_a_new_file_has_may_have_moved() -> None:
+def test_a_document_with_the_size_of_a_new_file_may_have_moved() -> None:
     known = [document("old.md", size_bytes=10), document("gone.md", size_bytes=11)]
     plan = make_plan(known, Scan((file("new.md", 10),)), EXPECTED)
     assert [each.file_name for each in plan.moved] == ["old.md"]
@@ -88,5 +88,7 @@ def test_a_document_whose_size_a_new_file_has_may_have_moved() -> None:
         (501, 1_000, True),
     ],
 )
-def test_more_than_half_and_not_just_a_few_is_too_many(deleted: int, known: int, many: bool) -> None:
+def test_removing_more_than_half_and_more_than_a_few_is_too_many(
+    deleted: int, known: int, many: bool
+) -> None:
     assert too_many_missing(deleted, known) is many

@@ -30,7 +30,7 @@ def paths_of(results: Scan) -> list[str]:
     return [file.path for file in results.files]
 
 
-async def test_files_below_the_folder_are_seen_with_size_time_and_an_id_of_source_and_path(
+async def test_files_below_the_folder_have_size_time_and_an_id_of_source_and_path(
     tmp_path: Path,
 ) -> None:
     fill(tmp_path, "a.md", "财务/2026/预算.md")
@@ -41,7 +41,7 @@ async def test_files_below_the_folder_are_seen_with_size_time_and_an_id_of_sourc
     assert (results.files[0].size_bytes, results.files[0].modified_us) == (4, 7_000)
 
 
-async def test_hidden_lock_and_temporary_files_are_left_out(tmp_path: Path) -> None:
+async def test_hidden_lock_and_temporary_files_are_skipped(tmp_path: Path) -> None:
     fill(
         tmp_path, ".a.md", ".git/b.md", "~$report.docx", "x.md~", "x.md.part", "x.tmp", "desktop.ini", "c.md"
     )
@@ -49,8 +49,8 @@ async def test_hidden_lock_and_temporary_files_are_left_out(tmp_path: Path) -> N
     assert (paths_of(results), results.bad, results.kinds) == (["c.md"], (), ())
 
 
-async def test_links_are_followed_neither_to_files_nor_to_folders(tmp_path: Path) -> None:
-    """Discriminates: is_dir or is_file of an entry with its links followed (T13)."""
+async def test_links_to_files_and_folders_are_not_followed(tmp_path: Path) -> None:
+    """Discriminates: is_dir or is_file of an entry with links followed (T13)."""
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     fill(tmp_path, "outside/secret.md", "inside/a.md")
     (inside / "file.md").symlink_to(outside / "secret.md")
@@ -62,7 +62,7 @@ async def test_links_are_followed_neither_to_files_nor_to_folders(tmp_path: Path
     assert (paths_of(results), results.bad) == (["a.md"], ())
 
 
-async def test_patterns_are_read_as_in_gitignore(tmp_path: Path) -> None:
+async def test_patterns_work_as_in_gitignore(tmp_path: Path) -> None:
     fill(tmp_path, "a.md", "b.txt", "old/c.md", "deep/old/d.md", "deep/e.md", "draft-f.md")
     assert paths_of(await scan(tmp_path, include=["*.md"])) == [
         "a.md", "deep/e.md", "deep/old/d.md", "draft-f.md", "old/c.md",
@@ -72,12 +72,12 @@ async def test_patterns_are_read_as_in_gitignore(tmp_path: Path) -> None:
     assert paths_of(await scan(tmp_path, include=["/deep"], exclude=["/deep/old"])) == ["deep/e.md"]
 
 
-async def test_a_pattern_nobody_can_read_refuses_the_start_in_one_line(tmp_path: Path) -> None:
+async def test_an_invalid_pattern_refuses_the_start_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(StartRefusedError, match=r"^sources\.docs\.exclude is refused.*$"):
         await scan(tmp_path, exclude=["!"])
 
 
-async def test_kinds_that_cannot_be_read_are_counted_and_are_no_failures(tmp_path: Path) -> None:
+async def test_unsupported_kinds_are_counted_and_are_not_failures(tmp_path: Path) -> None:
     fill(tmp_path, "a.EXE", "b.exe", "c.mp4", "LICENSE", "d.md", "e.a long ending of some name")
     results = await scan(tmp_path)
     assert (paths_of(results), results.bad) == (["d.md"], ())
@@ -97,7 +97,7 @@ async def test_a_file_above_the_limit_is_a_failure_with_its_size(tmp_path: Path)
     ]
 
 
-async def test_names_that_are_no_text_are_failures_and_crash_nothing(tmp_path: Path) -> None:
+async def test_undecodable_names_are_failures_and_crash_nothing(tmp_path: Path) -> None:
     for name in (b"gb\xce\xc4.md", b"line\nbreak.md", b"CON.md"):
         (tmp_path / os.fsdecode(name)).write_bytes(b"text")
     fill(tmp_path, "tab\there/inner.md", "good.md")
@@ -108,10 +108,10 @@ async def test_names_that_are_no_text_are_failures_and_crash_nothing(tmp_path: P
     assert reasons[r"line\nbreak.md"] == "Its name has a control character in it: rename it."
     assert reasons["CON.md"] == "The name is reserved by some operating systems."
     assert reasons[r"tab\there"].endswith("Nothing in this folder is read.")
-    "".join(reasons).encode()  # nothing in them that could not be sent or stored
+    "".join(reasons).encode()  # they contain nothing that could not be sent or stored
 
 
-async def test_of_two_names_that_are_one_in_nfc_one_is_read_and_the_other_a_failure(tmp_path: Path) -> None:
+async def test_of_two_names_equal_in_nfc_one_is_read_and_the_other_a_failure(tmp_path: Path) -> None:
     (tmp_path / "Caf\u00e9.md").write_bytes(b"composed")
     (tmp_path / "Cafe\u0301.md").write_bytes(b"decomposed")
     results = await scan(tmp_path)
@@ -121,7 +121,7 @@ async def test_of_two_names_that_are_one_in_nfc_one_is_read_and_the_other_a_fail
     assert "other Unicode forms" in results.bad[0].reason
 
 
-async def test_a_folder_that_is_not_there_is_a_problem_and_not_an_empty_one(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_a_problem_and_not_an_empty_one(tmp_path: Path) -> None:
     missing = await scan(tmp_path / "missing")
     assert "cannot be looked into (No such file or directory)" in missing.problem
     fill(tmp_path, "file.md")
@@ -131,7 +131,7 @@ async def test_a_folder_that_is_not_there_is_a_problem_and_not_an_empty_one(tmp_
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")
-async def test_what_may_not_be_looked_into_is_a_failure_and_its_files_are_not_taken_for_gone(
+async def test_an_unreadable_folder_is_a_failure_and_its_files_do_not_count_as_removed(
     tmp_path: Path,
 ) -> None:
     fill(tmp_path, "closed/a.md", "b.md")
@@ -144,7 +144,7 @@ async def test_what_may_not_be_looked_into_is_a_failure_and_its_files_are_not_ta
     assert results.bad[0].reason == "The folder cannot be looked into: Permission denied."
 
 
-async def test_a_path_that_is_too_long_for_an_id_has_one_all_the_same(tmp_path: Path) -> None:
+async def test_a_path_too_long_for_an_id_still_gets_one(tmp_path: Path) -> None:
     paths = ["/".join(["文件夹" * 25] * 15) + f"/{name}.md" for name in ("a", "b")]
     fill(tmp_path, *paths)
     ids = [file.external_id for file in (await scan(tmp_path)).files]
@@ -166,12 +166,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "folder"
 
 
-def test_the_bytes_come_with_their_hash(folder: Path) -> None:
+def test_the_bytes_are_returned_with_their_hash(folder: Path) -> None:
     read = read_scanned(folder, scanned(folder, "in/a.md"))
     assert (read.content, read.hash_hex) == (b"text", hashlib.sha256(b"text").hexdigest())
 
 
-def test_a_file_that_is_not_as_it_was_seen_is_not_read(folder: Path) -> None:
+def test_a_file_changed_since_the_scan_is_not_read(folder: Path) -> None:
     read_as = scanned(folder, "in/a.md")
     os.utime(folder / "in" / "a.md", ns=(1, 1_000))
     with pytest.raises(FileChangedError):
@@ -182,10 +182,10 @@ def test_a_file_that_is_not_as_it_was_seen_is_not_read(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("linked", ["in", "in/a.md"])
-def test_a_link_put_in_place_of_a_file_or_folder_after_the_look_is_not_followed(
+def test_a_link_that_replaces_a_file_or_folder_after_the_scan_is_not_followed(
     folder: Path, linked: str
 ) -> None:
-    """Discriminates: open() by the whole path (T13)."""
+    """Discriminates: open() with the whole path (T13)."""
     outside = folder.parent / "outside"
     read_as = scanned(folder, "in/a.md")
     (folder / linked).rename(folder.parent / "away")
@@ -195,7 +195,7 @@ def test_a_link_put_in_place_of_a_file_or_folder_after_the_look_is_not_followed(
         read_scanned(folder, read_as)
 
 
-def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(folder: Path) -> None:
+def test_a_pipe_in_place_of_a_file_does_not_block(folder: Path) -> None:
     read_as = scanned(folder, "in/a.md")
     (folder / "in" / "a.md").unlink()
     os.mkfifo(folder / "in" / "a.md")

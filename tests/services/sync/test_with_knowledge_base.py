@@ -38,7 +38,7 @@ GOOD = "# Title\n\nThe word is {}."
 
 
 class Counted:
-    """How often files are parsed, and texts embedded."""
+    """Counts how often files are parsed, and texts embedded."""
 
     def __init__(self, parse: DocumentParser) -> None:
         self._parse = parse
@@ -77,7 +77,7 @@ class Bench:
         return {each.external_id or "": each async for each in self.knowledge.of_source(SOURCE)}
 
     async def hits(self, phrase: str) -> int:
-        """How many chunks that are searched have the phrase."""
+        """The number of searchable chunks with the phrase."""
         ready = models.FieldCondition(key="ready", match=models.MatchValue(value=True))
         records, _ = await self.store.scroll(
             NAMES.knowledge_collection, models.Filter(must=[ready]), limit=10_000
@@ -128,7 +128,7 @@ async def test_files_become_documents_of_the_source_and_a_second_run_parses_none
     assert await bench.documents() == documents
 
 
-async def test_changed_broken_mended_and_removed_files_are_followed(bench: Bench) -> None:
+async def test_changed_broken_fixed_and_removed_files_are_synced(bench: Bench) -> None:
     bench.write("a.md", GOOD.format("apple"))
     bench.write("b.md", GOOD.format("pear"))
     await bench.run()
@@ -149,7 +149,7 @@ async def test_changed_broken_mended_and_removed_files_are_followed(bench: Bench
     assert [await bench.hits(word) for word in ("quince", "mango")] == [0, 1]
 
 
-async def test_a_bad_version_taken_back_leaves_no_trace_of_a_failure(bench: Bench) -> None:
+async def test_a_reverted_bad_version_leaves_no_trace_of_a_failure(bench: Bench) -> None:
     bench.write("a.md", GOOD.format("apple"))
     await bench.run()
     bench.write("a.md", "")
@@ -171,8 +171,8 @@ async def test_new_tags_and_another_owner_reach_the_documents_without_parsing(be
     assert (await bench.run(tags=("x",), owner="ann")).unchanged == 1
 
 
-async def test_what_could_not_be_embedded_is_tried_again_though_the_file_is_the_same(bench: Bench) -> None:
-    """Discriminates: a failure that may pass taken for a refusal of this content."""
+async def test_a_file_that_could_not_be_embedded_is_retried_even_if_unchanged(bench: Bench) -> None:
+    """Discriminates: taking a temporary failure for a refusal of this content."""
     for number in range(4):
         bench.write(f"{number}.md", GOOD.format(f"apple {number}"))
     bench.write("p.md", GOOD.format("poison, in a file that comes last"))
@@ -189,7 +189,7 @@ async def test_what_could_not_be_embedded_is_tried_again_though_the_file_is_the_
         assert (await bench.run()).unchanged == 5
 
 
-async def test_a_store_that_is_away_at_first_is_no_failure_of_any_file(bench: Bench) -> None:
+async def test_a_store_unreachable_at_first_is_not_a_failure_of_any_file(bench: Bench) -> None:
     bench.write("a.md", GOOD.format("apple"))
     tries = iter((True, True, False))
     add = bench.knowledge.add
@@ -203,7 +203,7 @@ async def test_a_store_that_is_away_at_first_is_no_failure_of_any_file(bench: Be
     assert (await bench.run()).added == 1
 
 
-async def test_a_source_forgotten_leaves_no_chunk(bench: Bench) -> None:
+async def test_forgetting_a_source_leaves_no_chunk(bench: Bench) -> None:
     bench.write("a.md", GOOD.format("apple"))
     await bench.run()
     other = FolderSync(
@@ -228,8 +228,8 @@ async def longest_lag_s(running: Callable[[], bool]) -> float:
 
 @pytest.mark.alone
 @pytest.mark.usefixtures("started_children")
-async def test_the_event_loop_goes_on_while_a_folder_is_followed(tmp_path: Path) -> None:
-    """With the embedded engine and parsers in children, as a server has them (RELIABILITY: lag)."""
+async def test_the_event_loop_stays_responsive_during_a_sync(tmp_path: Path) -> None:
+    """With the embedded engine and parsers in children, as in a server (RELIABILITY: lag)."""
     async with open_edge_client(tmp_path / "data" / "store") as store:
         await ensure_collections(store, NAMES, embedding_name="hashing", dimension=DIMENSION)
         parse = ParserProcess(parse_document, StructureSplitter(chunk_tokens=64))

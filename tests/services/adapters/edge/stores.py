@@ -1,4 +1,4 @@
-"""The stores that the contract is checked on, and a small collection to check it with."""
+"""The stores that the contract is tested on, and a small collection to test it with."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SERVER_URL = os.environ.get("TEST_QDRANT_URL")
 ENGINES = ["edge", "memory", *(["server"] if SERVER_URL else [])]
 DIMENSION = 4
 COLLECTION = "things"
-# Local mode says once per process that it keeps no payload index; the answers are the same without.
+# Local mode warns once per process that it has no payload index; the results are the same without one.
 NO_INDEX_WARNING = "ignore:Payload indexes have no effect:UserWarning"
 
 
@@ -38,7 +38,7 @@ async def open_store(engine: str, folder: Path) -> AsyncIterator[VectorStore]:
             yield server
 
 
-async def make_things(store: VectorStore, name: str = COLLECTION) -> None:
+async def make_collection(store: VectorStore, name: str = COLLECTION) -> None:
     """A collection with two dense vectors, a sparse one and an index of each kind."""
     await store.delete_collection(name)
     dense = models.VectorParams(size=DIMENSION, distance=models.Distance.COSINE)
@@ -60,7 +60,7 @@ def nth_id(n: int) -> str:
 
 
 def thing(n: int, **payload: object) -> models.PointStruct:
-    """Point `n`: dense vectors in a direction of its own, a sparse one of the words 1 and n + 10."""
+    """Point `n`: dense vectors in a direction of its own, a sparse vector of the words 1 and n + 10."""
     vector = [1.0, float(n), float(n * n % 7), 0.5]
     return models.PointStruct(
         id=nth_id(n),
@@ -94,6 +94,6 @@ async def nearest(
     condition: models.Filter | None = None,
     collection: str = COLLECTION,
 ) -> Sequence[ScoredPoint]:
-    """The answer of a batch of one query, with payloads."""
+    """The result of a batch of one query, with payloads."""
     request = models.QueryRequest(query=vector, using=using, filter=condition, limit=limit, with_payload=True)
     return (await store.query_batch_points(collection, [request]))[0].points

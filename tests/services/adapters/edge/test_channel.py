@@ -1,4 +1,4 @@
-"""The server's end of the store process: its start, and replies as they come."""
+"""The server's end of the store process: its start, and replies as they arrive."""
 
 from __future__ import annotations
 
@@ -13,35 +13,37 @@ import pytest
 from services.adapters.edge import wire
 from services.adapters.edge.channel import open_channel
 from services.adapters.edge.client import EdgeClient, open_edge_client
-from tests.services.adapters.edge.stores import COLLECTION, make_things
+from tests.services.adapters.edge.stores import COLLECTION, make_collection
 from tests.support.waiting import LIMIT_S
 
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[EdgeClient]:
     async with open_edge_client(tmp_path) as opened:
-        await make_things(opened)
+        await make_collection(opened)
         yield opened
 
 
 def wait_for_bytes(client: EdgeClient) -> None:
-    """Until a reply has come, while the event loop has no turn."""
+    """Wait until a reply has arrived, without yielding to the event loop."""
     received = client._channel._transport.get_extra_info("socket")
     assert select.select([received.fileno()], [], [], LIMIT_S)[0]
 
 
-async def test_who_asked_goes_on_in_the_round_after_a_reply_came(client: EdgeClient) -> None:
-    """Discriminates: a task that reads the replies; under load each round of the loop takes milliseconds."""
+async def test_the_caller_continues_in_the_loop_iteration_after_its_reply_arrived(client: EdgeClient) -> None:
+    """Discriminates: a separate task that reads replies; under load each loop iteration takes
+    milliseconds."""
     asked = asyncio.create_task(client.count(COLLECTION))
-    await asyncio.sleep(0)  # it is sent
+    await asyncio.sleep(0)  # the request is sent
     wait_for_bytes(client)
-    for _ in range(3):  # it is received, it wakes who asked, and is answered
+    for _ in range(3):  # the reply is received, wakes the caller, and is returned
         await asyncio.sleep(0)
     assert asked.done()
 
 
-def test_frames_are_taken_whole_however_they_come() -> None:
-    """Discriminates: a frame that is taken before its end has come, or with the beginning of the next."""
+def test_frames_are_read_whole_however_they_arrive() -> None:
+    """Discriminates: reading a frame before its end has arrived, or together with the beginning of the
+    next."""
     received, taken = bytearray(), []
     for byte in wire.frame(b"abc") + wire.frame(b"", wire.Verdict.REFUSED) + wire.frame(b"de"):
         received.append(byte)
@@ -56,8 +58,8 @@ def test_frames_are_taken_whole_however_they_come() -> None:
 
 @pytest.mark.usefixtures("started_children")
 @pytest.mark.parametrize("steps", range(4))
-async def test_a_start_that_is_cancelled_at_any_step_leaves_no_process(tmp_path: Path, steps: int) -> None:
-    """Discriminates: a process that is ended only once it is connected to."""
+async def test_a_start_cancelled_at_any_step_leaves_no_process(tmp_path: Path, steps: int) -> None:
+    """Discriminates: a process that is ended only if already connected."""
     opening = asyncio.create_task(open_channel(tmp_path))
     for _ in range(steps + 1):
         await asyncio.sleep(0)  # one step of the task

@@ -1,4 +1,4 @@
-"""A collection is compacted while it is used: nothing is lost, space comes back, a crash leaves it whole."""
+"""A collection is compacted while in use: nothing is lost, space is freed, a crash leaves it whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from services.adapters.edge.compaction import compact
 from services.adapters.edge.shards import Shards
 from services.store.dialect import StoreRequestError, StoreUpkeep
 from services.store.durable import allocated_bytes
-from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing, where
+from tests.services.adapters.edge.stores import COLLECTION, make_collection, nth_id, numbers, thing, where
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("started_children")
@@ -33,7 +33,7 @@ OTHER = "others"
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[EdgeClient]:
     async with open_edge_client(tmp_path) as opened:
-        await make_things(opened)
+        await make_collection(opened)
         await opened.upsert(COLLECTION, [thing(n) for n in range(200)])
         yield opened
 
@@ -45,7 +45,7 @@ async def everything(client: EdgeClient, collection: str = COLLECTION) -> dict[s
 
 
 def names(folder: Path) -> set[str]:
-    """But for the journal, and the deletions' reserve: that is written when the store is idle."""
+    """Without the journal, and the reserve for deletions, which is written when the store is idle."""
     entries = (entry.name for entry in folder.iterdir())
     return {name for name in entries if not name.startswith(("journal.db", wire.DELETIONS_FILE))}
 
@@ -60,10 +60,8 @@ def is_second(process: psutil.Process) -> bool:
     return False
 
 
-async def test_a_compacted_collection_is_the_same_to_whoever_reads_it(
-    client: EdgeClient, tmp_path: Path
-) -> None:
-    """Discriminates: leaving out the vectors, the indexes or the metadata of the copy."""
+async def test_a_compacted_collection_reads_the_same(client: EdgeClient, tmp_path: Path) -> None:
+    """Discriminates: omitting the vectors, the indexes or the metadata of the copy."""
     assert isinstance(client, StoreUpkeep)
     await client.upsert(COLLECTION, [models.PointStruct(id=7, vector={}, payload=None)])
     await client.delete(COLLECTION, [nth_id(n) for n in range(0, 200, 2)])
@@ -80,8 +78,8 @@ async def test_a_compacted_collection_is_the_same_to_whoever_reads_it(
     assert names(tmp_path) == {"lock", COLLECTION}
 
 
-async def test_what_is_written_and_deleted_meanwhile_is_there_afterwards(client: EdgeClient) -> None:
-    """Discriminates: not following changes, or forgetting those of the last step, or deletions among them."""
+async def test_writes_and_deletions_during_a_compaction_are_kept(client: EdgeClient) -> None:
+    """Discriminates: not following changes, or losing those of the last step, or deletions among them."""
     choice = random.Random(6)
     remaining: dict[int, int] = dict.fromkeys(range(200), 0)
     finished = asyncio.Event()
@@ -110,7 +108,7 @@ async def test_what_is_written_and_deleted_meanwhile_is_there_afterwards(client:
 
 
 @pytest.mark.full("works through many cases, for seconds")
-async def test_reads_go_on_while_a_collection_is_compacted(client: EdgeClient) -> None:
+async def test_reads_continue_while_a_collection_is_compacted(client: EdgeClient) -> None:
     compaction = asyncio.create_task(client.compact(COLLECTION))
     reads = 0
     while not compaction.done():
@@ -121,7 +119,7 @@ async def test_reads_go_on_while_a_collection_is_compacted(client: EdgeClient) -
 
 
 def turn(n: int) -> wire.Point:
-    """About what a turn takes: two vectors of 384, a sparse one, 2 kB of text that cannot be shortened."""
+    """The size of a typical turn: two vectors of 384, a sparse one, 2 kB of incompressible text."""
     choice = random.Random(n)
     vectors: wire.Vectors = {
         name: array("f", [choice.random() for _ in range(384)]).tobytes() for name in ("turn", "question")
@@ -136,10 +134,10 @@ async def fill(client: EdgeClient, collection: str, chosen: range) -> None:
         await client._update(wire.Upsert(collection, [turn(n) for n in chosen[start : start + 50]]))
 
 
-async def test_at_least_80_percent_of_the_space_of_deleted_turns_comes_back(on_disk: Path) -> None:
-    """The yardstick is a collection into which only the survivors were ever written.
+async def test_at_least_80_percent_of_the_space_of_deleted_turns_is_freed(on_disk: Path) -> None:
+    """The reference is a collection into which only the remaining turns were ever written.
 
-    Discriminates: taking the engine's own optimizer, which gives 37 % back.
+    Discriminates: using the engine's own optimizer, which frees 37 %.
     """
     async with open_edge_client(on_disk) as client:
         await fill(client, "turns", range(2_000))
@@ -155,7 +153,7 @@ async def test_at_least_80_percent_of_the_space_of_deleted_turns_comes_back(on_d
     assert expected.bytes_after == pytest.approx(reclaimed.bytes_after, rel=0.15)
 
 
-async def test_without_room_for_the_copy_nothing_is_done_and_a_plain_line_says_so(
+async def test_without_room_for_the_copy_nothing_is_done_and_one_line_says_so(
     client: EdgeClient, tmp_path: Path
 ) -> None:
     points = await everything(client)
@@ -172,10 +170,10 @@ async def test_without_room_for_the_copy_nothing_is_done_and_a_plain_line_says_s
 async def test_a_crash_while_the_copy_is_adopted_leaves_a_whole_collection(
     tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Discriminates: starting with the copy where it lacks the last changes, or with no collection at all."""
+    """Discriminates: starting with a copy that lacks the last changes, or with no collection at all."""
     monkeypatch.setenv("WENMAI_FAILPOINT", place)
     async with open_edge_client(tmp_path) as client:
-        await make_things(client)
+        await make_collection(client)
         await client.upsert(COLLECTION, [thing(n) for n in range(100)])
         first = client.process_id
         compaction = asyncio.create_task(client.compact(COLLECTION))
@@ -210,19 +208,19 @@ async def test_a_cancelled_compaction_leaves_nothing_behind(client: EdgeClient, 
 
 
 @pytest.mark.full("works through many cases, for seconds")
-async def test_compactions_wait_for_each_other(client: EdgeClient) -> None:
-    await make_things(client, OTHER)
+async def test_compactions_run_one_at_a_time(client: EdgeClient) -> None:
+    await make_collection(client, OTHER)
     compactions = [asyncio.create_task(client.compact(name)) for name in (COLLECTION, OTHER, COLLECTION)]
     most = 0
     while not all(compaction.done() for compaction in compactions):
         most = max(most, len(second_processes()))
-        await asyncio.sleep(0.02)  # between two looks at the processes
+        await asyncio.sleep(0.02)  # between two checks of the processes
     await asyncio.gather(*compactions)
     assert most == 1
     assert (await client.count(COLLECTION)).count == 200
 
 
-async def test_a_backup_goes_on_following_over_a_compaction(client: EdgeClient) -> None:
+async def test_a_backup_continues_following_across_a_compaction(client: EdgeClient) -> None:
     async with client.follow() as feed:
         await client.upsert(COLLECTION, [thing(1)])
         await client.compact(COLLECTION)
@@ -233,7 +231,7 @@ async def test_a_backup_goes_on_following_over_a_compaction(client: EdgeClient) 
     assert list(last[COLLECTION].deleted) == [nth_id(2)]
 
 
-async def test_a_collection_that_is_deleted_meanwhile_does_not_come_back(
+async def test_a_collection_deleted_during_its_compaction_stays_deleted(
     client: EdgeClient, tmp_path: Path
 ) -> None:
     compaction = asyncio.create_task(client.compact(COLLECTION))
@@ -256,8 +254,8 @@ def make(folder: Path, ids: range, indexed: tuple[str, ...] = ("n",)) -> Shards:
 
 
 @pytest.mark.parametrize("fault", ["points", "index", "damage"])
-def test_a_copy_that_is_not_the_collection_is_not_taken(tmp_path: Path, fault: str) -> None:
-    """Discriminates: taking a copy unseen."""
+def test_a_copy_that_differs_from_the_collection_is_not_adopted(tmp_path: Path, fault: str) -> None:
+    """Discriminates: adopting a copy unchecked."""
     shards = make(tmp_path, range(10))
     shards.answer(wire.Follow(1))
     copies = tmp_path / ".compacting-x"
@@ -278,7 +276,7 @@ def test_a_copy_that_is_not_the_collection_is_not_taken(tmp_path: Path, fault: s
     again.close()
 
 
-def test_too_many_changes_put_the_copy_off_and_lose_nothing(tmp_path: Path) -> None:
+def test_too_many_changes_postpone_the_copy_and_lose_nothing(tmp_path: Path) -> None:
     shards = make(tmp_path, range(10))
     shards.answer(wire.Follow(1))
     shards.answer(wire.Upsert(COLLECTION, [wire.Point(n, {}) for n in range(6)]))
@@ -287,7 +285,7 @@ def test_too_many_changes_put_the_copy_off_and_lose_nothing(tmp_path: Path) -> N
     shards.close()
 
 
-def test_what_a_crash_left_of_a_copy_is_removed_at_the_start(tmp_path: Path) -> None:
+def test_leftovers_of_a_crashed_copy_are_removed_at_the_start(tmp_path: Path) -> None:
     make(tmp_path, range(3)).close()
     (tmp_path / ".compacting-abc" / COLLECTION / "shard").mkdir(parents=True)
     again = Shards(tmp_path)

@@ -1,4 +1,5 @@
-"""What a follower of the embedded store is told: each changed point, whole or gone, or that it is lost."""
+"""What a follower of the embedded store receives: each changed point, whole or as deleted, or that it lost
+track."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.collection import Refusal
 from services.adapters.edge.points import Feeds
 from services.store.dialect import StoreRequestError, UnknownPointError
-from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing, where
+from tests.services.adapters.edge.stores import COLLECTION, make_collection, nth_id, numbers, thing, where
 
 OTHER = "others"
 
@@ -26,7 +27,7 @@ OTHER = "others"
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[EdgeClient]:
     async with open_edge_client(tmp_path) as opened:
-        await make_things(opened)
+        await make_collection(opened)
         await opened.upsert(COLLECTION, [thing(n) for n in range(10)])
         yield opened
 
@@ -35,8 +36,8 @@ def ids(*chosen: int) -> set[str]:
     return {nth_id(n) for n in chosen}
 
 
-async def test_every_kind_of_write_is_told_once_and_what_came_before_is_not(client: EdgeClient) -> None:
-    """Discriminates: leaving the note out of any one write, or not forgetting what was taken."""
+async def test_every_kind_of_write_is_reported_once_and_earlier_writes_are_not(client: EdgeClient) -> None:
+    """Discriminates: not noting any one of the writes, or not forgetting changes already taken."""
     async with client.follow() as feed:
         assert await feed.changed() == {}
         await client.upsert(COLLECTION, [thing(0), thing(20)])
@@ -50,8 +51,8 @@ async def test_every_kind_of_write_is_told_once_and_what_came_before_is_not(clie
         assert await feed.changed() == {}
 
 
-async def test_writes_by_filter_tell_the_points_that_matched_before(client: EdgeClient) -> None:
-    """Discriminates: looking for the matching points after the write, which may have changed what matches."""
+async def test_writes_by_filter_report_the_points_that_matched_before(client: EdgeClient) -> None:
+    """Discriminates: searching the matching points after the write, which may have changed what matches."""
     async with client.follow() as feed:
         await client.set_payload(COLLECTION, {"rank": 100}, where(rank=5))
         assert set((await feed.changed())[COLLECTION]) == ids(5)
@@ -63,8 +64,8 @@ async def test_writes_by_filter_tell_the_points_that_matched_before(client: Edge
         assert await feed.changed() == {}
 
 
-async def test_the_last_changes_come_whole_in_every_collection_and_end_the_feed(client: EdgeClient) -> None:
-    await make_things(client, OTHER)
+async def test_the_last_changes_arrive_for_every_collection_and_end_the_feed(client: EdgeClient) -> None:
+    await make_collection(client, OTHER)
     async with client.follow() as feed:
         await client.upsert(OTHER, [thing(1, text="new")])
         await client.delete(COLLECTION, [nth_id(7)])
@@ -83,8 +84,8 @@ async def test_the_last_changes_come_whole_in_every_collection_and_end_the_feed(
             await feed.changed()
 
 
-async def test_several_follow_at_once_and_one_may_follow_a_single_collection(client: EdgeClient) -> None:
-    await make_things(client, OTHER)
+async def test_several_may_follow_at_once_and_one_may_follow_a_single_collection(client: EdgeClient) -> None:
+    await make_collection(client, OTHER)
     async with client.follow() as every, client.follow([OTHER]) as one:
         await client.upsert(COLLECTION, [thing(1)])
         await client.upsert(OTHER, [thing(2)])
@@ -92,7 +93,7 @@ async def test_several_follow_at_once_and_one_may_follow_a_single_collection(cli
         assert await every.changed() == {COLLECTION: [nth_id(1)], OTHER: [nth_id(2)]}
 
 
-async def test_a_refused_write_tells_nothing(client: EdgeClient) -> None:
+async def test_a_refused_write_reports_nothing(client: EdgeClient) -> None:
     async with client.follow() as feed:
         with pytest.raises(UnknownPointError):
             await client.set_payload(COLLECTION, {"x": 1}, [nth_id(99)])
@@ -101,12 +102,12 @@ async def test_a_refused_write_tells_nothing(client: EdgeClient) -> None:
         assert await feed.changed() == {}
 
 
-async def test_a_collection_made_or_deleted_meanwhile_ends_the_copy(
+async def test_a_collection_created_or_deleted_meanwhile_ends_the_copy(
     client: EdgeClient,
 ) -> None:
     lost = f"{OTHER} was created or deleted.* start over"
-    for change in (client.delete_collection(OTHER), make_things(client, OTHER)):
-        await make_things(client, OTHER)
+    for change in (client.delete_collection(OTHER), make_collection(client, OTHER)):
+        await make_collection(client, OTHER)
         async with client.follow() as feed, client.follow([COLLECTION]) as unconcerned:
             await change
             for call in (feed.changed(), feed.last(10)):
@@ -115,8 +116,8 @@ async def test_a_collection_made_or_deleted_meanwhile_ends_the_copy(
             assert await unconcerned.last(10) == {}
 
 
-async def test_another_store_process_knows_nothing_of_the_feed_and_says_so(client: EdgeClient) -> None:
-    """Discriminates: asking whatever process there is, whose own feed of that number tells something else."""
+async def test_another_store_process_does_not_know_the_feed_and_says_so(client: EdgeClient) -> None:
+    """Discriminates: asking any current process, whose own feed of that number reports something else."""
     async with client.follow() as feed:
         os.kill(client.process_id, signal.SIGKILL)
         with pytest.raises(StoreUnavailableError):
@@ -128,8 +129,9 @@ async def test_another_store_process_knows_nothing_of_the_feed_and_says_so(clien
             assert await later.changed() == {COLLECTION: [nth_id(1)]}
 
 
-async def test_a_follower_that_leaves_is_forgotten_even_when_it_never_began(client: EdgeClient) -> None:
-    """Discriminates: numbers given by the process, which one cancelled at its first step never learns."""
+async def test_a_follower_that_leaves_is_removed_even_if_it_never_started(client: EdgeClient) -> None:
+    """Discriminates: numbers assigned by the process, which a follower cancelled at its first step never
+    learns."""
 
     async def follow() -> None:
         async with client.follow():
@@ -147,7 +149,7 @@ async def test_a_follower_that_leaves_is_forgotten_even_when_it_never_began(clie
             await client._ask(wire.TakeChanged(number), Decoder(dict[str, list[str]]))
 
 
-def test_a_feed_that_nobody_takes_from_is_given_up() -> None:
+def test_a_feed_that_is_never_read_is_dropped() -> None:
     feeds = Feeds(max_ids=5)
     feeds.open(wire.Follow(1))
     for feed in feeds.following(COLLECTION):

@@ -1,4 +1,4 @@
-"""After a kill: the vectors are those that were written, or it is said which are not."""
+"""After a kill, the vectors are those that were written, or the damaged ones are reported."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from core.errors import StoreUnavailableError
 from services.adapters.edge import wire
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.journal import FILE, Journal, vectors_checksum
-from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, thing
+from tests.services.adapters.edge.stores import COLLECTION, make_collection, nth_id, thing
 from tests.support.environment import ROOT
 from tests.support.waiting import until
 
-POINTS = 300  # more than are looked at in a step
+POINTS = 300  # more than are checked in one step
 
 
 def unread(folder: Path) -> int:
@@ -38,22 +38,22 @@ def unread(folder: Path) -> int:
 
 
 async def killed_store(folder: Path) -> None:
-    """Idle when it was killed."""
+    """The store was idle when it was killed."""
     async with open_edge_client(folder) as client:
-        await make_things(client)
+        await make_collection(client)
         await client.upsert(COLLECTION, [thing(n) for n in range(POINTS)])
         await until(lambda: unread(folder) == 0)
         os.kill(client.process_id, signal.SIGKILL)
 
 
 def vector_file(folder: Path, name: str) -> Path:
-    """Of the segment that has the points."""
+    """The vector file of the segment that has the points."""
     files = (folder / COLLECTION).glob(f"shard/segments/*/vector_storage-{name}/vectors/chunk_0.mmap")
     return max(files, key=lambda path: len(path.read_bytes().rstrip(b"\0")))
 
 
 def flip(path: Path) -> None:
-    """One bit of the last number that is written there."""
+    """Flip one bit of the last number that is written there."""
     at = len(path.read_bytes().rstrip(b"\0")) - 1
     with path.open("r+b") as file:
         file.seek(at)
@@ -67,21 +67,21 @@ async def damage(client: EdgeClient) -> list[str]:
 
 
 def named(lines: list[str]) -> int:
-    """The point whose vectors are damaged."""
+    """Return the point reported as having damaged vectors."""
     (line,) = lines
     match = re.search("the vectors of (\\S+) are not what was written", line)
     assert match is not None, line
     return uuid.UUID(match[1]).int - 1
 
 
-async def test_vectors_that_are_not_what_was_written_are_named_after_a_kill(tmp_path: Path) -> None:
-    """Discriminates: a start that compares ids and payloads alone."""
+async def test_vectors_that_differ_from_what_was_written_are_reported_after_a_kill(tmp_path: Path) -> None:
+    """Discriminates: a start that compares only ids and payloads."""
     await killed_store(tmp_path)
     flip(vector_file(tmp_path, "turn"))
     async with open_edge_client(tmp_path) as client:
         number = named(await damage(client))
         record = (await client.retrieve(COLLECTION, [nth_id(number)]))[0]
-        assert record.payload  # which is whole, and served
+        assert record.payload  # the payload is whole, and served
         await client.upsert(COLLECTION, [thing(number)])
         assert await damage(client) == []
 
@@ -89,8 +89,8 @@ async def test_vectors_that_are_not_what_was_written_are_named_after_a_kill(tmp_
 @pytest.mark.parametrize(
     "index", ["owner-map/page_0.dat", "rank-map/page_0.dat", "owner-null/has_values/flags_a.dat"]
 )
-async def test_an_index_that_was_damaged_is_made_anew_after_a_kill(tmp_path: Path, index: str) -> None:
-    """Discriminates: points that a filter no longer finds, or finds by another value, and no word of it."""
+async def test_a_damaged_index_is_rebuilt_after_a_kill(tmp_path: Path, index: str) -> None:
+    """Discriminates: points that a filter silently no longer finds, or finds by another value."""
     await killed_store(tmp_path)
     [path] = (tmp_path / COLLECTION).glob(f"shard/segments/*/payload_index/*-{index}")
     flip(path)
@@ -108,7 +108,7 @@ async def test_an_index_that_was_damaged_is_made_anew_after_a_kill(tmp_path: Pat
         assert (await client.count(COLLECTION, models.Filter(must=[empty]))).count == 0
 
 
-async def test_the_loss_of_a_vector_can_be_accepted_and_takes_no_point_away(tmp_path: Path) -> None:
+async def test_the_loss_of_a_vector_can_be_accepted_and_removes_no_point(tmp_path: Path) -> None:
     await killed_store(tmp_path)
     flip(vector_file(tmp_path, "question"))
     async with open_edge_client(tmp_path) as client:
@@ -122,10 +122,11 @@ async def test_the_loss_of_a_vector_can_be_accepted_and_takes_no_point_away(tmp_
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 4_096])
-async def test_a_file_that_was_cut_is_found_out_and_all_the_rest_is_served(
+async def test_a_truncated_file_is_detected_and_everything_else_is_served(
     tmp_path: Path, kept_bytes: int
 ) -> None:
-    """Loading does not always notice. Discriminates: a start that ends by it each time, and so is refused."""
+    """Loading does not always notice it. Discriminates: a start that crashes on it each time and is
+    refused."""
     await killed_store(tmp_path)
     os.truncate(vector_file(tmp_path, "turn"), kept_bytes)
     async with open_edge_client(tmp_path) as client:
@@ -151,16 +152,15 @@ os._exit(0)
 async def closed_store(folder: Path) -> None:
     async with open_edge_client(folder) as client:
         for name in (COLLECTION, "others"):
-            await make_things(client, name)
+            await make_collection(client, name)
             await client.upsert(name, [thing(n) for n in range(3)])
 
 
 @pytest.mark.parametrize("lost", [[], ["others"]])
-async def test_a_start_that_ends_halfway_takes_nothing_from_what_is_whole(
-    tmp_path: Path, lost: list[str]
-) -> None:
-    """The engine deletes files when it loads them. Discriminates: a collection that is held against what the
-    last close left although a start has loaded it since; one that is damaged and takes the other with it."""
+async def test_a_start_that_ends_halfway_loses_no_intact_data(tmp_path: Path, lost: list[str]) -> None:
+    """The engine deletes files when it loads them. Discriminates: comparing a collection with the state of
+    the last close although a start has loaded it since; one damaged collection making the other
+    unavailable."""
     await closed_store(tmp_path)
     for name in lost:
         (tmp_path / name / "closed.json").write_text("[")
@@ -172,8 +172,8 @@ async def test_a_start_that_ends_halfway_takes_nothing_from_what_is_whole(
             assert (await client.count(COLLECTION)).count == 3
 
 
-async def test_a_close_that_could_not_note_what_it_left_is_no_damage(tmp_path: Path) -> None:
-    """On a full disk, or killed in the middle. Discriminates: the half of a note taken for a file of the
+async def test_a_close_that_could_not_record_its_state_is_not_damage(tmp_path: Path) -> None:
+    """On a full disk, or killed halfway. Discriminates: taking a partial note for a file of the
     collection."""
     await closed_store(tmp_path)
     (tmp_path / COLLECTION / "closed.json").rename(tmp_path / COLLECTION / "closed.json.partial")
@@ -182,13 +182,13 @@ async def test_a_close_that_could_not_note_what_it_left_is_no_damage(tmp_path: P
             assert await damage(client) == []
 
 
-async def test_a_process_that_dies_of_what_it_reads_is_followed_by_one_that_looks_first(
+async def test_a_process_that_crashes_while_reading_is_followed_by_one_that_checks_first(
     tmp_path: Path,
 ) -> None:
-    """A mapped file that is cut while it is open ends its reader by SIGBUS. Discriminates: a second process
+    """Truncating a mapped file while it is open kills its reader by SIGBUS. Discriminates: a second process
     that dies the same way."""
     async with open_edge_client(tmp_path) as client:
-        await make_things(client)
+        await make_collection(client)
         await client.upsert(COLLECTION, [thing(n) for n in range(POINTS)])
         await until(lambda: unread(tmp_path) == 0)
         os.truncate(vector_file(tmp_path, "turn"), 0)
@@ -199,8 +199,8 @@ async def test_a_process_that_dies_of_what_it_reads_is_followed_by_one_that_look
         assert f"{POINTS} points were in it" in condition.damage[0]
 
 
-async def test_vectors_of_all_kinds_of_writes_are_right_after_kills_and_a_compaction(tmp_path: Path) -> None:
-    """Discriminates: a checksum that outlives an update of the vectors, or a copy that rounds them anew."""
+async def test_vectors_of_all_writes_are_correct_after_kills_and_a_compaction(tmp_path: Path) -> None:
+    """Discriminates: a checksum that outlives an update of the vectors, or a copy that rounds them again."""
     await killed_store(tmp_path)
     for change in (_update, _compact, _erase):
         async with open_edge_client(tmp_path) as client:
@@ -228,7 +228,7 @@ async def _erase(client: EdgeClient) -> None:
     await client.delete(COLLECTION, models.PointIdsList(points=[nth_id(n) for n in range(100)]))
 
 
-def test_a_journal_of_a_version_before_gets_its_checksums_when_the_store_is_idle(tmp_path: Path) -> None:
+def test_a_journal_of_an_earlier_version_gets_its_checksums_when_the_store_is_idle(tmp_path: Path) -> None:
     database = sqlite3.connect(tmp_path / FILE)
     database.executescript(
         "CREATE TABLE point (collection TEXT NOT NULL, id BLOB NOT NULL, checksum INTEGER NOT NULL,"
@@ -242,15 +242,15 @@ def test_a_journal_of_a_version_before_gets_its_checksums_when_the_store_is_idle
     assert journal.unread(COLLECTION, 10) == [1]
     journal.note_vectors(COLLECTION, {1: 9})
     assert journal.unread(COLLECTION, 10) == []
-    journal.empty({COLLECTION: {1: 6}})  # its payload alone was written
+    journal.empty({COLLECTION: {1: 6}})  # only its payload was written
     assert journal.vectors(COLLECTION, [1]) == {1: 9}
     journal.empty({COLLECTION: {1: 6}}, {COLLECTION: {1}})
     assert journal.unread(COLLECTION, 10) == [1]
     journal.close()
 
 
-def test_what_is_unread_is_looked_up_and_not_searched_among_all_points(tmp_path: Path) -> None:
-    """Discriminates: after each flush, and for each step, a look at every point, while requests wait."""
+def test_unread_points_are_looked_up_and_not_searched_among_all_points(tmp_path: Path) -> None:
+    """Discriminates: scanning every point after each flush, and for each step, while requests wait."""
     journal = Journal(tmp_path)
     journal.expect(COLLECTION, b"", dict.fromkeys(range(5_000), 5))
     journal.note_vectors(COLLECTION, dict.fromkeys(range(4_999), 9))
@@ -262,5 +262,5 @@ def test_what_is_unread_is_looked_up_and_not_searched_among_all_points(tmp_path:
 
 
 @pytest.mark.parametrize("other", [{"b": b"1"}, {"a": b"2"}, {}, {"a": wire.SparseValues(b"1", b"2")}])
-def test_a_checksum_is_of_names_and_numbers(other: wire.Vectors) -> None:
+def test_a_checksum_covers_names_and_numbers(other: wire.Vectors) -> None:
     assert vectors_checksum({"a": b"1"}) != vectors_checksum(other)

@@ -1,4 +1,4 @@
-"""The journal: what was acknowledged and is not in the engine's files yet comes back from it."""
+"""The journal: acknowledged changes that are not in the engine's files yet are restored from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.errors import StoreReadOnlyError, StoreUnavailableError
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.journal import FILE, Journal
 from services.store.dialect import StoreRequestError
-from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing
+from tests.services.adapters.edge.stores import COLLECTION, make_collection, nth_id, numbers, thing
 from tests.support.stores.copies import copied
 from tests.support.waiting import until
 
@@ -37,13 +37,14 @@ async def paint(client: EdgeClient, colour: str, *some: int) -> None:
 async def flushed_store(folder: Path) -> None:
     """Ten things, of which 3 and 4 are red; closed."""
     async with open_edge_client(folder) as client:
-        await make_things(client)
+        await make_collection(client)
         await client.upsert(COLLECTION, [thing(n) for n in range(10)])
         await paint(client, "red", 3, 4)
 
 
 async def change_and_die(folder: Path) -> dict[int, str]:
-    """Every kind of change, and a deletion by filter after which others come to match; then SIGKILL."""
+    """Make every kind of change, including a deletion by filter after which others come to match; then
+    SIGKILL."""
     async with open_edge_client(folder) as client:
         await client.delete(COLLECTION, models.FilterSelector(filter=RED))
         await client.upsert(COLLECTION, [thing(10), thing(11)])
@@ -55,23 +56,23 @@ async def change_and_die(folder: Path) -> dict[int, str]:
     return stored
 
 
-async def test_what_the_engine_had_not_flushed_comes_back(tmp_path: Path) -> None:
-    """As after a cut of power: the engine's files of before, and the journal. Discriminates: an
-    acknowledgement before the flush; a filter that is replayed."""
+async def test_changes_the_engine_had_not_flushed_are_restored(tmp_path: Path) -> None:
+    """As after a power cut: the engine's earlier files, and the journal. Discriminates: an acknowledgement
+    before the flush; a filter that is replayed."""
     await flushed_store(tmp_path / "store")
     copied(tmp_path / "store", tmp_path / "cut")
     stored = await change_and_die(tmp_path / "store")
     for path in (tmp_path / "store").glob(f"{FILE}*"):
         shutil.copy(path, tmp_path / "cut")
     assert {n for n in stored if n < 10} == {1, 2, 5, 6, 7, 8, 9}
-    for folder in ("cut", "store"):  # in the second all changes are in the engine's own log, too
+    for folder in ("cut", "store"):  # in the second, all changes are in the engine's own log as well
         async with open_edge_client(tmp_path / folder) as client:
             assert await read(client) == stored
 
 
-async def test_a_change_comes_back_where_a_flush_was_cut_before_the_engines_log(tmp_path: Path) -> None:
-    """The segments are on the disk, and the log that numbers operations is older; changes of a point that was
-    deleted later take no number again. Discriminates: a replay that the engine passes over in silence."""
+async def test_a_change_is_restored_if_a_flush_ended_before_the_engines_log(tmp_path: Path) -> None:
+    """The segments are on disk, and the log that numbers operations is older; changes of a point that was
+    deleted later get no new number. Discriminates: a replay that the engine silently skips."""
     await flushed_store(tmp_path / "before")
     for name in ("store", "flushed"):
         copied(tmp_path / "before", tmp_path / name)
@@ -94,9 +95,9 @@ async def test_a_change_comes_back_where_a_flush_was_cut_before_the_engines_log(
         assert (await read(client))[7] == "blue"
 
 
-async def test_what_is_changed_after_the_engines_log_was_lost_is_changed(tmp_path: Path) -> None:
-    """Discriminates: changes that are acknowledged, and that the engine passes over since its numbers begin
-    anew below those of the points."""
+async def test_changes_after_the_engines_log_was_lost_take_effect(tmp_path: Path) -> None:
+    """Discriminates: acknowledging changes that the engine skips because its numbers restart below those of
+    the points."""
     await flushed_store(tmp_path)
     async with open_edge_client(tmp_path) as client:
         for _ in range(9):
@@ -112,11 +113,11 @@ async def test_what_is_changed_after_the_engines_log_was_lost_is_changed(tmp_pat
             assert (sorted(stored), stored[7]) == ([*range(10)], colour)
 
 
-async def test_a_collection_that_is_missing_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+async def test_a_missing_collection_is_reported_and_nothing_is_written(tmp_path: Path) -> None:
     """Until the loss is accepted. Discriminates: ready with less than was acknowledged."""
     await flushed_store(tmp_path)
     shutil.rmtree(tmp_path / COLLECTION)
-    for _ in range(2):  # a start in between makes nothing of it
+    for _ in range(2):  # a start in between changes nothing
         async with open_edge_client(tmp_path) as client:
             condition = await client.condition()
             assert condition.read_only
@@ -134,7 +135,7 @@ async def test_a_collection_that_is_missing_is_named_and_nothing_is_written(tmp_
         assert set(await read(client)) == {1}
 
 
-async def test_what_the_journal_holds_of_a_lost_collection_comes_back(tmp_path: Path) -> None:
+async def test_the_journals_changes_of_a_lost_collection_are_restored(tmp_path: Path) -> None:
     await flushed_store(tmp_path)
     async with open_edge_client(tmp_path) as client:
         await client.upsert(COLLECTION, [thing(20)])
@@ -145,8 +146,8 @@ async def test_what_the_journal_holds_of_a_lost_collection_comes_back(tmp_path: 
         assert set(await read(client)) == {20}
 
 
-async def test_points_that_are_missing_after_a_kill_are_named(tmp_path: Path) -> None:
-    """The engine's files of before. Discriminates: a start that takes them for all there is."""
+async def test_points_missing_after_a_kill_are_reported(tmp_path: Path) -> None:
+    """With the engine's earlier files. Discriminates: a start that takes them for the complete data."""
     await flushed_store(tmp_path / "store")
     copied(tmp_path / "store", tmp_path / "before")
     async with open_edge_client(tmp_path / "store") as client:
@@ -162,8 +163,8 @@ async def test_points_that_are_missing_after_a_kill_are_named(tmp_path: Path) ->
         assert nth_id(10) in line
 
 
-async def test_a_payload_that_is_not_what_was_written_is_named_and_not_served(tmp_path: Path) -> None:
-    """Discriminates: a read that believes what it reads."""
+async def test_a_payload_that_differs_from_the_written_one_is_not_served(tmp_path: Path) -> None:
+    """Discriminates: a read that trusts what it reads."""
     await flushed_store(tmp_path)
     (page,) = (tmp_path / COLLECTION).glob("shard/segments/*/payload_storage/page_0.dat")
     async with open_edge_client(tmp_path) as client:
@@ -180,28 +181,30 @@ async def test_a_payload_that_is_not_what_was_written_is_named_and_not_served(tm
         assert await client.retrieve(COLLECTION, [nth_id(6)]) == []
         (line,) = (await client.condition()).damage
         assert nth_id(6) in line
-        await paint(client, "white", 5)  # the others can be changed
+        await paint(client, "white", 5)  # the others can still be changed
         assert await client.accept_loss() == [line]
         assert set(await read(client)) == set(range(10)) - {6}
         assert not (await client.condition(whole=True)).damage
 
 
-async def test_a_collection_that_was_deleted_is_not_missed(tmp_path: Path) -> None:
-    """Killed at once. Discriminates: a start that is refused for it; its changes in another of its name."""
+async def test_a_deleted_collection_is_not_reported_missing(tmp_path: Path) -> None:
+    """Killed at once. Discriminates: refusing the start because of it; applying its changes to a new
+    collection with its name."""
     await flushed_store(tmp_path)
     for made_anew in (False, True):
         async with open_edge_client(tmp_path) as client:
-            await client.upsert(COLLECTION, [thing(11)]) if not made_anew else await make_things(client)
+            await client.upsert(COLLECTION, [thing(11)]) if not made_anew else await make_collection(client)
             await client.delete_collection(COLLECTION)
             if made_anew:
-                await make_things(client)
+                await make_collection(client)
             os.kill(client.process_id, signal.SIGKILL)
     async with open_edge_client(tmp_path) as client:
         assert await read(client) == {}
 
 
-async def test_a_damaged_journal_is_named_where_it_was_needed(tmp_path: Path) -> None:
-    """It is not where all else is as it was left. Discriminates: a start that goes on without it unseen."""
+async def test_a_damaged_journal_is_reported_if_it_was_needed(tmp_path: Path) -> None:
+    """It is not needed if everything else is as it was closed. Discriminates: a start that silently continues
+    without it."""
     await flushed_store(tmp_path)
     for damage in (_write_nonsense, Path.unlink):
         damage(tmp_path / FILE)
@@ -221,9 +224,9 @@ async def test_a_damaged_journal_is_named_where_it_was_needed(tmp_path: Path) ->
             assert not (await client.condition()).damage
 
 
-async def test_a_journal_without_its_end_is_not_replayed_over_what_came_behind(tmp_path: Path) -> None:
-    """SQLite takes a damaged end of its log for none. Discriminates: the older changes made again over newer
-    ones, and nothing said."""
+async def test_a_truncated_journal_is_not_replayed_over_later_changes(tmp_path: Path) -> None:
+    """SQLite ignores a damaged end of its log. Discriminates: silently replaying older changes over newer
+    ones."""
     await flushed_store(tmp_path)
     stored = await change_and_die(tmp_path)
     log = tmp_path / f"{FILE}-wal"
@@ -237,8 +240,8 @@ async def test_a_journal_without_its_end_is_not_replayed_over_what_came_behind(t
         assert await read(client) == stored
 
 
-async def test_a_number_that_cannot_be_is_named_and_not_counted_up_to(tmp_path: Path) -> None:
-    """Discriminates: a start that takes numbers for years."""
+async def test_an_impossible_number_is_reported_and_not_counted_up_to(tmp_path: Path) -> None:
+    """Discriminates: a start that assigns numbers for years."""
     await flushed_store(tmp_path)
     stored = await change_and_die(tmp_path)
     numbers_file = next((tmp_path / COLLECTION).glob("shard/segments/*/mutable_id_tracker.versions"))
@@ -255,8 +258,8 @@ async def test_a_number_that_cannot_be_is_named_and_not_counted_up_to(tmp_path: 
             await client.accept_loss()
 
 
-def test_a_change_that_was_taken_back_is_not_missed(tmp_path: Path) -> None:
-    """Discriminates: the last number of a change that is no longer there."""
+def test_a_reverted_change_is_not_reported_missing(tmp_path: Path) -> None:
+    """Discriminates: expecting the last number of a change that no longer exists."""
     journal = Journal(tmp_path)
     for change in (b"one", b"two"):
         number = journal.note(change)
@@ -281,7 +284,7 @@ def _write_nonsense(path: Path) -> None:
     path.write_bytes(b"no database" * 1_000)
 
 
-async def test_without_it_no_old_one_is_believed(tmp_path: Path) -> None:
+async def test_without_a_journal_no_old_one_is_trusted(tmp_path: Path) -> None:
     await flushed_store(tmp_path)
     async with open_edge_client(tmp_path, durable=False) as client:
         assert not (tmp_path / FILE).exists()
@@ -291,9 +294,9 @@ async def test_without_it_no_old_one_is_believed(tmp_path: Path) -> None:
         assert len(await read(client)) == 20
 
 
-async def test_it_is_emptied_when_the_store_is_idle(tmp_path: Path) -> None:
+async def test_the_journal_is_emptied_when_the_store_is_idle(tmp_path: Path) -> None:
     async with open_edge_client(tmp_path) as client:
-        await make_things(client)
+        await make_collection(client)
         await client.upsert(COLLECTION, [thing(1)])
         await until(lambda: _rows(tmp_path) == 0)
 
@@ -307,7 +310,7 @@ def _rows(folder: Path) -> int:
     return int(count)
 
 
-def test_a_journal_that_cannot_be_emptied_is_made_anew(tmp_path: Path) -> None:
+def test_a_journal_that_cannot_be_emptied_is_recreated(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.expect(COLLECTION, b"", {1: 2})
     journal.close()
@@ -320,8 +323,8 @@ def test_a_journal_that_cannot_be_emptied_is_made_anew(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_a_journal_that_could_not_be_made_anew_is_made_once_the_disk_writes_again(tmp_path: Path) -> None:
-    """Discriminates: one without tables, which refuses everything until the next start."""
+def test_a_journal_that_could_not_be_recreated_is_created_once_the_disk_is_writable(tmp_path: Path) -> None:
+    """Discriminates: a journal without tables, which refuses everything until the next start."""
     journal = Journal(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
@@ -347,7 +350,7 @@ def test_a_journal_that_could_not_be_made_anew_is_made_once_the_disk_writes_agai
 async def test_a_store_whose_disk_refuses_writes_is_not_writable_until_the_disk_recovers(
     tmp_path: Path,
 ) -> None:
-    """Discriminates: one that finds out only by a write that somebody asks for."""
+    """Discriminates: noticing it only at the next requested write."""
     await flushed_store(tmp_path)
     async with open_edge_client(tmp_path) as client:
         assert (await client.condition()).writable

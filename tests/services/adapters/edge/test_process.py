@@ -1,4 +1,4 @@
-"""The embedded store's process: who owns the folder, what outlives a kill, what requests do to each other."""
+"""The embedded store's process: who owns the folder, what survives a kill, how requests affect each other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from services.adapters.edge.journal import Journal
 from services.adapters.edge.process import _ORPHAN_WAIT_S
 from services.adapters.edge.shards import Shards
 from services.store.dialect import StoreRequestError, UnsupportedByStoreError
-from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing
+from tests.services.adapters.edge.stores import COLLECTION, make_collection, nth_id, numbers, thing
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("started_children")
@@ -39,11 +39,11 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from services.adapters.edge.client import open_edge_client
-from tests.services.adapters.edge.stores import COLLECTION, make_things, thing
+from tests.services.adapters.edge.stores import COLLECTION, make_collection, thing
 
 async def main():
     async with open_edge_client(Path(sys.argv[1])) as client:
-        await make_things(client)
+        await make_collection(client)
         for n in range(100_000):
             await client.upsert(COLLECTION, [thing(n)])
             print(n, client.process_id, flush=True)
@@ -55,7 +55,7 @@ asyncio.run(main())
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[EdgeClient]:
     async with open_edge_client(tmp_path) as opened:
-        await make_things(opened)
+        await make_collection(opened)
         yield opened
 
 
@@ -64,7 +64,7 @@ async def all_numbers(client: EdgeClient) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    """A zombie has ended; who should collect it is not the point here."""
+    """A zombie counts as ended; who should reap it does not matter here."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return state.stdout.strip()[:1] not in {"", "Z"}
 
@@ -75,8 +75,8 @@ def start_writer(folder: Path) -> subprocess.Popen[str]:
     )
 
 
-async def test_acknowledged_writes_are_there_after_the_process_is_killed(client: EdgeClient) -> None:
-    """Red if the channel were not replaced, or if acknowledged points lived in memory only."""
+async def test_acknowledged_writes_survive_the_kill_of_the_process(client: EdgeClient) -> None:
+    """Red if the channel is not replaced, or if acknowledged points are only in memory."""
     first = client.process_id
     for n in range(200):
         await client.upsert(COLLECTION, [thing(n)])
@@ -97,7 +97,7 @@ async def test_requests_under_way_fail_as_unavailable_when_the_process_dies(clie
     assert [count.count for count in counts] == [0] * 5
 
 
-async def test_a_killed_server_leaves_its_acknowledged_writes_to_the_next_one(tmp_path: Path) -> None:
+async def test_the_next_server_has_the_acknowledged_writes_of_a_killed_one(tmp_path: Path) -> None:
     server = start_writer(tmp_path)
     assert server.stdout is not None
     acknowledged, store_pid = -1, 0
@@ -114,16 +114,16 @@ async def test_a_killed_server_leaves_its_acknowledged_writes_to_the_next_one(tm
     server.wait()
     server.stdout.close()
     assert present[: acknowledged + 1] == list(range(acknowledged + 1))
-    assert took_s < _ORPHAN_WAIT_S / 2  # the one left behind ended by itself, on a busy machine, too
+    assert took_s < _ORPHAN_WAIT_S / 2  # the orphan ended on its own, even on a busy machine
     assert not is_running(store_pid)
 
 
-async def test_a_second_process_is_refused_in_one_plain_line(client: EdgeClient, tmp_path: Path) -> None:
+async def test_a_second_process_is_refused_in_one_line(client: EdgeClient, tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(StoreLockedError) as refused:
         async with open_edge_client(tmp_path):
             pass
-    assert time.monotonic() - began < _ORPHAN_WAIT_S / 2  # one that is alive is worth no such wait
+    assert time.monotonic() - began < _ORPHAN_WAIT_S / 2  # no such wait for a living one
     sentence = str(refused.value)
     assert str(tmp_path) in sentence
     assert str(os.getpid()) in sentence
@@ -133,7 +133,7 @@ async def test_a_second_process_is_refused_in_one_plain_line(client: EdgeClient,
 
 async def test_the_process_ends_with_its_client_and_the_folder_is_free_again(tmp_path: Path) -> None:
     async with open_edge_client(tmp_path) as client:
-        await make_things(client)
+        await make_collection(client)
         await client.upsert(COLLECTION, [thing(1)])
         pid = client.process_id
     assert not is_running(pid)
@@ -148,7 +148,7 @@ async def test_interrupting_the_process_group_does_not_end_the_store(client: Edg
 
 
 async def test_a_cancelled_request_leaves_the_others_in_step(client: EdgeClient) -> None:
-    """Red if a cancelled caller gave up its place in the queue of replies."""
+    """Red if a cancelled caller gives up its position in the queue of replies."""
     await client.upsert(COLLECTION, [thing(n) for n in range(50)])
 
     async def payload_of(n: int) -> int:
@@ -173,7 +173,7 @@ async def test_large_requests_of_many_tasks_do_not_mix(client: EdgeClient) -> No
     assert [numbers(page) for page in pages] == [[n] for n in range(40)]
 
 
-async def test_a_bad_request_is_its_callers_alone(client: EdgeClient) -> None:
+async def test_a_bad_request_affects_only_its_caller(client: EdgeClient) -> None:
     outcomes = await asyncio.gather(
         client.upsert(COLLECTION, [thing(1)]),
         client.scroll(COLLECTION, order_by=models.OrderBy(key="unindexed")),
@@ -187,7 +187,7 @@ async def test_a_bad_request_is_its_callers_alone(client: EdgeClient) -> None:
     assert outcomes[4].count == 1
 
 
-async def test_an_unknown_construct_is_named(client: EdgeClient) -> None:
+async def test_an_unknown_construct_is_reported(client: EdgeClient) -> None:
     recommended = models.RecommendQuery(recommend=models.RecommendInput())
     for request, named in (
         (models.QueryRequest(query=recommended, using="turn"), "RecommendQuery"),
@@ -217,7 +217,7 @@ async def test_a_folder_that_is_a_file_is_refused_in_one_line(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
-async def test_a_folder_that_may_not_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
+async def test_a_read_only_folder_is_refused_in_one_line(tmp_path: Path) -> None:
     read_only = tmp_path / "data"
     os.mkdir(read_only, mode=stat.S_IRUSR | stat.S_IXUSR)
     with pytest.raises(StartRefusedError, match="cannot be used"):
@@ -227,12 +227,12 @@ async def test_a_folder_that_may_not_be_written_is_refused_in_one_line(tmp_path:
 
 @pytest.mark.parametrize("damage", ["spec", "segments", "points", "payloads"])
 @pytest.mark.parametrize("durable", [True, False])
-async def test_a_damaged_collection_is_named_and_never_empty(
+async def test_a_damaged_collection_is_reported_and_never_empty(
     tmp_path: Path, damage: str, durable: bool
 ) -> None:
-    """With a journal all the rest can be read; without, what cannot be read refuses the start."""
+    """With a journal everything else can be read; without one, unreadable data refuses the start."""
     async with open_edge_client(tmp_path, durable=durable) as client:
-        await make_things(client)
+        await make_collection(client)
         await client.upsert(COLLECTION, [thing(n) for n in range(20)])
     folder = tmp_path / COLLECTION
     if damage == "spec":
@@ -261,7 +261,7 @@ async def test_a_damaged_collection_is_named_and_never_empty(
 
 
 def test_a_full_disk_refuses_writes_and_still_reads_and_deletes(tmp_path: Path) -> None:
-    """The engine writes through mapped files: without room it would be killed in the middle of a write."""
+    """The engine writes through mapped files: without room it would be killed during a write."""
     roomy = Shards(tmp_path)
     roomy.answer(wire.CreateCollection("c", wire.CollectionSpec({}, {"sparse": True})))
     roomy.answer(wire.Upsert("c", [wire.Point(1, {}), wire.Point(2, {})]))
@@ -276,9 +276,9 @@ def test_a_full_disk_refuses_writes_and_still_reads_and_deletes(tmp_path: Path) 
     full.close()
 
 
-def test_a_deletion_on_a_full_disk_uses_a_reserve_that_nobody_else_gets(tmp_path: Path) -> None:
-    """Discriminates: a receipt that finds no room; a question that takes what deletions need; a reserve that
-    is a hole; one that does not come back."""
+def test_a_deletion_on_a_full_disk_uses_a_reserve_for_deletions_only(tmp_path: Path) -> None:
+    """Discriminates: a receipt without room; a question that uses the room deletions need; a sparse reserve;
+    one that is not restored."""
     reserve = tmp_path / wire.DELETIONS_FILE
     store = Shards(tmp_path)
     store.open_all()
@@ -288,7 +288,7 @@ def test_a_deletion_on_a_full_disk_uses_a_reserve_that_nobody_else_gets(tmp_path
     store.hold_reserve()
     assert reserve.stat().st_blocks * 512 >= wire.DELETIONS_BYTES
     store.close()
-    full = Shards(tmp_path, reserve_bytes=1 << 62)  # as if the disk had less than that left
+    full = Shards(tmp_path, reserve_bytes=1 << 62)  # as if the disk had less than that free
     full.open_all()
     full.begin(Journal(tmp_path))
     with pytest.raises(Refusal, match="is full"):
@@ -316,13 +316,13 @@ def open_to_others(folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.stat().st_mode & 0o077]
 
 
-async def test_a_close_that_cannot_write_is_one_line_and_the_next_start_finds_all(
+async def test_a_close_that_cannot_write_logs_one_line_and_the_next_start_has_everything(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: a traceback, and collections that are not closed after the first that cannot be."""
+    """Discriminates: a traceback, and collections left open after the first that cannot be closed."""
     async with open_edge_client(tmp_path) as client:
         for name in ("others", COLLECTION):
-            await make_things(client, name)
+            await make_collection(client, name)
             await client.upsert(name, [thing(1)])
             (tmp_path / name / "closed.json.partial").mkdir()  # as on a disk that is full to its last byte
     lines = [line for line in capfd.readouterr().err.splitlines() if "sealed" in line or "Traceback" in line]
@@ -333,14 +333,14 @@ async def test_a_close_that_cannot_write_is_one_line_and_the_next_start_finds_al
             (tmp_path / name / "closed.json.partial").rmdir()
 
 
-async def test_no_file_of_the_engine_can_be_read_by_others(tmp_path: Path) -> None:
-    """Discriminates: the engine's own 0644; leaving what an earlier version made as it is; a compaction
-    that makes new ones."""
+async def test_files_of_the_engine_are_not_readable_by_others(tmp_path: Path) -> None:
+    """Discriminates: the engine's own 0644; leaving files of an earlier version unchanged; a compaction that
+    creates new ones."""
     folder = tmp_path / "store"
     before = os.umask(0o022)
     try:
         async with open_edge_client(folder) as client:
-            await make_things(client)
+            await make_collection(client)
             await client.upsert(COLLECTION, [thing(number) for number in range(50)])
             assert open_to_others(folder) == []
             await client.compact(COLLECTION)
@@ -355,8 +355,9 @@ async def test_no_file_of_the_engine_can_be_read_by_others(tmp_path: Path) -> No
         os.umask(before)
 
 
-async def test_a_process_that_is_no_longer_waited_for_is_ended_all_the_same() -> None:
-    """Discriminates: left running by a doctor that looks at a locked store for eight seconds at most."""
+async def test_a_process_that_is_no_longer_awaited_is_still_ended() -> None:
+    """Discriminates: a process left running by a doctor that waits for a locked store for at most eight
+    seconds."""
     process = await asyncio.to_thread(
         subprocess.Popen[bytes], [sys.executable, "-c", "import time; time.sleep(60)"]
     )
@@ -370,7 +371,7 @@ async def test_a_process_that_is_no_longer_waited_for_is_ended_all_the_same() ->
 
 
 def begun(settings: StoreSettings) -> list[psutil.Process]:
-    """The store processes of this folder alone: servers of other tests may be children here, too."""
+    """The store processes of this folder only: servers of other tests may be children, too."""
     running = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
     return [each for each in running if str(settings.embedded) in each.cmdline()]
 
@@ -379,12 +380,12 @@ def begun(settings: StoreSettings) -> list[psutil.Process]:
 async def stored(tmp_path: Path) -> StoreSettings:
     settings = StoreSettings(data_dir=tmp_path)
     async with open_edge_client(settings.embedded) as client:
-        await make_things(client)
+        await make_collection(client)
         await client.upsert(COLLECTION, [thing(1)])
     return settings
 
 
-async def test_a_process_that_was_started_early_is_the_one_that_opens_the_store(
+async def test_a_process_started_early_is_the_one_that_opens_the_store(
     stored: StoreSettings,
 ) -> None:
     begin_store(stored)
@@ -396,7 +397,7 @@ async def test_a_process_that_was_started_early_is_the_one_that_opens_the_store(
         assert client.process_id != early.pid
 
 
-async def test_one_that_was_killed_before_it_was_taken_refuses_the_start(stored: StoreSettings) -> None:
+async def test_an_early_process_killed_before_use_refuses_the_start(stored: StoreSettings) -> None:
     begin_store(stored)
     (early,) = begun(stored)
     early.kill()
@@ -405,23 +406,23 @@ async def test_one_that_was_killed_before_it_was_taken_refuses_the_start(stored:
             pass
 
 
-def test_nothing_is_started_where_no_store_is(tmp_path: Path) -> None:
+def test_nothing_is_started_early_without_a_store(tmp_path: Path) -> None:
     begin_store(settings := StoreSettings(data_dir=tmp_path))
     assert begun(settings) == []
     assert not settings.embedded.exists()
 
 
 @pytest.mark.parametrize("beside", ["reembed", "restoring"])
-async def test_nothing_is_started_where_another_may_take_its_place(
+async def test_nothing_is_started_early_if_another_store_may_replace_it(
     stored: StoreSettings, beside: str
 ) -> None:
-    """Discriminates: a folder that is renamed while its store is open."""
+    """Discriminates: renaming a folder while its store is open."""
     (stored.data_dir / f"{stored.embedded.name}.{beside}").mkdir()
     begin_store(stored)
     assert begun(stored) == []
 
 
-async def test_what_nobody_takes_ends_with_its_server_and_leaves_the_store(stored: StoreSettings) -> None:
+async def test_an_unused_early_process_ends_with_its_server(stored: StoreSettings) -> None:
     code = (
         "import sys; from pathlib import Path; from config.settings import StoreSettings; "
         "from api.early_start import begin_store; begin_store(StoreSettings(data_dir=Path(sys.argv[1])))"

@@ -1,4 +1,4 @@
-"""A batch of queries of the embedded store, and long vectors in half the room."""
+"""A batch of queries of the embedded store, and long vectors in half the space."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qdrant_client import models
 from services.adapters.edge import wire
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.store.dialect import ScoredPoint, StoreUpkeep
-from tests.services.adapters.edge.stores import COLLECTION, make_things, nearest, nth_id, thing
+from tests.services.adapters.edge.stores import COLLECTION, make_collection, nearest, nth_id, thing
 
 LONG, POINTS = 384, 300
 Vectors = NDArray[np.float32]
@@ -30,7 +30,7 @@ async def client(tmp_path: Path) -> AsyncIterator[EdgeClient]:
 
 @pytest.fixture
 async def filled(client: EdgeClient) -> EdgeClient:
-    await make_things(client)
+    await make_collection(client)
     await client.upsert(COLLECTION, [thing(n) for n in range(20)])
     return client
 
@@ -54,8 +54,8 @@ async def store_long(client: EdgeClient, vectors: Vectors) -> None:
     )
 
 
-async def test_queries_by_other_vectors_are_answered_in_the_order_they_came(filled: EdgeClient) -> None:
-    """Discriminates: answers returned in the order in which the engine was asked."""
+async def test_queries_by_different_vectors_are_answered_in_request_order(filled: EdgeClient) -> None:
+    """Discriminates: answers in the order in which the engine was queried."""
     sparse = models.QueryRequest(query=SPARSE, using="sparse", limit=5, with_payload=True)
     turn = models.QueryRequest(query=[1.0, 19.0, 4.0, 0.5], using="turn", limit=5, with_payload=True)
     requests = [turn, sparse, turn, sparse]
@@ -65,8 +65,8 @@ async def test_queries_by_other_vectors_are_answered_in_the_order_they_came(fill
     assert numbers(together[0].points) != numbers(together[1].points)
 
 
-async def test_each_query_gets_what_it_asked_of_a_point_that_several_found(filled: EdgeClient) -> None:
-    """Discriminates: one record for a point whatever was asked of it."""
+async def test_each_query_gets_the_fields_it_requested_of_a_shared_point(filled: EdgeClient) -> None:
+    """Discriminates: one record per point whatever was requested."""
 
     def asked(payload: bool | list[str], vector: bool | list[str]) -> models.QueryRequest:
         return models.QueryRequest(query=SPARSE, using="sparse", with_payload=payload, with_vector=vector)
@@ -83,7 +83,7 @@ async def test_each_query_gets_what_it_asked_of_a_point_that_several_found(fille
 
 
 @pytest.mark.parametrize("owners", [["o1"], ["o1", "o2"], ["o1", *[f"x{n}" for n in range(40)]]])
-async def test_one_owner_a_few_and_many_find_the_same(filled: EdgeClient, owners: list[str]) -> None:
+async def test_one_a_few_and_many_owners_find_the_same(filled: EdgeClient, owners: list[str]) -> None:
     """Discriminates: a few values joined by `must` instead of `should`, or the first one only."""
     await filled.upsert(COLLECTION, [thing(n, owner="o2") for n in (30, 31)])
     chosen = models.Filter(
@@ -95,8 +95,8 @@ async def test_one_owner_a_few_and_many_find_the_same(filled: EdgeClient, owners
     assert (await filled.count(COLLECTION, chosen)).count == len(expected)
 
 
-async def test_long_vectors_take_half_the_room_and_find_the_same(client: EdgeClient, tmp_path: Path) -> None:
-    """Discriminates: Turbo8 for Turbo16 (the vectors), Float32 for it (the room)."""
+async def test_long_vectors_take_half_the_space_and_find_the_same(client: EdgeClient, tmp_path: Path) -> None:
+    """Discriminates: Turbo8 instead of Turbo16 (the vectors), Float32 instead of it (the space)."""
     params = models.VectorParams(size=LONG, distance=models.Distance.COSINE)
     await client.create_collection("long", {"dense": params})
     vectors = long_vectors()
@@ -111,8 +111,8 @@ async def test_long_vectors_take_half_the_room_and_find_the_same(client: EdgeCli
     assert list((tmp_path / "long").rglob("tq_vectors"))
 
 
-async def test_vectors_read_and_written_again_and_again_stay_what_they_were(client: EdgeClient) -> None:
-    """A compaction and a restored backup do that. Discriminates: Turbo8 for Turbo16."""
+async def test_vectors_read_and_written_repeatedly_stay_the_same(client: EdgeClient) -> None:
+    """As a compaction and a restored backup do. Discriminates: Turbo8 instead of Turbo16."""
     params = models.VectorParams(size=LONG, distance=models.Distance.COSINE)
     await client.create_collection("long", {"dense": params})
     vectors = first = long_vectors()[:20]
@@ -125,7 +125,7 @@ async def test_vectors_read_and_written_again_and_again_stay_what_they_were(clie
 
 
 async def test_a_store_made_in_32_bits_is_used_and_shrinks_when_it_is_compacted(tmp_path: Path) -> None:
-    """Discriminates: a shard opened with the configuration of today instead of its own."""
+    """Discriminates: opening a shard with the current configuration instead of its own."""
     made_in_32_bits(tmp_path)
     async with open_edge_client(tmp_path) as client:
         assert isinstance(client, StoreUpkeep)
@@ -141,7 +141,7 @@ async def test_a_store_made_in_32_bits_is_used_and_shrinks_when_it_is_compacted(
 
 
 def made_in_32_bits(folder: Path) -> None:
-    """As earlier versions made a collection."""
+    """Create a collection as earlier versions did."""
     shard = folder / "long" / "shard"
     shard.mkdir(parents=True)
     config = edge.EdgeConfig(vectors={"dense": edge.EdgeVectorParams(LONG, edge.Distance.Cosine)})
@@ -150,8 +150,8 @@ def made_in_32_bits(folder: Path) -> None:
     (folder / "long" / "collection.json").write_bytes(msgspec.json.encode(spec))
 
 
-async def test_the_point_of_an_id_that_is_asked_for_twice_is_sent_once(filled: EdgeClient) -> None:
-    """Discriminates: a record for every place in every ranking."""
+async def test_a_point_requested_twice_is_sent_once(filled: EdgeClient) -> None:
+    """Discriminates: a record for every rank in every ranking."""
     request = models.QueryRequest(query=SPARSE, using="sparse", limit=20, with_payload=True)
     one, other = await filled.query_batch_points(COLLECTION, [request, request])
     assert [point.id for point in one.points] == [nth_id(n) for n in numbers(one.points)]

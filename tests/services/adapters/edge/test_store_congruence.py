@@ -1,4 +1,4 @@
-"""Random operations on the embedded engine and on the client's local mode: the answers must agree."""
+"""Random operations on the embedded engine and on the client's local mode: the results must agree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from services.store.dialect import VectorStore
 from tests.services.adapters.edge.stores import (
     COLLECTION,
     NO_INDEX_WARNING,
-    make_things,
+    make_collection,
     nearest,
     nth_id,
     open_store,
@@ -139,7 +139,7 @@ def engines(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 async def outcome(store: VectorStore, asked: Operation) -> Any:
-    """What the method gives, or that it refused; sentences may differ."""
+    """The method's result, or that it refused; messages may differ."""
     try:
         if asked.method == "nearest":
             return await nearest(store, **asked.arguments)
@@ -170,7 +170,7 @@ def assert_same(asked: Operation, edge: Any, reference: Any) -> None:
 
 
 def assert_same_ranking(edge: list[tuple[float, Any]], reference: list[tuple[float, Any]]) -> None:
-    """Equal scores place by place, and the same points above the last score, where a tie may be cut."""
+    """Equal scores rank by rank, and the same points above the last score, where a tie may be truncated."""
     assert [score for score, _ in edge] == pytest.approx([score for score, _ in reference], abs=TOLERANCE)
     if reference:
         last = reference[-1][0] if len(reference) == LIMIT else float("nan")
@@ -220,7 +220,7 @@ def test_both_engines_answer_alike(
 ) -> None:
     async def compare() -> None:
         for store in engines:
-            await make_things(store)
+            await make_collection(store)
             await store.upsert(COLLECTION, first)
         for asked in operations:
             edge, reference = [await outcome(store, asked) for store in engines]

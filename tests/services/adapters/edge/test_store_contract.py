@@ -1,4 +1,5 @@
-"""What every store gives: the embedded engine, the client's local mode as the reference, a real server."""
+"""The contract of every store: the embedded engine, the client's local mode as the reference, a real
+server."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tests.services.adapters.edge.stores import (
     COLLECTION,
     ENGINES,
     NO_INDEX_WARNING,
-    make_things,
+    make_collection,
     nearest,
     nth_id,
     numbers,
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
 @pytest.fixture(params=ENGINES)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorStore]:
     async with open_store(request.param, tmp_path) as opened:
-        await make_things(opened)
+        await make_collection(opened)
         yield opened
 
 
@@ -48,7 +49,7 @@ async def matching(store: VectorStore, condition: models.Filter) -> list[int]:
     return numbers(records)
 
 
-async def test_a_collection_is_known_after_its_creation_and_not_after_its_deletion(
+async def test_a_collection_exists_after_its_creation_and_not_after_its_deletion(
     store: VectorStore,
 ) -> None:
     assert await store.collection_exists(COLLECTION)
@@ -57,7 +58,7 @@ async def test_a_collection_is_known_after_its_creation_and_not_after_its_deleti
     assert not await store.delete_collection(COLLECTION)
 
 
-async def test_a_collection_tells_its_vectors_and_its_metadata(filled: VectorStore) -> None:
+async def test_a_collection_reports_its_vectors_and_metadata(filled: VectorStore) -> None:
     info = await filled.get_collection(COLLECTION)
     vectors = info.config.params.vectors
     assert isinstance(vectors, dict)
@@ -85,8 +86,8 @@ async def test_an_unknown_collection_is_refused_by_every_request(store: VectorSt
         await store.get_collection("nowhere")
 
 
-async def test_two_collections_know_nothing_of_each_other(filled: VectorStore) -> None:
-    await make_things(filled, "others")
+async def test_two_collections_are_independent(filled: VectorStore) -> None:
+    await make_collection(filled, "others")
     await filled.upsert("others", [thing(3, kind="other")])
     await filled.delete(COLLECTION, [nth_id(3)])
     assert (await filled.count("others")).count == 1
@@ -94,7 +95,7 @@ async def test_two_collections_know_nothing_of_each_other(filled: VectorStore) -
     await filled.delete_collection("others")
 
 
-async def test_a_point_comes_back_as_it_was_written(store: VectorStore) -> None:
+async def test_a_point_is_read_back_as_written(store: VectorStore) -> None:
     text = "问脉 “quoted” \u2028 \U0001f600"
     await store.upsert(COLLECTION, [thing(1, text=text, deep={"a": [1, None, {"b": 0.5}]}, none=None)])
     (record,) = await store.retrieve(COLLECTION, [nth_id(1)], with_vectors=True)
@@ -107,7 +108,7 @@ async def test_a_point_comes_back_as_it_was_written(store: VectorStore) -> None:
     assert record.vector["sparse"] == models.SparseVector(indices=[1, 11], values=[1.0, 2.0])
 
 
-async def test_retrieve_leaves_out_what_is_unknown_and_what_is_not_asked_for(filled: VectorStore) -> None:
+async def test_retrieve_omits_unknown_points_and_fields_not_requested(filled: VectorStore) -> None:
     records = await filled.retrieve(COLLECTION, [nth_id(2), nth_id(99)], with_payload=["n"])
     assert [(record.payload, record.vector) for record in records] == [({"n": 2}, None)]
     (bare,) = await filled.retrieve(COLLECTION, [nth_id(2)], with_payload=False, with_vectors=["turn"])
@@ -125,7 +126,7 @@ async def test_an_upsert_replaces_the_whole_point(filled: VectorStore) -> None:
     assert record.vector == {"turn": [1, 0, 0, 0]}
 
 
-async def test_a_point_without_vectors_gets_them_later(store: VectorStore) -> None:
+async def test_a_point_without_vectors_can_get_them_later(store: VectorStore) -> None:
     await store.upsert(COLLECTION, [models.PointStruct(id=nth_id(1), vector={}, payload={"n": 1})])
     assert await nearest(store, [1.0, 0, 0, 0], "turn") == []
     vectors = {"turn": [1.0, 0, 0, 0], "sparse": models.SparseVector(indices=[5], values=[1])}
@@ -137,7 +138,7 @@ async def test_a_point_without_vectors_gets_them_later(store: VectorStore) -> No
     assert len(await nearest(store, words, "sparse")) == 1
 
 
-async def test_set_payload_merges_and_delete_payload_takes_away(filled: VectorStore) -> None:
+async def test_set_payload_merges_and_delete_payload_removes(filled: VectorStore) -> None:
     await filled.set_payload(COLLECTION, {"rank": 77, "extra": "x"}, [nth_id(1)])
     await filled.set_payload(COLLECTION, {"ready": True}, where(owner="o1"))
     await filled.delete_payload(COLLECTION, ["owner"], models.PointIdsList(points=[nth_id(1)]))
@@ -146,7 +147,7 @@ async def test_set_payload_merges_and_delete_payload_takes_away(filled: VectorSt
     assert await matching(filled, where(ready=True)) == [1, 3, 5, 7, 9]
 
 
-async def test_a_partial_update_writes_what_is_there_and_names_what_is_not(filled: VectorStore) -> None:
+async def test_a_partial_update_writes_existing_points_and_reports_missing_ones(filled: VectorStore) -> None:
     with pytest.raises((ValueError, KeyError), match=nth_id(99)):
         await filled.set_payload(COLLECTION, {"extra": 1}, [nth_id(99), nth_id(1)])
     vectors: list[models.PointVectors] = [
@@ -159,7 +160,7 @@ async def test_a_partial_update_writes_what_is_there_and_names_what_is_not(fille
     assert two.vector == {"turn": [0, 0, 0, 1]}
 
 
-async def test_points_are_deleted_by_id_and_by_filter_and_twice_without_harm(filled: VectorStore) -> None:
+async def test_points_are_deleted_by_id_and_by_filter_and_repeatedly(filled: VectorStore) -> None:
     await filled.delete(COLLECTION, models.PointIdsList(points=[nth_id(0)]))
     await filled.delete(COLLECTION, [nth_id(0), nth_id(2)])
     await filled.delete(COLLECTION, models.FilterSelector(filter=where(owner="o1")))
@@ -178,7 +179,7 @@ async def test_scroll_walks_all_points_page_by_page(filled: VectorStore) -> None
     assert observed == list(range(10))
 
 
-async def test_scroll_orders_by_an_integer_both_ways_and_starts_where_asked(filled: VectorStore) -> None:
+async def test_scroll_orders_by_an_integer_both_ways_and_starts_where_requested(filled: VectorStore) -> None:
     descending = models.OrderBy(key="rank", direction=models.Direction.DESC, start_from=7)
     records, offset = await filled.scroll(COLLECTION, where(owner="o1"), limit=3, order_by=descending)
     assert numbers(records) == [7, 5, 3]
@@ -189,7 +190,7 @@ async def test_scroll_orders_by_an_integer_both_ways_and_starts_where_asked(fill
         await filled.scroll(COLLECTION, order_by=models.OrderBy(key="rank"), offset=nth_id(1))
 
 
-async def test_points_without_the_ordered_field_are_left_out(filled: VectorStore) -> None:
+async def test_points_without_the_ordered_field_are_omitted(filled: VectorStore) -> None:
     await filled.delete_payload(COLLECTION, ["rank"], [nth_id(n) for n in range(8)])
     records, _ = await filled.scroll(COLLECTION, limit=5, order_by=models.OrderBy(key="rank"))
     assert numbers(records) == [8, 9]
@@ -232,7 +233,7 @@ async def test_filters_choose_the_same_points(
     assert (await filled.count(COLLECTION, condition)).count == len(expected)
 
 
-async def test_a_dense_query_ranks_filters_and_cuts(filled: VectorStore) -> None:
+async def test_a_dense_query_ranks_filters_and_limits(filled: VectorStore) -> None:
     query = [1.0, 2.0, 4.0, 0.5]
     hits = await nearest(filled, query, "turn", limit=3)
     assert len(hits) == 3

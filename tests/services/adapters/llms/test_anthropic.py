@@ -1,4 +1,4 @@
-"""Claude's Messages API against a real HTTP server: what goes over the wire, and what is kept of it."""
+"""Claude's Messages API against a real HTTP server: what is sent, and what is recorded of it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def deltas_of(llm: AnthropicLLM, exchange: Exchange | None = None) -> list
     return [delta async for delta in wrapper.stream_chat(TALK, exchange)]
 
 
-async def test_the_request_is_claudes_and_is_rebuilt_byte_for_byte() -> None:
+async def test_the_request_follows_claudes_api_and_is_rebuilt_byte_for_byte() -> None:
     """Discriminates: the system text among the messages or in the record; tools in OpenAI's form."""
     exchange = Exchange()
     async with opened(FINE, temperature=1.5, max_tokens=300, options={"top_k": 5}) as (stub, llm):
@@ -63,7 +63,7 @@ async def test_the_request_is_claudes_and_is_rebuilt_byte_for_byte() -> None:
     body = json.loads(sent.body)
     keys = ["model", "max_tokens", "system", "messages", "stream", "temperature", "tools", "tool_choice"]
     assert list(body) == [*keys, "top_k"]
-    assert [tool["name"] for tool in body["tools"]] == ["find_fee", "find"]  # else their calls are refused
+    assert [tool["name"] for tool in body["tools"]] == ["find_fee", "find"]  # else calls are refused
     assert body["tool_choice"] == {"type": "none"}
     assert (body["max_tokens"], body["temperature"]) == (300, 1.0)
     assert body["system"] == '你是助手。\n"Quote" \\ / \u2028 \t\n\nBe brief.'
@@ -78,7 +78,7 @@ async def test_the_request_is_claudes_and_is_rebuilt_byte_for_byte() -> None:
     assert rebuild_fielded(remaining, TALK) == sent.body == exchange.body
 
 
-async def test_tools_are_blocks_of_content() -> None:
+async def test_tool_messages_are_content_blocks() -> None:
     assistant, results = fielded(TALK).messages[1:3]
     assert assistant["content"] == [
         {"type": "tool_use", "id": "call_1", "name": "find_fee", "input": {"市": "上海", "n": 1.5}},
@@ -91,7 +91,7 @@ async def test_tools_are_blocks_of_content() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["[1]", "7", '{"a": NaN}', '{"a": "\\ud800"}', '{"a":' * 100_000, ""])
-def test_arguments_that_no_json_object_could_carry_are_kept_as_text(arguments: str) -> None:
+def test_arguments_that_are_not_a_json_object_are_kept_as_text(arguments: str) -> None:
     call = Message(Role.ASSISTANT, "x", Part.RECENT, tool_calls=(ToolCall("c", "f", arguments),))
     text, use = fielded([call]).messages[0]["content"]
     assert text == {"type": "text", "text": "x"}
@@ -106,7 +106,7 @@ async def test_a_flat_prompt_is_one_user_message() -> None:
     assert "system" not in exchange.params
 
 
-async def test_what_the_provider_told_is_kept() -> None:
+async def test_the_providers_figures_are_recorded() -> None:
     exchange = Exchange()
     async with opened(FINE) as (_, llm):
         deltas = await deltas_of(llm, exchange)
@@ -131,13 +131,13 @@ async def test_what_the_provider_told_is_kept() -> None:
 @pytest.mark.parametrize(
     ("stop_reason", "reason"), [("max_tokens", "length"), ("stop_sequence", "stop"), ("refusal", "refusal")]
 )
-async def test_reasons_to_stop_have_one_name(stop_reason: str, reason: str) -> None:
+async def test_stop_reasons_are_normalised(stop_reason: str, reason: str) -> None:
     raw = (TRANSCRIPTS / "anthropic.sse").read_bytes().replace(b"end_turn", stop_reason.encode())
     async with opened(Answer([raw])) as (_, llm):
         assert (await deltas_of(llm))[-1].finish_reason == reason
 
 
-async def test_an_answer_without_message_stop_broke_off() -> None:
+async def test_an_answer_without_message_stop_is_incomplete() -> None:
     """Discriminates: taking the stop reason for the end."""
     raw = (TRANSCRIPTS / "anthropic.sse").read_bytes().partition(b"event: message_stop")[0]
     async with opened(Answer([raw])) as (_, llm):
@@ -146,7 +146,7 @@ async def test_an_answer_without_message_stop_broke_off() -> None:
 
 
 @pytest.mark.parametrize(("kind", "passing"), [("overloaded_error", True), ("invalid_request_error", False)])
-async def test_an_error_event_is_an_error_without_its_words(kind: str, passing: bool) -> None:
+async def test_an_error_event_is_an_error_without_its_message(kind: str, passing: bool) -> None:
     error = {"type": "error", "error": {"type": kind, "message": "secret upstream text"}}
     async with opened(Answer([b"event: error\ndata: " + json.dumps(error).encode() + b"\n\n"])) as (_, llm):
         with pytest.raises(LLMUnavailableError, match="reported an error") as caught:
@@ -159,7 +159,7 @@ async def test_an_error_event_is_an_error_without_its_words(kind: str, passing: 
     ("message", "about_form"),
     [("prompt is too long: 208310 tokens > 200000 maximum", False), ("messages: roles must alternate", True)],
 )
-async def test_a_refusal_is_told_as_any_others(message: str, about_form: bool) -> None:
+async def test_a_refusal_is_reported_like_any_other(message: str, about_form: bool) -> None:
     body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
     exchange = Exchange()
     async with opened(Answer([json.dumps(body).encode()], "400 Bad Request")) as (_, llm):
@@ -168,7 +168,7 @@ async def test_a_refusal_is_told_as_any_others(message: str, about_form: bool) -
     assert (caught.value.about_form, exchange.response) == (about_form, {"status": 400})
 
 
-async def test_null_takes_a_parameter_away_and_thinking_takes_the_temperature() -> None:
+async def test_null_removes_a_parameter_and_thinking_removes_the_temperature() -> None:
     thinking = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "system": "mine", "stream": False}
     for options in ({"temperature": None, "max_tokens": None}, thinking):
         async with opened(FINE, options=options) as (stub, llm):
@@ -180,7 +180,7 @@ async def test_null_takes_a_parameter_away_and_thinking_takes_the_temperature() 
 
 
 @pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/"])
-async def test_the_base_address_is_taken_with_and_without_its_version(path: str) -> None:
+async def test_the_base_address_is_accepted_with_and_without_its_version(path: str) -> None:
     async with serving(FINE) as stub, open_model_client(10) as client:
         entry = LLMSettings(provider="anthropic", model="c", base_url=stub.url + path)
         await deltas_of(AnthropicLLM(entry, KEY, client))
@@ -188,7 +188,7 @@ async def test_the_base_address_is_taken_with_and_without_its_version(path: str)
 
 
 def test_no_key_goes_to_a_provider_it_was_not_set_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Discriminates: OPENAI_API_KEY as everybody's key; Claude's own key sent to another address."""
+    """Discriminates: using OPENAI_API_KEY for every provider; sending Claude's own key to another address."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     models = ModelSettings(openai_api_key="sk-openai", openai_base_url="http://gate/v1")
     own = LLMSettings(provider="anthropic", model="c")

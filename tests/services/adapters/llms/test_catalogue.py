@@ -1,4 +1,4 @@
-"""What servers tell of their models: each form as its documentation shows it, and what is made of none."""
+"""What servers report about their models: each form as documented, and the handling of missing ones."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ KEY = "sk-never-told"
 
 
 @dataclass
-class Telling:
-    """Replies by path; others are 404. `paths` and `keys` as they came."""
+class Replying:
+    """Replies by path; others are 404. `paths` and `keys` as received."""
 
     replies: dict[str, Any]
     paths: list[str] = field(default_factory=list)
@@ -47,8 +47,8 @@ class Telling:
 
 
 @contextmanager
-def telling(replies: dict[str, Any]) -> Iterator[Telling]:
-    server = Telling(replies)
+def replying(replies: dict[str, Any]) -> Iterator[Replying]:
+    server = Replying(replies)
     app = Starlette(routes=[Route("/{path:path}", server.reply, methods=["GET", "POST"])])
     with in_thread(app) as url:
         server.url = url
@@ -59,7 +59,7 @@ def documented(name: str) -> Any:
     return json.loads((REPLIES / f"{name}.json").read_text("utf-8"))
 
 
-async def window(server: Telling, model: str, provider: str = "openai") -> WindowReply:
+async def window(server: Replying, model: str, provider: str = "openai") -> WindowReply:
     base = server.url if provider == "anthropic" else f"{server.url}/v1"
     async with open_model_client(5) as client:
         return await Catalogue(client, provider, base, KEY).window(model)
@@ -78,35 +78,36 @@ async def window(server: Telling, model: str, provider: str = "openai") -> Windo
     ],
 )
 async def test_a_list_of_models_in_each_form(form: str, model: str, tokens: int) -> None:
-    """Discriminates: the first model's window for every model; one that its server does not serve whole."""
-    with telling({"/v1/models": documented(form)}) as server:
+    """Discriminates: using the first model's window for every model; a window that its server does not serve
+    whole."""
+    with replying({"/v1/models": documented(form)}) as server:
         assert await window(server, model) == WindowReply(tokens)
     assert f"Bearer {KEY}" in server.keys
 
 
-async def test_what_is_guessed_of_each_family_is_no_more_than_a_server_tells() -> None:
-    """The lengths are those that hosts, or its own document, tell of a model. Discriminates: a guess that the
-    server would refuse; a family that nothing is known of."""
+async def test_the_guess_for_each_family_is_no_more_than_a_server_reports() -> None:
+    """The lengths are those that hosts, or the model's own documentation, report. Discriminates: a guess that
+    the server would refuse; a family without a guess."""
     reply = documented("families")
-    with telling({"/v1/models": reply}) as server:
+    with replying({"/v1/models": reply}) as server:
         for model in reply["data"]:
             listed = await window(server, model["id"])
             assert listed == WindowReply(model["context_length"])
             assert 0 < known_window(model["id"]) <= listed.tokens, model
 
 
-async def test_claude_is_asked_for_the_one_model() -> None:
-    with telling({"/v1/models/claude-opus-4-6": documented("anthropic")}) as server:
+async def test_claude_is_queried_for_the_configured_model_only() -> None:
+    with replying({"/v1/models/claude-opus-4-6": documented("anthropic")}) as server:
         assert await window(server, "claude-opus-4-6", "anthropic") == WindowReply(1_000_000)
         assert await window(server, "claude-none", "anthropic") == NO_WINDOW
     assert server.keys == {KEY, ""}
 
 
-async def test_ollama_tells_its_setting_else_what_is_loaded_else_what_the_model_was_made_for() -> None:
-    """Discriminates: the model's own length where the server cuts at less."""
+async def test_ollama_reports_its_setting_else_the_loaded_length_else_the_models_own() -> None:
+    """Discriminates: the model's own length although the server truncates at less."""
     shown, models = documented("ollama_show"), documented("ollama")
     replies = {"/v1/models": models, "/api/show": shown, "/api/ps": {"models": []}}
-    with telling(replies) as server:
+    with replying(replies) as server:
         assert await window(server, "qwen3:8b") == WindowReply(40_960, final=False)
         server.replies["/api/ps"] = documented("ollama_ps")
         assert await window(server, "qwen3:8b") == WindowReply(4_096)
@@ -120,17 +121,17 @@ async def test_ollama_tells_its_setting_else_what_is_loaded_else_what_the_model_
     [[], {"data": 3}, {"data": [1, {"id": 5}, {"id": "m", "max_model_len": "9"}]}, b"no json", b"[" * 100_000,
      {"data": [{"id": "m", "max_model_len": -1}]}, {"data": [{"id": "m", "max_model_len": 10**12}]}],
 )  # fmt: skip
-async def test_nonsense_tells_nothing(reply: Any) -> None:
-    """Discriminates: a window of a billion tokens, or a task that dies of a reply."""
-    with telling({"/v1/models": reply}) as server:
+async def test_nonsense_is_ignored(reply: Any) -> None:
+    """Discriminates: a window of a billion tokens, or a task that crashes on a reply."""
+    with replying({"/v1/models": reply}) as server:
         try:
             assert await window(server, "m") == NO_WINDOW
         except LLMUnavailableError:
             assert isinstance(reply, bytes)
 
 
-async def test_a_reply_without_an_end_is_left() -> None:
-    with telling({"/v1/models": b" " * 8_000_001 + b"{}"}) as server, pytest.raises(LLMUnavailableError):
+async def test_an_endless_reply_is_abandoned() -> None:
+    with replying({"/v1/models": b" " * 8_000_001 + b"{}"}) as server, pytest.raises(LLMUnavailableError):
         await window(server, "m")
 
 
@@ -157,18 +158,18 @@ MORE = {
 """Where the table says less than half of what a recorded reply tells, or more, and why."""
 
 
-async def told(name: str) -> list[tuple[str, int]]:
-    """Each model of a recorded list, and the window that is read out of it."""
+async def windows_of(name: str) -> list[tuple[str, int]]:
+    """Each model of a recorded list, and the window parsed from it."""
     reply = documented(f"recorded/{name}")
-    with telling({"/v1/models": reply}) as server:
+    with replying({"/v1/models": reply}) as server:
         return [(each["id"], (await window(server, each["id"])).tokens) for each in reply["data"]]
 
 
 @pytest.mark.parametrize("name", RECORDED)
-async def test_the_table_is_held_against_what_servers_told(name: str) -> None:
-    """Discriminates: a guess that a server would refuse, a model that nothing is known of, a guess
-    far too low, and a reason for one that is none."""
-    for model, tokens in await told(name):
+async def test_the_table_agrees_with_recorded_replies(name: str) -> None:
+    """Discriminates: a guess that a server would refuse, a model without a guess, a guess far too low, a
+    reason recorded for a model that needs none."""
+    for model, tokens in await windows_of(name):
         guess = known_window(model)
         assert guess > 0, model
         assert (guess > tokens) == (model in MORE), (model, guess, tokens)
@@ -193,9 +194,9 @@ def test_every_family_of_the_table_has_a_recorded_reply() -> None:
         ("groq", "moonshotai/kimi-k2-instruct-0905", 262_144),
     ],
 )
-async def test_a_recorded_list_is_read_as_it_was_meant(name: str, model: str, tokens: int) -> None:
+async def test_a_recorded_list_is_parsed_correctly(name: str, model: str, tokens: int) -> None:
     """Discriminates: what a model could read rather than what its host serves."""
-    assert dict(await told(name))[model] == tokens
+    assert dict(await windows_of(name))[model] == tokens
 
 
 @pytest.mark.parametrize(
@@ -205,9 +206,9 @@ async def test_a_recorded_list_is_read_as_it_was_meant(name: str, model: str, to
         ("ollama_gpt_oss", "gpt-oss:120b", WindowReply(131_072, final=False)),
     ],
 )
-async def test_what_ollama_recorded_of_a_model(name: str, model: str, reply: WindowReply) -> None:
+async def test_a_recorded_reply_of_ollama(name: str, model: str, reply: WindowReply) -> None:
     shown = documented(f"recorded/{name}")["show"]
-    with telling({"/v1/models": {"data": []}, "/api/show": shown, "/api/ps": {"models": []}}) as server:
+    with replying({"/v1/models": {"data": []}, "/api/show": shown, "/api/ps": {"models": []}}) as server:
         assert await window(server, model) == reply
     length = next(value for key, value in shown["model_info"].items() if key.endswith(".context_length"))
     assert 0 < known_window(model) <= length

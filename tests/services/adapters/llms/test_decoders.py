@@ -1,6 +1,6 @@
 """Recorded answers, cut and truncated everywhere (RELIABILITY P15, F9).
 
-The transcripts follow the providers' documented formats; beside each stands what it says.
+The transcripts follow the providers' documented formats; next to each is its expected content.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.sse"))
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a reader made of pieces; `reader` is as it was left."""
+    """A reader's results for the pieces; `reader` is in its final state."""
 
     text: str
     thinking: str
@@ -59,7 +59,7 @@ def read(name: str, *pieces: bytes) -> Read:
 def end_mark(name: str) -> int:
     """How many bytes of a transcript hold the first of the provider's end marks and the end of its event.
 
-    Of CRLF the CR is enough.
+    For CRLF, the CR is enough.
     """
     whole = raw(name)
     blank = b"\r\n\r\n" if b"\r\n\r\n" in whole else b"\n\n"
@@ -74,7 +74,7 @@ def end_mark(name: str) -> int:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_transcript_is_understood(name: str) -> None:
+def test_a_transcript_is_decoded(name: str) -> None:
     text, expected = read(name, raw(name)), fields_of(name)
     last = text.deltas[-1]
     assert (text.text, text.thinking) == (expected["text"], expected["thinking"])
@@ -87,8 +87,8 @@ def test_a_transcript_is_understood(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_cut_changes_what_is_said(name: str) -> None:
-    """Discriminates: decoding what a read brought before its event is whole."""
+def test_no_split_changes_the_result(name: str) -> None:
+    """Discriminates: decoding a read before its event is complete."""
     whole, expected = raw(name), fields_of(name)
     for place in range(len(whole)):
         words = read(name, whole[:place], whole[place:])
@@ -99,7 +99,7 @@ def test_no_cut_changes_what_is_said(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_random_partitions_say_the_same(name: str) -> None:
+def test_random_partitions_give_the_same_result(name: str) -> None:
     whole, expected, chance = raw(name), fields_of(name), random.Random(name)
     for _ in range(200):
         places = sorted(chance.choices(range(len(whole) + 1), k=chance.randrange(40)))
@@ -110,8 +110,8 @@ def test_random_partitions_say_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_cut_short_is_a_beginning_and_complete_only_with_the_end_mark(name: str) -> None:
-    """Discriminates: an end of the bytes taken for the end of the answer; half an event that is told."""
+def test_a_truncated_transcript_is_a_prefix_and_complete_only_with_the_end_mark(name: str) -> None:
+    """Discriminates: taking the end of the bytes for the end of the answer; emitting half an event."""
     whole, expected, mark = raw(name), fields_of(name), end_mark(name)
     for end in range(len(whole) + 1):
         words = read(name, whole[:end])

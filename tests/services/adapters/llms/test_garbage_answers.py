@@ -45,7 +45,7 @@ CUT_EMOJI = A.replace("费".encode(), "费".encode()[:2])
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What is sent; the text and the failure (a pattern) it must give, "" for none."""
+    """What is sent; the text and the failure (a pattern) it must produce, "" for none."""
 
     name: str
     pieces: list[bytes | float]
@@ -122,7 +122,7 @@ SCRIPTS = [
 
 
 async def answer_of(script: Script, provider: str) -> tuple[str, str]:
-    """The text, as it would be shown, and the failure's sentence."""
+    """The text, as it would be shown, and the failure's message."""
     text, failure = "", ""
     make = OpenAILLM if provider == "openai" else AnthropicLLM
     async with serving(Answer(script.pieces, headers=script.headers, framing=script.framing)) as stub:
@@ -139,7 +139,7 @@ async def answer_of(script: Script, provider: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-async def test_garbage_gives_the_text_before_it_and_an_error_of_ours(script: Script) -> None:
+async def test_garbage_gives_the_text_before_it_and_one_of_our_errors(script: Script) -> None:
     reply, failure = await answer_of(script, "openai")
     assert reply == script.text
     assert bool(failure) is bool(script.failure), failure
@@ -148,7 +148,7 @@ async def test_garbage_gives_the_text_before_it_and_an_error_of_ours(script: Scr
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-async def test_another_providers_answer_is_no_answer_for_claudes_api(script: Script) -> None:
+async def test_another_providers_answer_is_invalid_for_claudes_api(script: Script) -> None:
     reply, failure = await answer_of(script, "anthropic")
     assert reply == ""
     assert failure
@@ -157,7 +157,7 @@ async def test_another_providers_answer_is_no_answer_for_claudes_api(script: Scr
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
 async def test_a_line_of_50_mb_takes_little_memory(encoding: str) -> None:
-    """Discriminates: a line that is held whatever its length; a compressed one that is unpacked at once."""
+    """Discriminates: holding a line of any length; unpacking a compressed one at once."""
     line = b"x" * 65_536
 
     def endless() -> Iterator[bytes]:

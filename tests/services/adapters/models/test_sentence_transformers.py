@@ -31,7 +31,7 @@ def dot(one: list[float], two: list[float]) -> float:
     return sum(a * b for a, b in zip(one, two, strict=True))
 
 
-def test_vectors_have_unit_length_and_near_texts_are_near(model: SentenceTransformersEmbedding) -> None:
+def test_vectors_have_unit_length_and_similar_texts_are_near(model: SentenceTransformersEmbedding) -> None:
     near, far = model.get_text_embedding_batch(["Refunds take seven days.", "The moon orbits the earth."])
     question = model.get_query_embedding("How do I get my money back?")
     assert dot(near, near) == pytest.approx(1.0, abs=1e-5)
@@ -62,7 +62,7 @@ def test_without_prompts_the_two_sides_are_the_same(model: SentenceTransformersE
     )
 
 
-def test_a_model_that_is_not_here_refuses_the_start(tmp_path: Path) -> None:
+def test_a_missing_model_refuses_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartRefusedError, match="sentence-transformers:nobody/nothing"):
         SentenceTransformersEmbedding("nobody/nothing")
     with pytest.raises(StartRefusedError, match="no usable folder"):

@@ -1,4 +1,4 @@
-"""Source code: definitions under their names, nothing left out, no fence closed from within."""
+"""Source code: definitions under their names, nothing omitted, no fence closed from inside."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ SNIPPETS = {
 
 
 @pytest.mark.parametrize("language", SNIPPETS)
-def test_definitions_of_every_language_stand_under_their_names(language: str) -> None:
+def test_definitions_of_every_language_are_sections_under_their_names(language: str) -> None:
     code, names = SNIPPETS[language]
     results = CodeReader(language).load_data(code.encode())
     assert [" ".join(section.metadata["heading"]) for section in results] == names
 
 
-def test_comments_and_decorators_go_with_what_they_stand_above() -> None:
+def test_comments_and_decorators_belong_to_the_definition_below() -> None:
     _, fetch, _ = CodeReader("python").load_data(SNIPPETS["python"][0].encode())
     assert fetch.text == "```python lines 4-6\n@cached\nasync def fetch(a):\n    pass\n```"
 
 
-def test_a_long_class_is_told_by_its_methods() -> None:
+def test_a_long_class_is_split_into_its_methods() -> None:
     methods = "".join(f"    def step_{at}(self):\n        return '{'x' * 300}'\n\n" for at in range(9))
     code = f"class Steps:\n    '''Nine.'''\n\n{methods}def after():\n    pass\n"
     results = CodeReader("python").load_data(code.encode())
@@ -63,7 +63,7 @@ def test_a_long_class_is_told_by_its_methods() -> None:
 
 @pytest.mark.parametrize("language", ["python", "javascript", ""])
 def test_every_line_of_the_code_is_kept_once_and_in_order(language: str) -> None:
-    """Discriminates: losing what stands between definitions."""
+    """Discriminates: losing the lines between definitions."""
     code = Path("services/adapters/readers/code.py").read_text(encoding="utf-8")
     sections = CodeReader(language).load_data(code.encode())
     remaining = [line for section in sections for line in section.text.split("\n")[1:-1] if line.strip()]

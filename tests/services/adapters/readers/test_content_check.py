@@ -1,4 +1,4 @@
-"""Archives that office files and books come in: what is refused, with which code, before a parser sees it."""
+"""Archives of office files and books: what is refused, with which code, before a parser sees it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def code_of(file_name: str, content: bytes) -> str:
 
 
 @EVERY_KIND
-def test_a_bomb_is_refused_in_a_moment(file_name: str) -> None:
+def test_a_bomb_is_refused_quickly(file_name: str) -> None:
     bomb = archive({MAIN_PARTS[file_name]: b"<x/>", "media/bomb.bin": bytes(150_000_000)})
     with at_most(2):
         assert code_of(file_name, bomb) == "archive_limit"
@@ -48,7 +48,7 @@ def test_ten_thousand_members_are_refused(file_name: str) -> None:
 
 @EVERY_KIND
 @pytest.mark.parametrize("name", ["../escape", "/etc/passwd", "a/../../b", "..\\escape", "C:/windows/x"])
-def test_a_name_that_leads_out_is_refused(file_name: str, name: str) -> None:
+def test_a_path_that_leads_out_of_the_archive_is_refused(file_name: str, name: str) -> None:
     assert code_of(file_name, archive({MAIN_PARTS[file_name]: b"<x/>", name: b""})) == "archive_limit"
 
 
@@ -63,14 +63,14 @@ def test_a_symbolic_link_is_refused(file_name: str) -> None:
 
 
 @EVERY_KIND
-def test_an_archive_without_the_main_part_is_another_kind_of_file(file_name: str) -> None:
+def test_an_archive_without_the_main_part_is_a_different_kind_of_file(file_name: str) -> None:
     with pytest.raises(UnsupportedMediaError, match="check its ending"):
         parse_document(file_name, archive({"other.xml": b"<x/>"}))
 
 
 @EVERY_KIND
-def test_sizes_that_the_archive_declares_are_not_believed(file_name: str) -> None:
-    """It says 10 bytes where 30 million are packed. Discriminates: a first look without unpacking."""
+def test_declared_sizes_are_not_trusted(file_name: str) -> None:
+    """It declares 10 bytes where 30 million are packed. Discriminates: a check without unpacking."""
     packed = archive({MAIN_PARTS[file_name]: b"<x/>" + b" " * 30_000_000})
     directory = packed.rindex(b"PK\x01\x02")
     lying = packed[: directory + 24] + struct.pack("<I", 10) + packed[directory + 28 :]
@@ -91,7 +91,7 @@ def test_members_that_share_their_bytes_are_refused() -> None:
 
 
 @EVERY_KIND
-def test_an_archive_inside_is_not_opened(file_name: str) -> None:
+def test_a_nested_archive_is_not_opened(file_name: str) -> None:
     inner = archive({"bomb.bin": bytes(200_000_000)})
     nested = archive({MAIN_PARTS[file_name]: b"<x/>", "embeddings/inner.zip": archive({"inner.zip": inner})})
     with pytest.raises(BadRequestError):
@@ -113,13 +113,13 @@ def test_entities_are_found_in_other_encodings(name: str, encoding: str) -> None
     assert code_of(name, with_members(fixture(name), {main: text.encode(encoding)})) == "unsafe_xml"
 
 
-def test_an_encoding_in_which_markup_can_hide_is_refused() -> None:
+def test_an_encoding_that_can_hide_markup_is_refused() -> None:
     hidden = b"<?xml version='1.0' encoding='UTF-7'?>+ADwAIQ-DOCTYPE x><x/>"
     assert code_of("a.docx", archive({"word/document.xml": hidden})) == "unsafe_xml"
 
 
-def test_a_part_of_many_megabytes_is_looked_through_to_its_end() -> None:
-    """Discriminates: looking at the first bytes, or not joining the pieces (the word lies across two)."""
+def test_a_part_of_many_megabytes_is_searched_to_its_end() -> None:
+    """Discriminates: searching only the first bytes, or not joining the pieces (the word spans two)."""
     for padding in (262_100, 262_110, 262_140, 900_000):
         part = b"<?xml version='1.0'?><!--" + b"-x" * (padding // 2) + b"--><!DOCTYPE x SYSTEM 'y'><x/>"
         main = {"word/document.xml": part}
@@ -135,7 +135,7 @@ def test_a_book_may_have_doctypes_but_no_entities_in_its_own_parts() -> None:
 
 
 @pytest.mark.parametrize("ending", ["docx", "pptx", "xlsx"])
-def test_a_file_with_a_password_is_refused_with_what_to_do(ending: str) -> None:
+def test_a_file_with_a_password_is_refused_with_advice(ending: str) -> None:
     ole = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 500
     protected = ole + "EncryptedPackage".encode("utf-16-le")
     with pytest.raises(UnreadableDocumentError, match="without one") as refused:
@@ -152,7 +152,7 @@ def test_an_archive_with_a_password_is_refused_as_encrypted() -> None:
 
 
 @pytest.mark.parametrize("name", OFFICE)
-def test_a_file_cut_short_is_refused_at_every_length(name: str) -> None:
+def test_a_truncated_file_is_refused_at_every_length(name: str) -> None:
     whole = fixture(name)
     for part in range(20):
         cut = whole[: len(whole) * part // 20 + 1]
@@ -163,5 +163,5 @@ def test_a_file_cut_short_is_refused_at_every_length(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OFFICE)
-def test_a_file_without_an_ending_is_recognised_by_its_main_part(name: str) -> None:
+def test_a_file_without_an_extension_is_recognised_by_its_main_part(name: str) -> None:
     assert parse_document("unnamed", fixture(name)).sections == parse_document(name, fixture(name)).sections

@@ -38,14 +38,14 @@ def test_utf16_of_chinese_alone_is_read_in_either_byte_order(order: tuple[str, s
 
 
 @pytest.mark.parametrize("first", ["utf-8", "gb18030"])
-def test_a_file_put_together_of_two_encodings_is_read_line_by_line(first: str) -> None:
+def test_a_file_that_mixes_two_encodings_is_decoded_line_by_line(first: str) -> None:
     """Discriminates: one encoding for the whole file."""
     second = "gb18030" if first == "utf-8" else "utf-8"
     lines = [POLICY.encode(first)] * 5 + [b"plain", POLICY.encode(second)]
     assert decode(b"\n".join(lines)) == "\n".join([*[POLICY] * 5, "plain", POLICY])
 
 
-def test_utf8_that_was_cut_in_a_character_keeps_the_rest() -> None:
+def test_utf8_truncated_in_a_character_keeps_the_rest() -> None:
     text = "\n".join([POLICY] * 3)
     assert decode(text.encode()[:-1]) == text[:-1] + "\ufffd"
     assert decode(b"\xa1" + text.encode()) == "\ufffd" + text
@@ -54,7 +54,7 @@ def test_utf8_that_was_cut_in_a_character_keeps_the_rest() -> None:
 @pytest.mark.parametrize(
     "raw", [bytes(range(256)) * 20, POLICY.encode() + b"\xff\0\1" + POLICY.encode("gbk")]
 )
-def test_what_is_no_text_is_refused(raw: bytes) -> None:
+def test_non_text_is_refused(raw: bytes) -> None:
     with pytest.raises(UnreadableDocumentError) as refused:
         decode(raw)
     assert refused.value.code == "encoding"
@@ -63,8 +63,8 @@ def test_what_is_no_text_is_refused(raw: bytes) -> None:
 @pytest.mark.parametrize(
     "declared", ["punycode", "unicode_escape", "undefined", "x\0y", "utf-7", "hex", "no-such"]
 )
-def test_a_declared_name_that_is_no_charset_is_not_believed(declared: str) -> None:
-    """Discriminates: handing any name to the codecs."""
+def test_a_declared_name_that_is_not_a_charset_is_ignored(declared: str) -> None:
+    """Discriminates: passing any name to the codecs."""
     assert decode(POLICY.encode("gbk"), declared) == POLICY
 
 
@@ -108,6 +108,6 @@ def test_binary_that_happens_to_decode_as_utf16_is_refused(raw: bytes) -> None:
         "• “quoted” — 5 €\n",
     ],
 )
-def test_utf16_without_a_mark_is_read_in_every_living_script(text: str, encoding: str) -> None:
-    """Discriminates: asking for the everyday characters of GB 2312 alone."""
+def test_utf16_without_a_bom_is_read_in_every_modern_script(text: str, encoding: str) -> None:
+    """Discriminates: checking only for the common characters of GB 2312."""
     assert decode(text.encode(encoding)) == text

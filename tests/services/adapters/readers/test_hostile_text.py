@@ -1,4 +1,4 @@
-"""Three hundred damaged files, and texts made to make a pattern or a parser slow."""
+"""Three hundred damaged files, and texts designed to slow down a pattern or a parser."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ SLOW: dict[str, tuple[Callable[[str], object], str]] = {
 def test_a_text_four_times_as_long_takes_about_four_times_as_long(kind: str) -> None:
     """Discriminates: a pattern or a loop whose time grows with the square of the text."""
     took = _seconds(*SLOW[kind])
-    for _ in range(2):  # a busy machine, or a collection of garbage, adds time and never takes any away
+    for _ in range(2):  # a busy machine or garbage collection only ever adds time
         if not _grows_with_the_text(took):
             took = [min(both) for both in zip(took, _seconds(*SLOW[kind]), strict=False)]
     assert _grows_with_the_text(took), took
@@ -142,7 +142,8 @@ def test_a_text_four_times_as_long_takes_about_four_times_as_long(kind: str) -> 
 
 
 def _seconds(read: Callable[[str], object], pattern: str) -> list[float]:
-    """Of the processor, for one, two and four megabytes; what is slow, but linear, need not be waited for."""
+    """Processor time for one, two and four megabytes; no need to wait for readers that are slow but
+    linear."""
     took: list[float] = []
     for megabytes in (1, 2, 4):
         text = pattern * (megabytes * 1_000_000 // len(pattern))

@@ -1,4 +1,4 @@
-"""JSON and JSON Lines, as a person would retell them."""
+"""JSON and JSON Lines, read as a person would describe them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def code_of(content: bytes, name: str = "a.json") -> str:
     return refused.value.code
 
 
-def test_an_export_of_questions_answers_and_chats_stays_one() -> None:
+def test_a_json_export_of_questions_and_chats_keeps_its_structure() -> None:
     parsed = parse_document("export-jq.json", (DOCUMENTS / "export-jq.json").read_bytes())
     by_heading = {section.heading: section.text for section in parsed.sections}
     assert by_heading["客服问答导出", "prices"].startswith(
@@ -75,7 +75,7 @@ def test_records_with_long_texts_keep_their_fields_together() -> None:
     assert results[1].text.startswith("question: Q1\nanswer:\nword word")
 
 
-def test_numbers_stay_as_written_and_what_is_no_json_number_is_read() -> None:
+def test_numbers_stay_as_written_and_non_json_numbers_are_read() -> None:
     """Discriminates: int() and float() of the numbers; the last of two equal keys winning."""
     raw = b'{"a": 1.10, "b": NaN, "c": ' + b"9" * 5_000 + b', "a": 2, "d": -Infinity, "e": 1e999}'
     read = text(raw)
@@ -91,26 +91,26 @@ def test_json_is_read_in_every_common_encoding(encoding: str) -> None:
     assert text('{"产品": "琥珀灯", "价格": 128}'.encode(encoding)) == "产品: 琥珀灯\n价格: 128"
 
 
-def test_broken_lines_stay_readable_unless_most_are() -> None:
-    """Discriminates: leaving broken lines out; a file of prose passing for JSON Lines."""
+def test_broken_lines_stay_readable_unless_most_lines_are_broken() -> None:
+    """Discriminates: dropping broken lines; accepting a file of prose as JSON Lines."""
     raw = b'{"a": 1, "b": "x"}\n{"a": 2, "b": \n\n{"a": 3, "b": "y"}\n'
     assert '{"a": 2, "b":' in text(raw, "a.jsonl")
     assert "a: 3\nb: y" in text(raw, "a.jsonl")
     assert code_of(b"some\nprose\n{}\n", "a.jsonl") == "unreadable_document"
 
 
-def test_json_lines_under_the_name_of_json_are_read() -> None:
+def test_json_lines_with_the_extension_json_are_read() -> None:
     assert text(b'{"a": 1}\n{"a": 2}\n') == "| a |\n| --- |\n| 1 |\n| 2 |"
 
 
 @pytest.mark.parametrize("raw", [b'{"a": ', b"[1, 2", b"{'a': 1}", b'{"a": 1} x'])
-def test_broken_json_is_refused_with_the_place(raw: bytes) -> None:
+def test_broken_json_is_refused_with_the_position(raw: bytes) -> None:
     assert code_of(raw) == "unreadable_document"
 
 
 @pytest.mark.parametrize("raw", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 100_000 + b"]" * 100_000])
 def test_a_hundred_thousand_levels_are_refused_at_once(raw: bytes) -> None:
-    """Discriminates: recursion of our own; letting RecursionError out."""
+    """Discriminates: recursion of our own; letting a RecursionError escape."""
     with at_most(1):
         assert code_of(raw) == "too_complex"
 

@@ -1,4 +1,4 @@
-"""HTML and Markdown as they are met: merged cells, hidden parts, front matter, dates for machines."""
+"""HTML and Markdown from the real world: merged cells, hidden parts, front matter, machine-readable dates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def sections(name: str, content: str) -> list[tuple[str, str]]:
     return [(" > ".join(s.heading), s.text) for s in parse_document(name, content.encode()).sections]
 
 
-def test_a_page_made_by_pandoc_is_read_like_its_source() -> None:
+def test_a_page_from_pandoc_is_read_like_its_source() -> None:
     page = parse_document("a.html", (DOCUMENTS / "guide-pandoc.html").read_bytes())
     source = parse_document("a.md", (DOCUMENTS / "guide.md").read_bytes())
     assert page.date == source.date == "2024-03-05"
@@ -51,8 +51,8 @@ def test_a_page_made_by_pandoc_is_read_like_its_source() -> None:
         "<style>h1, .ad{display:none!important}</style><h1 class=ad>x-order</h1>",
     ],
 )
-def test_what_no_reader_of_a_page_sees_is_not_read(hidden: str) -> None:
-    """Discriminates: leaving out any of the ways to hide; hiding in a table or a heading."""
+def test_hidden_parts_of_a_page_are_not_read(hidden: str) -> None:
+    """Discriminates: ignoring any of the ways to hide; hiding in a table or a heading."""
     text = str(sections("a.html", f"<p>seen</p>{hidden}<p>seen, too</p>"))
     assert "x-order" not in text
     assert "seen, too" in text
@@ -79,11 +79,11 @@ def test_what_no_reader_of_a_page_sees_is_not_read(hidden: str) -> None:
         "<style>.a{display:none}</style><p class=a style='display:block'>words</p>",
     ],
 )
-def test_what_can_be_seen_is_kept(shown: str) -> None:
+def test_visible_parts_are_kept(shown: str) -> None:
     assert "words" in str(sections("a.html", shown))
 
 
-def test_cells_that_span_say_their_words_where_they_are_needed() -> None:
+def test_spanning_cells_repeat_their_text_where_needed() -> None:
     table = """<table><caption>Sales</caption>
     <tr><th rowspan=2>City</th><th colspan=2>2024</th></tr><tr><th>Q1</th><th>Q2</th></tr>
     <tr><td rowspan=2>北京</td><td>1</td><td>2</td></tr><tr><td colspan=2>none</td></tr></table>"""
@@ -97,7 +97,7 @@ def test_cells_that_span_say_their_words_where_they_are_needed() -> None:
 
 
 @pytest.mark.parametrize("kind", ["td", "th"])
-def test_a_title_over_all_columns_stands_above_its_table(kind: str) -> None:
+def test_a_title_across_all_columns_is_put_above_its_table(kind: str) -> None:
     title = f"<tr><{kind} colspan=3>Shift plan</{kind}></tr>"
     head = "".join(f"<{kind}>{name}</{kind}>" for name in ("Day", "Early", "Late"))
     row = "<tr><td>Monday</td><td>Ana</td><td>Bert</td></tr>"
@@ -128,7 +128,7 @@ LONG = "The gateway asks for the staff number. " * 6
         f"<article>{LONG}</article><h2>x-menu</h2>",
     ],
 )
-def test_what_stands_around_the_text_of_a_saved_page_is_not_read(clutter: str) -> None:
+def test_navigation_around_the_text_of_a_saved_page_is_not_read(clutter: str) -> None:
     text = str(sections("a.html", f"<main hidden>x</main><h1>VPN</h1>{clutter}"))
     assert "x-menu" not in text
     assert "VPN" in text
@@ -153,17 +153,17 @@ def test_what_stands_around_the_text_of_a_saved_page_is_not_read(clutter: str) -
         f"<div><h1>x-text</h1></div><main>{LONG}</main>",
     ],
 )
-def test_what_is_text_of_a_page_is_kept(page: str) -> None:
-    """Discriminates: leaving out all that has one of these names, or everything."""
+def test_the_text_of_a_page_is_kept(page: str) -> None:
+    """Discriminates: omitting everything with one of these names, or everything."""
     assert "x-text" in str(sections("a.html", page))
 
 
-def test_a_page_in_a_mail_keeps_its_head_and_foot() -> None:
+def test_html_in_a_mail_keeps_its_header_and_footer() -> None:
     mail = "Subject: a\nContent-Type: text/html\n\n<header>head</header><p>text</p><footer>foot</footer>"
     assert [text for _, text in sections("a.eml", mail)] == ["head\n\ntext\n\nfoot"]
 
 
-def test_a_page_of_nested_heads_takes_time_by_its_length_only() -> None:
+def test_a_page_of_nested_headers_takes_linear_time() -> None:
     with at_most(8):
         for tag in ("header", "article", "div role=x", "main", "button aria-controls=x"):
             parse_document("a.html", (f"<{tag}>" * 8_000 + "<h1>x</h1>").encode())
@@ -185,19 +185,19 @@ def test_a_page_of_nested_heads_takes_time_by_its_length_only() -> None:
     ],
 )  # fmt: skip
 def test_a_term_and_its_definition_are_one_line(inner: str, lines: list[str]) -> None:
-    """Discriminates: terms and texts as paragraphs, which are cut apart."""
+    """Discriminates: terms and definitions as paragraphs, which chunking separates."""
     texts = sections("a.html", f"<p>before</p><dl>{inner}</dl><p>after</p>")
     assert "\n\n".join(text for _, text in texts) == "\n\n".join(["before", *lines, "after"])
 
 
-def test_a_definition_outside_of_a_list_keeps_its_place() -> None:
+def test_a_definition_outside_of_a_list_keeps_its_position() -> None:
     assert sections("a.html", "<ul><li><dl><dt>A<dd>x</dl></ul><dd>one</dd><p>two</p>") == [
         ("", "- A: x\n\none\n\ntwo")
     ]
 
 
 def test_spans_cannot_make_a_small_page_huge() -> None:
-    """Discriminates: believing colspan and rowspan."""
+    """Discriminates: trusting colspan and rowspan."""
     bomb = (
         f"<table><tr><td rowspan=65534 colspan=1000>{'x' * 5_000}</td></tr>" + "<tr><td>y</td></tr>" * 5_000
     )
@@ -223,7 +223,7 @@ def test_code_in_a_page_cannot_close_its_fence() -> None:
         ('{"datePublished": 7, "@graph": 3}', ""),
     ],
 )
-def test_a_pages_note_for_machines_gives_its_date(note: str, date: str) -> None:
+def test_machine_readable_metadata_of_a_page_gives_its_date(note: str, date: str) -> None:
     page = f'<script type="application/ld+json">{note}</script><p>text</p>'
     assert parse_document("a.html", page.encode()).date == date
 
@@ -261,7 +261,7 @@ def test_front_matter_keeps_what_answers_questions_as_lines() -> None:
     ]
 
 
-def test_broken_toml_before_the_text_is_only_left_out() -> None:
+def test_broken_toml_front_matter_is_only_omitted() -> None:
     assert sections("a.md", "+++\ntitle = \n+++\nbody") == [("", "body")]
 
 
@@ -271,7 +271,7 @@ def test_html_in_markdown_is_read_as_a_browser_shows_it() -> None:
 
 
 def test_a_markdown_file_of_many_megabytes_keeps_its_headings() -> None:
-    """Discriminates: the full grammar for every size; a `#` in code taken for a heading."""
+    """Discriminates: the full grammar at any size; taking a `#` in code for a heading."""
     part = "# Part\n\n" + "word " * 2_000 + "\n\n```sh\n# comment\n```\n\n"
     results = sections("a.md", part * 500 + "# Last\n\nend\n")
     assert {heading for heading, _ in results} == {"Part", "Last"}
@@ -280,8 +280,8 @@ def test_a_markdown_file_of_many_megabytes_keeps_its_headings() -> None:
 @pytest.mark.parametrize(
     "css", ["/*", "{", "}", ".a{", "@media{", ".a{display:none}", "." * 9 + ",", "display :  "]
 )
-def test_a_style_sheet_takes_time_by_its_length_only(css: str) -> None:
-    """Discriminates: an expression for comments, which searches to the end from each that is never closed."""
+def test_a_style_sheet_takes_linear_time(css: str) -> None:
+    """Discriminates: a pattern for comments that searches to the end from every unclosed one."""
     with at_most(10):
         page = "<style>" + css * (2_000_000 // len(css)) + "</style>" + "<p class=b>words</p>" * 1_000
         assert "words" in str(sections("a.html", page))

@@ -1,5 +1,5 @@
-"""PDFs without bookmarks: which of their lines are headings, which begin something new, and which go on over
-the page."""
+"""PDFs without bookmarks: which lines are headings, which start a new paragraph, and which continue across
+pages."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ def outline(lines: list[str], looks: dict[str, str]) -> list[tuple[str, str]]:
     ],
     ids=["larger and bold", "larger", "a large title and bold", "section by name"],
 )
-def test_a_heading_is_known_by_its_size_its_weight_or_its_name(looks: dict[str, str], above: str) -> None:
-    """Discriminates: "SECTION 1: Use" glued to the line before; sections without their title."""
+def test_a_heading_is_recognised_by_its_size_its_weight_or_its_name(
+    looks: dict[str, str], above: str
+) -> None:
+    """Discriminates: joining "SECTION 1: Use" to the previous line; sections without their title."""
     results = outline(DATA_SHEET, looks)
     assert [heading for heading, _ in results[1:]] == [above + DATA_SHEET[2], above + DATA_SHEET[6]]
     assert results[2][1] == "\n".join(DATA_SHEET[7:])
@@ -52,7 +54,7 @@ def test_a_title_over_two_lines_is_one_heading() -> None:
     assert [heading for heading, _ in results] == [" ".join(title)]
 
 
-def test_what_is_in_bold_everywhere_or_heads_a_table_is_no_heading() -> None:
+def test_bold_used_throughout_or_in_a_table_header_is_not_a_heading() -> None:
     """Discriminates: every line in bold; the bold first row of a table."""
     rows = ["City Boxes Young", "Ghent 240 2.0", "Brno 180 1.7"]
     assert [heading for heading, _ in outline([*DATA_SHEET[3:6], *rows], {rows[0]: "F3 12"})] == [""]
@@ -70,8 +72,8 @@ FINES = [
 WIDE = "近五年我市主要河道年均淤积量约四十七万立方米汛期行洪能力下降约百分之十八，其中白沙河段水位"
 
 
-def test_rows_of_a_table_in_words_stay_lines() -> None:
-    """Discriminates: rows as wide as each other taken for a column of wrapped prose."""
+def test_rows_of_a_text_table_stay_lines() -> None:
+    """Discriminates: taking rows of equal width for a column of wrapped prose."""
     lines = [WIDE, "超过警戒水位，损失很大。", *FINES, "关于生态补偿费：由市里统一收取。", WIDE]
     text = outline(lines, {})[0][1]
     assert text == "\n".join([WIDE + lines[1], *lines[2:]])
@@ -80,8 +82,8 @@ def test_rows_of_a_table_in_words_stay_lines() -> None:
 @pytest.mark.parametrize(
     "begins", ["四、有关问题的说明", "（二）禁采期内全面禁采", "第三条 本办法由市水利局解释", "2. 船只须登记"]
 )
-def test_a_number_that_begins_something_begins_a_line(begins: str) -> None:
-    """Discriminates: a heading glued to a full line that ends no sentence."""
+def test_a_number_that_starts_an_item_starts_a_line(begins: str) -> None:
+    """Discriminates: joining a heading to a full line that does not end a sentence."""
     assert outline([WIDE, begins], {})[0][1] == f"{WIDE}\n{begins}"
 
 
@@ -89,18 +91,18 @@ def test_a_number_that_begins_something_begins_a_line(begins: str) -> None:
     ("line", "following"),
     [(WIDE + "每年4", "月1日至7月31日禁采"), (WIDE + "，补贴", "40%以下"), (WIDE + "0797-", "5553 0416")],
 )
-def test_a_line_that_goes_on_gets_no_blank_within_a_date_or_a_number(line: str, following: str) -> None:
+def test_a_continued_line_gets_no_blank_within_a_date_or_a_number(line: str, following: str) -> None:
     assert outline([line, following], {})[0][1] == line + following
 
 
 HAN = "".join(map(chr, range(0x4E00, 0x4E00 + 6_000)))
 
 
-def test_a_font_is_read_once_for_all_pages_that_name_it() -> None:
-    """Discriminates: its map of 6,000 characters read for every page, thirty times as long."""
+def test_a_font_is_read_once_for_all_pages_that_use_it() -> None:
+    """Discriminates: reading its map of 6,000 characters for every page, which takes thirty times as long."""
 
     def shortest_s(pages: int) -> float:
-        """Of three: the first of all loads what reads, and any may be held up."""
+        """The minimum of three: the first run loads the reader, and any may be delayed."""
         content = pdf_with_maps([[HAN[number : number + 20]] for number in range(pages)], [HAN])
         times = []
         for _ in range(3):
@@ -113,8 +115,8 @@ def test_a_font_is_read_once_for_all_pages_that_name_it() -> None:
     assert shortest_s(30) < 8 * shortest_s(1)
 
 
-def test_fonts_of_one_name_are_not_mixed_up() -> None:
-    """Discriminates: fonts held by the name that a page has for them."""
+def test_fonts_with_the_same_name_are_not_mixed_up() -> None:
+    """Discriminates: caching fonts by the name a page uses for them."""
     parsed = parse_document("a.pdf", pdf_with_maps([["ab"], ["xy"], ["ba"]], ["ab", "xy"]))
     assert [line for section in parsed.sections for line in section.text.split()] == ["ab", "xy", "ba"]
 
@@ -138,8 +140,8 @@ def over(pages: list[list[str]], looks: dict[str, str] | None = None) -> list[tu
     return over_pages(pdf(pages, looks or {}))
 
 
-def test_a_sentence_that_goes_on_over_the_page_is_one_text_and_its_notes_come_behind() -> None:
-    """Discriminates: a section closed at each page; a footnote in the middle of the sentence."""
+def test_a_sentence_across_pages_is_one_text_followed_by_its_notes() -> None:
+    """Discriminates: ending a section at each page; a footnote in the middle of the sentence."""
     sentence = " ".join([*PROSE, REST[0]])
     assert over([PROSE, REST]) == [(1, f"{sentence}\n{REST[1]}")]
     assert over([[*PROSE, *NOTES], REST], SMALL) == [(1, "\n".join([sentence, *NOTES, REST[1]]))]
@@ -147,14 +149,14 @@ def test_a_sentence_that_goes_on_over_the_page_is_one_text_and_its_notes_come_be
     assert over([[*whole, *NOTES], PROSE], SMALL)[0] == (1, "\n".join([" ".join(whole), *NOTES]))
 
 
-def test_lines_in_small_letters_that_no_number_counts_are_no_notes() -> None:
-    """Discriminates: the numbers that lines of code or rows begin with, taken for the marks of notes."""
+def test_small_lines_without_note_numbers_are_not_notes() -> None:
+    """Discriminates: taking numbers at the start of code lines or rows for note marks."""
     code = ["4 CARD32 ALIAS_LIST_OFFSET", "4 CARD32 PARENT_LIST_OFFSET", "8 CARD32 ICONS_LIST_OFFSET"]
     assert over([[*PROSE, *code], REST], dict.fromkeys(code, "F1 8"))[0][1].endswith("\n".join(code))
 
 
-def test_a_chunk_is_of_the_page_that_it_begins_on() -> None:
-    """Discriminates: the page of the section for all of its chunks."""
+def test_a_chunk_has_the_page_it_begins_on() -> None:
+    """Discriminates: the page of the section for all its chunks."""
     pages = [[*PROSE, *NOTES], [REST[0], *PROSE[:3], "end."], ["Page three."]]
     pieces = [*cut(parse_document("a.pdf", pdf(pages, SMALL)), StructureSplitter(chunk_tokens=30))]
     assert {piece.page for piece in pieces} == {1, 2, 3}
@@ -164,7 +166,7 @@ def test_a_chunk_is_of_the_page_that_it_begins_on() -> None:
 
 
 def test_a_heading_at_the_top_of_a_page_begins_a_section() -> None:
-    """Discriminates: what is above it taken for the beginning of its line."""
+    """Discriminates: taking the text above it for the beginning of its line."""
     results = over([PROSE, ["fees and fines", *PROSE]], {"fees and fines": "F3 18"})
     assert [page for page, _ in results] == [1, 2]
     assert "fees" not in results[0][1]
@@ -181,8 +183,8 @@ def test_a_heading_at_the_top_of_a_page_begins_a_section() -> None:
     ],
     ids=["slides", "slides in Chinese", "a paragraph that ends"],
 )  # fmt: skip
-def test_pages_that_do_not_go_on_are_sections_of_their_own(pages: list[list[str]]) -> None:
-    """Discriminates: every page joined to the one before."""
+def test_pages_that_do_not_continue_are_separate_sections(pages: list[list[str]]) -> None:
+    """Discriminates: joining every page to the previous one."""
     assert [page for page, _ in over(pages)] == [1, 2]
 
 
@@ -190,8 +192,8 @@ LAW = ["第七条 船舶进出港口应当向港口管理机构报告，并按�
        "第八条 港口管理机构应当自收到报告之日起三日内作出答复，不予批准的应当说明理由。"]  # fmt: skip
 
 
-def test_an_article_or_a_list_of_a_law_is_not_torn_at_the_page() -> None:
-    """Discriminates: an article's second paragraph, or the next item of its list, as a section of its own."""
+def test_an_article_or_list_of_a_law_is_not_split_at_the_page() -> None:
+    """Discriminates: an article's second paragraph, or the next item of its list, as a separate section."""
     more = "逾期不答复的，视为同意。"
     assert over([LAW, [more, "第九条 本条例自公布之日起施行。"]])[0] == (
         1,
@@ -202,8 +204,8 @@ def test_an_article_or_a_list_of_a_law_is_not_torn_at_the_page() -> None:
     assert [page for page, _ in over([LAW, ["第九条 本条例自公布之日起施行。"]])] == [1, 2]
 
 
-def test_what_stands_on_each_of_a_few_pages_does_not_come_into_a_sentence() -> None:
-    """Discriminates: the heads and numbers of two pages read as their text."""
+def test_repeated_headers_and_footers_of_a_few_pages_stay_out_of_sentences() -> None:
+    """Discriminates: reading the headers and page numbers of two pages as text."""
     sentence = " ".join([*PROSE, REST[0]])
     pages = [
         ["Harbour rules", *PROSE, "- 1 -", "Town of Lier"],
@@ -214,8 +216,8 @@ def test_what_stands_on_each_of_a_few_pages_does_not_come_into_a_sentence() -> N
 
 
 @pytest.mark.parametrize("file_name", ["a.pdf", "a.txt"])
-def test_text_that_a_program_recognised_in_a_picture_is_read_as_typed(file_name: str) -> None:
-    """Discriminates: a blank between all characters, by which no word is found."""
+def test_ocr_text_is_read_as_typed(file_name: str) -> None:
+    """Discriminates: a blank between all characters, with which no word is found."""
     lines = [
         "公 司 年 假 规 定",
         "员 工 入 职 满 1 年 的 ， 每 年 享 受 年 假 5 天 ， 由 部 门 批 准 后 执",
@@ -233,8 +235,8 @@ def test_text_that_a_program_recognised_in_a_picture_is_read_as_typed(file_name:
 @pytest.mark.parametrize(
     ("title", "look"), [("Lesson {}", "F1 18"), ("Day {}: Oslo", "F3 12"), ("Seat {}", "")]
 )
-def test_a_title_that_counts_the_pages_is_no_margin(title: str, look: str) -> None:
-    """Discriminates: the title of every page taken for a running head; a page of a title alone left empty."""
+def test_a_title_with_a_page_count_is_not_a_margin(title: str, look: str) -> None:
+    """Discriminates: taking the title of every page for a running head; emptying a page with only a title."""
     titles = [title.format(number) for number in range(1, 9)]
     looks = dict.fromkeys(titles, look) if look else {}
     texts = [[f"{letter} {line}" for line in PROSE] if look else [] for letter in "ABCDEFGH"]
@@ -246,8 +248,8 @@ def test_a_title_that_counts_the_pages_is_no_margin(title: str, look: str) -> No
 
 
 @pytest.mark.parametrize("count", [2, 5])
-def test_an_answer_that_ends_pages_by_chance_is_no_margin(count: int) -> None:
-    """Discriminates: what a page has in its middle, too, left out at its foot."""
+def test_an_answer_that_happens_to_end_several_pages_is_not_a_margin(count: int) -> None:
+    """Discriminates: omitting text at the foot of a page that is also in its middle."""
     pages = [
         [line for at in range(4) for line in (f"{page}.{at} Who pays?", "A. Boats B. Clerks")]
         for page in range(count)
@@ -255,8 +257,8 @@ def test_an_answer_that_ends_pages_by_chance_is_no_margin(count: int) -> None:
     assert " ".join(text for _, text in over(pages)).count("A. Boats B. Clerks") == 4 * count
 
 
-def test_a_head_that_is_a_table_stands_once() -> None:
-    """Discriminates: the head of every page between sentences; tables of the text taken for heads."""
+def test_a_page_header_that_is_a_table_is_read_once() -> None:
+    """Discriminates: the header of every page between sentences; taking tables of the text for headers."""
     pages: list[list[str]] = []
     for number in range(1, 7):
         head = [["SOP-017", "Cleaning", "Rev. 3"], ["Moor", "2024-03-01", f"Page {number} of 6"]]
@@ -279,12 +281,14 @@ FAULTS_TEXT = """| Code | Fault | Remedy |
 
 
 def test_a_table_with_rules_is_a_table() -> None:
-    """Discriminates: its rows as one paragraph; the lines of a cell glued, "thenrestart"."""
+    """Discriminates: its rows as one paragraph; joining the lines of a cell without a blank,
+    "thenrestart"."""
     assert over_pages(pdf_of_tables([FAULTS], EDGES)) == [(1, FAULTS_TEXT)]
 
 
-def test_lines_of_a_cell_that_leave_room_are_not_glued() -> None:
-    """Discriminates: two names, or points of a list, in a cell as one word of Chinese; a sentence torn."""
+def test_short_lines_of_a_cell_are_not_joined() -> None:
+    """Discriminates: joining two names, or list items, in a cell to one Chinese word; splitting a
+    sentence."""
     rules = " ".join(f"72 {700 - 40 * at} 200 0.5 re f {72 + 100 * at} 620 0.5 80 re f" for at in range(3))
     cells = {"姓名": (80, 686), "步骤": (180, 686), "张三": (80, 646), "李四": (80, 632)}
     cells |= {"因身体不适需要": (180, 646), "住院治疗": (180, 632)}
@@ -296,8 +300,9 @@ def test_lines_of_a_cell_that_leave_room_are_not_glued() -> None:
     assert "| 张三 李四 | 因身体不适需要住院治疗 |" in over([["end"]], {"end": drawn})[0][1]
 
 
-def test_a_table_that_goes_on_over_the_page_has_its_header_there_too() -> None:
-    """Discriminates: its first row there taken for the header; the header said twice where it is repeated."""
+def test_a_table_across_pages_repeats_its_header() -> None:
+    """Discriminates: taking its first row on the next page for the header; repeating a header that is already
+    repeated."""
     more = ["E103", "Valve open", "Close it"]
     header = FAULTS_TEXT[: FAULTS_TEXT.index("| E101")]
     for page in ([more, FAULTS[2]], [FAULTS[0], more, FAULTS[2]]):
@@ -308,22 +313,22 @@ def test_a_table_that_goes_on_over_the_page_has_its_header_there_too() -> None:
         )
 
 
-def test_a_cell_over_two_columns_is_said_of_both() -> None:
+def test_a_cell_across_two_columns_applies_to_both() -> None:
     rows = [["City", "Boxes", "<"], ["", "2024", "2025"], ["Ghent", "240", "251"]]
     assert over_pages(pdf_of_tables([rows], EDGES))[0][1] == (
         "| City | Boxes / 2024 | Boxes / 2025 |\n| --- | --- | --- |\n| Ghent | 240 | 251 |"
     )
 
 
-def test_boxes_around_text_are_no_table() -> None:
-    """Discriminates: a page laid out in boxes, or a drawing of a few, read as cells."""
+def test_boxes_around_text_are_not_a_table() -> None:
+    """Discriminates: reading a page laid out in boxes, or a drawing with a few, as cells."""
     long = ["\n".join(["A line of the text in a large box that"] * 20), "", "and another"]
     assert "|" not in over_pages(pdf_of_tables([[long, ["a", "b", "c"]]], (72, 330, 340, 500)))[0][1]
     assert "|" not in over_pages(pdf_of_tables([[["a", "", ""], ["", "", ""], ["", "", "b"]]], EDGES))[0][1]
 
 
-def test_a_first_row_of_long_cells_is_no_header() -> None:
-    """Discriminates: cards, or a data sheet, whose first row is said again for every other."""
+def test_a_first_row_of_long_cells_is_not_a_header() -> None:
+    """Discriminates: cards, or a data sheet, whose first row is repeated for every other."""
     long = "\n".join(["Whoever wants a copy of a record pays for it."] * 9)
     text = over_pages(
         pdf_of_tables([[["Purpose", long], ["Owner", "Moor"], ["Scope", long]]], (72, 200, 500))
@@ -333,14 +338,14 @@ def test_a_first_row_of_long_cells_is_no_header() -> None:
 
 
 def test_graph_paper_takes_little_time() -> None:
-    """Discriminates: each of 2,000 rules compared with each of 2,000."""
+    """Discriminates: comparing each of 2,000 rules with each other one."""
     rules = [Rule(4.0 * at, 0, 8000) for at in range(1_990)]
     with at_most(0.5):
         assert [*grids(rules, rules)] == []
 
 
-def test_rows_without_rules_stay_rows_and_a_cells_lines_are_not_glued() -> None:
-    """Discriminates: rows as wide as each other joined to a paragraph; "clogged" glued to "Filter"."""
+def test_rows_without_rules_stay_rows_and_lines_of_cells_are_not_joined() -> None:
+    """Discriminates: joining rows of equal width to a paragraph; joining "clogged" to "Filter"."""
     rows = [
         ["Code", "Fault", "Remedy"],
         ["E101", "Filter\nclogged", "Close the valve and wait, then restart the pump at once"],
@@ -352,7 +357,7 @@ def test_rows_without_rules_stay_rows_and_a_cells_lines_are_not_glued() -> None:
 
 
 def test_the_rows_of_a_form_are_lines() -> None:
-    """Discriminates: its first row taken for the header of a table; a box to tick read as a bullet."""
+    """Discriminates: taking its first row for a table header; reading a check box as a bullet."""
     rows = [
         ["Name", "Ana Horn", "Office", "Lier"],
         ["Leave", "ten days in May\n\xb7 paid", "<", "<"],
@@ -362,8 +367,9 @@ def test_the_rows_of_a_form_are_lines() -> None:
     assert over_pages(pdf_of_tables([rows], (72, 120, 200, 260, 400))) == [(1, text)]
 
 
-def test_a_form_whose_first_row_has_a_wide_cell_is_no_table_and_an_invoice_is_one() -> None:
-    """Discriminates: its second row joined to the header, the wide cell said twice; sums taken for a form."""
+def test_a_form_whose_first_row_has_a_wide_cell_is_not_a_table_but_an_invoice_is() -> None:
+    """Discriminates: joining its second row to the header, repeating the wide cell; taking sums for a
+    form."""
     form = [["Name: Ana Horn", "<", "Born: 1980"], ["Town: Lier", "Box 5", "Phone: 12"], ["Notes:", "<", "<"]]
     text = "Name: Ana Horn Born: 1980\nTown: Lier Box 5 Phone: 12\nNotes:"
     assert over_pages(pdf_of_tables([form], EDGES)) == [(1, text)]
@@ -374,9 +380,9 @@ def test_a_form_whose_first_row_has_a_wide_cell_is_no_table_and_an_invoice_is_on
     assert text.splitlines()[-1] == "| Total |  | 119.00 |"
 
 
-def test_a_break_that_is_drawn_in_a_table_parts_the_text_behind_it() -> None:
-    """Discriminates: labels of a browser's print glued, "Read filesWrite files". pypdf gives a break at the
-    place where its letters' matrix began, which here is in the table."""
+def test_a_line_break_drawn_in_a_table_separates_the_text_after_it() -> None:
+    """Discriminates: joining labels printed by a browser, "Read filesWrite files". pypdf reports a line break
+    at the position where the matrix of its letters began, which here is in the table."""
     rules = " ".join(f"0 {20 * at} 200 0.5 re f {100 * at} 0 0.5 40 re f" for at in range(3))
     words = {"Role": (8, 26), "May": (108, 26), "Clerk": (8, 6), "x": (108, 6)}
     words |= {"Read.": (72, 500), "Write.": (72, 480)}
@@ -385,7 +391,7 @@ def test_a_break_that_is_drawn_in_a_table_parts_the_text_behind_it() -> None:
     assert over([["end"]], {"end": drawn})[0][1].splitlines()[-3:] == ["Read.", "Write.", "end"]
 
 
-def test_a_word_of_turned_text_stays_one() -> None:
-    """Discriminates: its second part, further down the page, taken for the next line of a cell."""
+def test_a_word_of_rotated_text_stays_one_word() -> None:
+    """Discriminates: taking its second part, further down the page, for the next line of a cell."""
     down = "F1 12 Tf 0 -1 1 0 300 500 Tm (some) Tj ET BT 0 -1 1 0 300 473 Tm (thing) Tj ET BT /F1 12"
     assert over([["upright"]], {"upright": down}) == [(1, "something upright")]

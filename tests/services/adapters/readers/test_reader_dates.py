@@ -1,4 +1,4 @@
-"""Where each format says a document's date; what says nothing of it must not."""
+"""Where each format states a document's date; other dates must not count."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def test_a_date_field_below_the_front_matter_is_text() -> None:
         ('<meta property="article:published_time" content="soon">', "", ""),
     ],
 )
-def test_html_gives_the_date_it_declares(head: str, body: str, date: str) -> None:
+def test_html_gives_its_declared_date(head: str, body: str, date: str) -> None:
     page = f"<html><head>{head}</head><body>{body}<p>text of 1999-01-01, and more.</p></body></html>"
     assert date_of("a.html", page) == date
 
 
-def test_when_a_pdf_was_made_is_no_date_of_what_it_says() -> None:
-    """A contract of 2019 that is printed again today is no document of today."""
+def test_the_creation_date_of_a_pdf_is_not_its_documents_date() -> None:
+    """A contract of 2019 that is printed again today is not a document of today."""
     note = {"/CreationDate": "D:20210305102030+08'00'", "/ModDate": "D:20220101000000Z"}
     assert date_of("a.pdf", pdf_with(["Guide", "Some text."], note)) == ""
     assert date_of("a.pdf", pdf_with(["Guide", "Last updated: 5 March 2019"], note)) == "2019-03-05"
@@ -80,7 +80,7 @@ def pdf_with(lines: list[str], note: dict[str, str]) -> bytes:
     return out.getvalue()
 
 
-def test_when_an_office_file_was_saved_is_no_date_of_what_it_says() -> None:
+def test_the_saving_date_of_an_office_file_is_not_its_documents_date() -> None:
     saved, created = datetime.datetime(2021, 3, 5, 10), datetime.datetime(2020, 3, 5, 10)
     for title, date in (("Guide", ""), ("2018年招生简章", "2018")):
         document = docx.Document()
@@ -102,5 +102,5 @@ def test_when_an_office_file_was_saved_is_no_date_of_what_it_says() -> None:
         ("a.csv", "2021-03-05,12\n", ""),
     ],
 )
-def test_text_gives_the_date_it_bears_at_its_head(name: str, text: str, date: str) -> None:
+def test_text_gives_the_date_at_its_beginning(name: str, text: str, date: str) -> None:
     assert date_of(name, text) == date

@@ -1,4 +1,4 @@
-"""Spoilt files: each ends in text or in a refusal with a code, whatever was changed in it."""
+"""Corrupted files: each gives text or a refusal with a code, whatever was changed in it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SHARES = 10
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_a_spoilt_file_gives_text_or_a_coded_refusal(share: int) -> None:
+def test_a_corrupted_file_gives_text_or_a_coded_refusal(share: int) -> None:
     ends = [end_of(trial) for trial in range(share, TRIALS, SHARES)]
     assert {*ends} <= ENDS
-    assert ends.count("text") > 0  # not everything is refused at the door
+    assert ends.count("text") > 0  # not everything is refused up front
 
 
 def end_of(trial: int) -> str:
     chance = random.Random(trial)
     name = NAMES[trial // SHARES % len(NAMES)]
     try:
-        assert parse_document(name, spoilt(fixture(name), chance)).sections
+        assert parse_document(name, corrupted(fixture(name), chance)).sections
     except BadRequestError as error:
         return error.code
     return "text"
@@ -40,8 +40,9 @@ ENDS = {
 }  # fmt: skip
 
 
-def spoilt(content: bytes, chance: random.Random) -> bytes:
-    """The file's bytes changed; of an archive rather those inside, where the parsers see them."""
+def corrupted(content: bytes, chance: random.Random) -> bytes:
+    """Change bytes of the file; in an archive, preferably those of its members, where the parsers see
+    them."""
     if not content.startswith(b"PK") or chance.random() < 0.1:
         return mutated(content, chance)
     members = members_of(content)

@@ -57,7 +57,7 @@ def test_a_heading_with_nothing_under_it_is_kept_as_text() -> None:
     assert outline("a.md", "# Only") == [("Only", "Only")]
 
 
-def test_front_matter_is_not_text_but_a_rule_at_the_start_is() -> None:
+def test_front_matter_is_not_text_but_a_leading_rule_is() -> None:
     assert outline("a.md", "---\nlayout: x\ntoc: true\n---\nbody") == [("", "body")]
     assert "kept" in outline("a.md", "---\n\nkept\n\n---\nbody")[0][1]
 
@@ -90,7 +90,7 @@ def test_other_encodings_are_recognised(encoding: str, text: str) -> None:
     assert sections("a.txt", text.encode(encoding))[0].text == text
 
 
-def test_bytes_that_are_no_text_are_refused_with_the_code_encoding() -> None:
+def test_binary_content_is_refused_with_the_code_encoding() -> None:
     assert code_of("a.txt", bytes(range(256)) * 20) == "encoding"
     assert code_of("a.md", POLICY.encode() + b"\xff\x00\x01" + POLICY.encode("gb18030")) == "encoding"
 
@@ -103,7 +103,7 @@ def test_formulas_in_a_csv_are_only_text() -> None:
     assert "=cmd()" in sections("a.csv", b"name,=cmd()\n")[0].text
 
 
-def test_a_file_without_an_ending_is_recognised_by_its_content() -> None:
+def test_a_file_without_an_extension_is_recognised_by_its_content() -> None:
     assert sections("README", POLICY.encode())[0].text == POLICY
     assert sections("scan", pdf([["Hello there"]]))[0].page == 1
 
@@ -198,9 +198,7 @@ def test_rows_of_a_pdfs_table_or_form_stay_lines(lines: list[str]) -> None:
         (["In 2019 and 2020 we sold 30 of the lamps and", "in the year after it another 12"], " "),
     ],
 )  # fmt: skip
-def test_wrapped_sentences_of_a_pdf_are_joined_whatever_figures_they_have(
-    lines: list[str], joint: str
-) -> None:
+def test_wrapped_sentences_of_a_pdf_are_joined_despite_figures(lines: list[str], joint: str) -> None:
     assert sections("a.pdf", pdf([lines]))[0].text == joint.join(lines)
 
 
@@ -243,8 +241,9 @@ CHINESE_COLUMN = [
 ]
 
 
-def test_columns_under_a_title_over_both_are_joined_into_paragraphs() -> None:
-    """Discriminates: a line measured by the page's widest; the keywords, wider than the column, going on."""
+def test_columns_under_a_common_title_are_joined_into_paragraphs() -> None:
+    """Discriminates: measuring a line by the page's widest; continuing with the keywords, which are wider
+    than the column."""
     two = sections("a.pdf", pdf([[*TITLE, *COLUMN, *COLUMN]]))[0].text
     assert two == "\n".join([*TITLE, *JOINED, *JOINED])
     assert sections("a.pdf", pdf([COLUMN]))[0].text == "\n".join(JOINED)
@@ -268,12 +267,12 @@ def test_columns_under_a_title_over_both_are_joined_into_paragraphs() -> None:
     ],
 )  # fmt: skip
 def test_a_verse_or_a_list_below_a_wide_line_keeps_its_lines(lines: list[str]) -> None:
-    """Discriminates: every stretch of narrow lines taken for a column."""
+    """Discriminates: taking every run of narrow lines for a column."""
     assert sections("a.pdf", pdf([lines]))[0].text == "\n".join(lines)
 
 
-def test_a_radical_or_ligature_in_a_pdf_is_what_people_type() -> None:
-    """Discriminates: radicals left as the font calls them, of Kangxi or of the supplement; full NFKC."""
+def test_a_radical_or_ligature_in_a_pdf_becomes_the_typed_character() -> None:
+    """Discriminates: keeping the font's radicals, of the Kangxi block or its supplement; full NFKC."""
     assert sections("a.pdf", pdf([["The o\ufb03ce keeps \ufb01les"]]))[0].text == "The office keeps files"
     text = "\u2f00\u2f08\u5ba2\u2ecb\u7b2c\u2eda\u2f47\u2ea0\u2ed3\uff1a\u2460"
     assert sections("a.pdf", pdf([[text]]))[0].text == "一人客车第页日民长\uff1a\u2460"
@@ -296,7 +295,7 @@ def test_a_damaged_pdf_is_refused_with_a_code(cut: int) -> None:
     assert code_of("a.pdf", pdf([["Hello"]])[:cut]) in ("unreadable_document", "no_text")
 
 
-def test_what_is_wrong_with_a_pdf_is_not_logged_with_its_bytes(caplog: pytest.LogCaptureFixture) -> None:
+def test_faults_of_a_pdf_are_not_logged_with_its_bytes(caplog: pytest.LogCaptureFixture) -> None:
     """Discriminates: pypdf's warnings left on."""
     logging.getLogger("pypdf").setLevel(logging.NOTSET)
     parse_document("a.pdf", pdf([["Hello"]]).replace(b"/F1 12 Tf", b"/F1 1-2 Tf"))
@@ -339,7 +338,7 @@ def test_a_docx_paragraph_with_an_outline_level_is_a_heading() -> None:
     assert outline("a.docx", docx_bytes(document)) == [("第一章", "正文")]
 
 
-def test_merged_cells_are_said_once() -> None:
+def test_merged_cells_are_read_once() -> None:
     document = docx.Document()
     table = document.add_table(rows=2, cols=2)
     table.rows[0].cells[0].merge(table.rows[0].cells[1]).text = "wide"
@@ -389,7 +388,7 @@ def test_entities_in_a_docx_are_not_expanded() -> None:
     assert code_of("a.docx", archive(members)) == "unsafe_xml"
 
 
-# ---- what is refused whatever the format ----
+# ---- refusals independent of the format ----
 
 
 def test_an_empty_file_is_refused() -> None:
@@ -414,13 +413,13 @@ def test_a_file_with_white_space_only_has_no_text(file_name: str) -> None:
         ("a.html", b"\x89PNG\r\n"),
     ],
 )
-def test_content_that_is_not_what_the_name_says_is_unsupported(file_name: str, content: bytes) -> None:
+def test_content_that_does_not_match_its_name_is_unsupported(file_name: str, content: bytes) -> None:
     with pytest.raises(UnsupportedMediaError):
         parse_document(file_name, content)
 
 
-def test_an_unknown_ending_is_refused_with_the_supported_kinds_named() -> None:
-    """Discriminates: a list of all fifty endings."""
+def test_an_unknown_extension_is_refused_with_the_supported_kinds() -> None:
+    """Discriminates: a list of all fifty extensions."""
     with pytest.raises(UnsupportedMediaError, match=r"\.exe.*Markdown.*PDF.*DOCX.*source code") as refused:
         parse_document("setup.exe", b"x")
     assert len(str(refused.value)) < 200

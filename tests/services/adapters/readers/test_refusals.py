@@ -1,4 +1,4 @@
-"""What the words of a refusal say: whether another form of the messages could help."""
+"""What the text of a refusal reveals: whether another form of the messages could help."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ ABOUT_THE_FORM = [
 @pytest.mark.parametrize(
     "refusal", [*OTHER_CAUSES, *ABOUT_THE_FORM], ids=lambda refusal: refusal.message[:40]
 )
-async def test_a_refusal_for_length_or_content_says_nothing_about_the_form(refusal: Refusal) -> None:
-    """Discriminates: looking at the code alone; reading a request that is repeated after its reason."""
+async def test_a_refusal_for_length_or_content_is_not_about_the_form(refusal: Refusal) -> None:
+    """Discriminates: checking the code alone; reading a request that is repeated after its reason."""
     with running_stub(StubLLM(refuse=lambda body: refusal)) as stub:
         entry = LLMSettings(provider="openai", model="m", base_url=stub.url)
         async with open_model_client(10) as client:

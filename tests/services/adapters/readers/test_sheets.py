@@ -1,4 +1,4 @@
-"""How the rows of a sheet become titles, notes and tables, and its values words."""
+"""How the rows of a sheet become titles, notes and tables, and its values text."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def workbook(
         (None, "General", ""),
     ],
 )
-def test_a_value_is_said_as_its_format_shows_it(value: Value, number_format: str, text: str) -> None:
+def test_a_value_is_written_as_its_format_displays_it(value: Value, number_format: str, text: str) -> None:
     assert shown(value, number_format) == text
 
 
-def test_dates_in_the_formats_that_only_chinese_excel_knows_are_dates() -> None:
-    """Number format 57 stands for yyyy年m月 there, and files use it without saying so.
+def test_dates_in_formats_specific_to_chinese_excel_are_dates() -> None:
+    """Number format 57 means yyyy年m月 there, and files use it without declaring it.
 
     Discriminates: openpyxl's own list of built-in formats, which gives 45356.
     """
@@ -110,19 +110,19 @@ def test_dates_in_the_formats_that_only_chinese_excel_knows_are_dates() -> None:
     assert "| 2024-03 |" in parse_document("a.xlsx", book).sections[0].text
 
 
-def test_an_empty_row_parts_tables_and_a_headerless_part_gets_the_header_above() -> None:
+def test_an_empty_row_separates_tables_and_a_headerless_part_gets_the_header_above() -> None:
     assert read("品名,数量\n甲,1\n\n乙,2\n") == [
         ((), "| 品名 | 数量 |\n| --- | --- |\n| 甲 | 1 |\n\n| 品名 | 数量 |\n| --- | --- |\n| 乙 | 2 |")
     ]
 
 
-def test_rows_of_numbers_without_any_header_get_the_letters_of_their_columns() -> None:
+def test_rows_of_numbers_without_a_header_get_column_letters() -> None:
     assert read("甲,1,2\n乙,3,4\n") == [
         ((), "| A | B | C |\n| --- | --- | --- |\n| 甲 | 1 | 2 |\n| 乙 | 3 | 4 |")
     ]
 
 
-def test_years_are_a_header() -> None:
+def test_years_can_be_a_header() -> None:
     assert read("Item,2023,2024\nRent,5,6\n")[0][1].startswith("| Item | 2023 | 2024 |")
 
 
@@ -138,8 +138,9 @@ def test_years_are_a_header() -> None:
         ",1,2,3\nRow,x,y,z\n",
     ],
 )
-def test_numbers_that_name_columns_are_a_header(text: str) -> None:
-    """Days of a month, terms and quantities. Discriminates: no header has a number other than a year."""
+def test_numbers_that_name_columns_can_be_a_header(text: str) -> None:
+    """Days of a month, terms and quantities. Discriminates: accepting no number in a header other than a
+    year."""
     titles = next(csv.reader([text.split("\n")[0]]))
     assert read(text)[0][1].startswith(f"| {' | '.join(titles)} |\n| ---")
 
@@ -172,7 +173,7 @@ def test_a_column_of_sentences_is_text() -> None:
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
-def test_the_separator_is_found(separator: str) -> None:
+def test_the_separator_is_detected(separator: str) -> None:
     rows = [["name", "remark"], ["甲", "one, two; three"], ["乙", "four"]]
     quoted = "\n".join(
         separator.join(f'"{cell}"' if separator in cell else cell for cell in row) for row in rows
@@ -191,12 +192,12 @@ def test_the_separator_is_found(separator: str) -> None:
         ("1,2,3\n4,5,6\n", "| 4 | 5 | 6 |"),
     ],
 )
-def test_decimal_commas_do_not_separate_where_something_else_does(text: str, line: str) -> None:
+def test_decimal_commas_do_not_separate_if_something_else_does(text: str, line: str) -> None:
     """Discriminates: a tie that goes to the comma."""
     assert line in read(text)[0][1]
 
 
-def test_the_separator_that_excel_names_is_believed() -> None:
+def test_the_separator_declared_for_excel_is_used() -> None:
     assert read("sep=;\na;b,c\n1;2,3\n")[0][1].startswith("| a | b,c |")
 
 
@@ -206,7 +207,7 @@ def test_a_cell_of_several_lines_stays_one_cell_and_an_open_quote_swallows_nothi
     assert "| 299 | row |" in read('n,"word\n' + rows)[0][1]
 
 
-def test_what_looks_like_a_formula_is_text() -> None:
+def test_text_that_looks_like_a_formula_is_text() -> None:
     assert "| =cmd\\|'/C calc'!A0 | +1 |" in read("name,sum\n=cmd|'/C calc'!A0,+1\n")[0][1]
 
 
@@ -215,13 +216,13 @@ def test_a_formula_that_was_never_computed_is_an_empty_cell() -> None:
     assert "| x |  |" in text
 
 
-def test_more_cells_than_can_be_read_are_refused_with_what_to_do() -> None:
+def test_too_many_cells_are_refused_with_advice() -> None:
     with pytest.raises(UnreadableDocumentError, match="split the file") as refused:
         sheets.check_size(sheets.MAX_CELLS + 1)
     assert refused.value.code == "too_complex"
 
 
-def test_every_table_line_fits_beside_its_header_into_half_a_chunk() -> None:
+def test_every_table_line_fits_with_its_header_into_half_a_chunk() -> None:
     wide = [[f"标题很长的一列之第{i}列" for i in range(12)], *([str(n)] * 12 for n in range(5))]
     long = [["k", "v"], ["a", "word " * 300], ["b", "short"]]
     for rows in (wide, long):
@@ -239,10 +240,10 @@ def default_pieces(content: str, count: Callable[[str], int]) -> list[str]:
 
 @pytest.mark.parametrize("count", [count_tokens, estimate_tokens])
 @pytest.mark.parametrize("columns", range(2, 15))
-def test_each_piece_of_a_table_says_its_headers_with_chunks_of_the_default_size(
+def test_each_piece_of_a_table_has_its_headers_with_default_chunks(
     columns: int, count: Callable[[str], int]
 ) -> None:
-    """Discriminates: HEADER_TOKENS above half of the default chunk, as 120 was, for 10 columns."""
+    """Discriminates: HEADER_TOKENS above half the default chunk, as 120 was, for 10 columns."""
     titles = [f"Quarterly revenue {column}" for column in range(columns)]
     rows = [[f"{1000 + row * 37 + column}" for column in range(columns)] for row in range(30)]
     content = "\n".join(",".join(row) for row in [titles, *rows])
@@ -267,7 +268,7 @@ def test_each_piece_of_a_wide_row_begins_with_the_line_that_names_it(
     assert all(": " in line for piece in pieces for line in piece.split("\n") if line)
 
 
-def test_a_workbook_of_formulas_without_values_says_what_to_do() -> None:
+def test_a_workbook_of_formulas_without_values_is_refused_with_advice() -> None:
     """Discriminates: the message of any file without text."""
     with pytest.raises(UnreadableDocumentError, match="save it, so that its formulas have values") as refused:
         parse_document("a.xlsx", workbook([["=1+1", "=2+2"]]))
@@ -296,7 +297,7 @@ PRICES: list[object] = ["Team", 480, 880, 1200, 516, 945, 1290]
 def test_a_header_whose_upper_row_is_merged_names_each_column_by_both(
     upper: list[object], lower: list[object], merged: list[str]
 ) -> None:
-    """Discriminates: the upper row as a title above the table, since fewer cells of it have text."""
+    """Discriminates: the upper row as a title above the table, since fewer of its cells have text."""
     assert tables(workbook([upper, lower, PRICES], merged=merged)) == [
         "| Plan | 2024 / 1-year | 2024 / 2-year | 2024 / 3-year | 2025 / 1-year | 2025 / 2-year "
         "| 2025 / 3-year |\n" + "| --- " * 7 + "|\n| Team | 480 | 880 | 1200 | 516 | 945 | 1290 |"
@@ -340,8 +341,8 @@ GOING_ON = "| Name | Team | Room |\n| --- | --- | --- |\n| Pia Conti | Legal | R
         [*CONTACTS, [], [], [], ["Pia Conti", "Legal", "Red 4"]],
     ],
 )
-def test_rows_behind_an_empty_row_go_on_under_the_header_above(rows: list[list[object]]) -> None:
-    """Discriminates: a row of words alone is a header."""
+def test_rows_after_an_empty_row_continue_under_the_header_above(rows: list[list[object]]) -> None:
+    """Discriminates: taking any row with words only for a header."""
     assert GOING_ON in tables(workbook(rows, bold=[1]))[0]
 
 
@@ -358,25 +359,25 @@ def test_rows_behind_an_empty_row_go_on_under_the_header_above(rows: list[list[o
         (["Guest", "Team", "Room"], ["Pia Conti", "Legal", "Red 4"], [1]),
     ],
 )
-def test_another_header_behind_an_empty_row_is_one(
+def test_another_header_after_an_empty_row_is_a_header(
     header: list[object], row: list[object], bold: list[int]
 ) -> None:
     line = f"| {' | '.join(map(str, header))} |\n| ---"
     assert line in tables(workbook([*CONTACTS, [], header, row], bold=bold))[0]
 
 
-def test_a_row_behind_two_empty_rows_or_of_another_width_begins_a_table() -> None:
+def test_a_row_after_two_empty_rows_or_of_another_width_begins_a_table() -> None:
     for rows in ("\n\nItem,Unit\n", "\nItem\nItem,Unit\n", "\nItem,Unit,Remark\n"):
         last = rows.strip().split("\n")[-1]
         text = "\n".join(text for _, text in read("Name,Team\nOlga,Payroll\n" + rows + "nut,kg\n"))
         assert f"| {last.replace(',', ' | ')} |\n| ---" in text
 
 
-def test_titles_with_digits_are_a_header_where_the_rows_above_have_numbers() -> None:
+def test_titles_with_digits_are_a_header_if_the_rows_above_have_numbers() -> None:
     assert "| Cost | Q1 | Q2 |\n| ---" in read("Item,Price,Stock\nnut,1,20\n\nCost,Q1,Q2\nRent,5,6\n")[0][1]
 
 
-def test_a_comment_stands_behind_the_text_of_its_cell() -> None:
+def test_a_comment_follows_the_text_of_its_cell() -> None:
     thread = "[Threaded comment]\n\nYour version of Excel allows you to read it.\n\nComment:\n    Or Friday?"
     comments = [("B2", "Jana:\non leave until March"), ("A2", thread)]
     book = workbook([["Asset", "User"], ["NB-118", "Sofia Kern"], ["NB-119", "Tim Roth"]], comments=comments)
@@ -396,7 +397,7 @@ def test_a_workbook_whose_comments_are_missing_is_read() -> None:
 
 
 def test_a_workbook_whose_comments_are_damaged_is_read() -> None:
-    """Discriminates: a whole workbook refused for what stands beside its cells."""
+    """Discriminates: refusing a whole workbook for something beside its cells."""
     book = workbook([["Asset", "User"], ["NB-118", "Kern"]], comments=[("B2", "on leave")])
     (name,) = (each for each in members_of(book) if "comments" in each and each.endswith(".xml"))
     misplaced = members_of(book)[name].replace(b'ref="B2"', b'ref="?"')

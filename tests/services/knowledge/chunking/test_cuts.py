@@ -1,4 +1,4 @@
-"""What a reader would not tear apart: headings, lead-ins, lists, questions, quotations, the end of a text."""
+"""Cuts that a reader would not make: headings, lead-ins, lists, questions, quotations, the end of a text."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ FILLER = "这是一句占位置的说明。" * 4
         ("2. Travel", "Trains are paid for. Taxis are not."),
     ],
 )
-def test_what_leads_stays_with_what_it_leads_to(lead: str, rest: str) -> None:
+def test_a_lead_in_stays_with_the_text_it_introduces(lead: str, rest: str) -> None:
     """Discriminates: chunks filled up to the last atom that fits."""
     for filler in range(1, 5):
         text = f"{'占位置的话。' * filler}\n\n{FILLER}\n\n{lead}\n\n{rest}\n\n{FILLER}"
         assert rest.split("\n")[0][:4] in chunk_with(lead, texts(text))
 
 
-def test_what_stands_directly_above_a_list_stays_with_it() -> None:
-    """Discriminates: a block of several lines left behind unless it ends in a colon."""
+def test_text_directly_above_a_list_stays_with_it() -> None:
+    """Discriminates: separating a block of several lines unless it ends with a colon."""
     title = "---\n**Meeting 16**\nPresent: Lena, Rafiq"
     for filler in range(1, 5):
         text = f"{'占位置的话。' * filler}\n\n{FILLER}\n\n{title}\n1. Pile 7 is done.\n2. Lights.\n\n{FILLER}"
         assert "1. Pile 7" in chunk_with("Meeting 16", texts(text))
 
 
-def test_a_heading_among_the_items_that_it_heads_stays_with_them() -> None:
-    """Discriminates: 三、 taken for one more item of the list."""
+def test_a_heading_stays_with_the_items_below_it() -> None:
+    """Discriminates: taking 三、 for one more item of the list."""
     for filler in range(1, 5):
         first = f"一、总则\n（一）{'占位置的话，' * filler}到此为止。\n{FILLER}"
         items = f"{first}\n三、交通管制\n（一）货车禁止驶入。\n{FILLER}"
@@ -64,22 +64,22 @@ def test_a_heading_among_the_items_that_it_heads_stays_with_them() -> None:
 
 
 @pytest.mark.parametrize("mark", ["- ", "{at}. ", "（{at}）"])
-def test_items_with_blank_lines_between_are_no_headings(mark: str) -> None:
+def test_items_separated_by_blank_lines_are_not_headings(mark: str) -> None:
     """Discriminates: an item without a full stop that leads to the next one."""
     items = [f"{mark.format(at=at)}第{at}条说明文字，不止一两个字" for at in range(1, 9)]
     chunks = texts("\n\n".join(items))
     assert [estimate_tokens(chunk) > LIMIT // 2 for chunk in chunks[:-1]] == [True] * (len(chunks) - 1)
 
 
-def test_a_lead_in_stays_with_the_first_items_of_a_list_that_only_just_fits_alone() -> None:
-    """Discriminates: a list that fits kept whole whatever stands before it."""
+def test_a_lead_in_stays_with_the_first_items_of_a_list_that_just_fits_alone() -> None:
+    """Discriminates: keeping a list that fits whole whatever precedes it."""
     items = "\n".join(f"- 第{at}条说明文字" for at in range(8))
     assert LIMIT - 8 < estimate_tokens(items) <= LIMIT + 24
     assert "第0条" in chunk_with("条件如下：", texts(f"{FILLER}\n\n条件如下：\n\n{items}"))
 
 
-def test_an_item_stays_with_its_sub_items_where_they_fit() -> None:
-    """Discriminates: lists cut as running text, at every line."""
+def test_an_item_stays_with_its_sub_items_if_they_fit() -> None:
+    """Discriminates: splitting lists like running text, at every line."""
     items = [f"- 第{at}条\n  - 需要证明\n  - 需要提前申请" for at in range(12)]
     chunks = texts("\n".join(items))
     assert len(chunks) > 3
@@ -92,7 +92,7 @@ def test_an_item_too_long_for_a_chunk_keeps_its_own_line_with_its_first_sub_item
     assert "第0种" in chunk_with("报销需要的材料", texts(f"- 甲\n{item}\n- 乙"))
 
 
-def test_a_quotation_or_a_bracket_is_not_torn_apart() -> None:
+def test_a_quotation_or_a_parenthesis_is_not_split() -> None:
     """Discriminates: a cut after every full stop."""
     chunks = texts("他说：“今天很好。明天呢？”然后走了（见第三节。谢谢）。" * 8)
     assert len(chunks) > 3
@@ -106,7 +106,7 @@ def test_an_english_abbreviation_does_not_end_a_chunk() -> None:
         assert chunk.endswith("James.")
 
 
-def test_a_crumb_at_the_end_is_evened_out_with_the_chunk_before() -> None:
+def test_a_short_remainder_is_balanced_with_the_previous_chunk() -> None:
     """Discriminates: greedy filling, which leaves the last sentence alone."""
     sentences = [f"第{at}句话说明一件事情。" for at in range(30)]
     for count in range(8, 30):
@@ -114,8 +114,8 @@ def test_a_crumb_at_the_end_is_evened_out_with_the_chunk_before() -> None:
         assert sizes[-1] >= LIMIT // 4
 
 
-def test_a_row_longer_than_a_chunk_is_cut_and_every_part_has_the_header() -> None:
-    """Discriminates: the header given up as soon as one row is too long."""
+def test_a_row_longer_than_a_chunk_is_split_and_every_part_has_the_header() -> None:
+    """Discriminates: dropping the header as soon as one row is too long."""
     header = "| 名称 | 说明 |\n| --- | --- |\n"
     rows = [f"| 产品{at} | {'很长的说明，' * (40 if at == 1 else 1)} |" for at in range(4)]
     chunks = texts(header + "\n".join(rows), 64)
@@ -124,7 +124,7 @@ def test_a_row_longer_than_a_chunk_is_cut_and_every_part_has_the_header() -> Non
     assert all(estimate_tokens(chunk) <= 64 for chunk in chunks)
 
 
-def test_the_line_before_a_table_that_must_be_cut_stays_with_its_first_rows() -> None:
+def test_the_line_before_a_split_table_stays_with_its_first_rows() -> None:
     """Discriminates: first rows that fill the whole chunk."""
     table = "| 名称 | 价格 |\n| --- | --- |\n" + "\n".join(f"| 产品{at} | {at} 元 |" for at in range(20))
     assert "价格如下：" in chunk_with("| 产品0 |", texts(f"{FILLER}\n\n价格如下：\n\n{table}", 64))
@@ -133,8 +133,8 @@ def test_the_line_before_a_table_that_must_be_cut_stays_with_its_first_rows() ->
 @pytest.mark.parametrize(
     "lead", ["**改进项**", "价格表（单位：万元）", "表2 价格\n\n单位：万元", "表2\n单位：万元"]
 )
-def test_every_part_of_a_table_has_the_lines_that_lead_to_it(lead: str) -> None:
-    """Discriminates: the table's header alone repeated."""
+def test_every_part_of_a_table_has_the_lines_that_introduce_it(lead: str) -> None:
+    """Discriminates: repeating only the table's header."""
     table = "| 名称 | 价格 |\n| --- | --- |\n" + "\n".join(f"| 产品{at} | {at} 元 |" for at in range(20))
     chunks = texts(f"{FILLER}\n\n{lead}\n\n{table}", 64)
     assert len(chunks) > 2
@@ -142,7 +142,7 @@ def test_every_part_of_a_table_has_the_lines_that_lead_to_it(lead: str) -> None:
     assert all(estimate_tokens(chunk) <= 64 for chunk in chunks)
 
 
-def test_text_after_the_end_of_a_table_fills_up_its_last_chunk() -> None:
+def test_text_after_a_table_fills_up_its_last_chunk() -> None:
     table = "| 名称 | 价格 |\n| --- | --- |\n" + "\n".join(f"| 产品{at} | {at} 元 |" for at in range(9))
     chunks = texts(f"{table}\n\n以上不含税。", 64)
     assert len(chunks) == 2
@@ -159,8 +159,8 @@ RECORDS = [f"rate of day {at}: 12 GBP, Tue, Thu, Sat" for at in range(20)]
 
 
 @pytest.mark.parametrize("messages", [WHATSAPP, WECHAT, WHO_FIRST, RECORDS])
-def test_a_chat_is_cut_between_messages_and_a_record_between_its_lines(messages: list[str]) -> None:
-    """Discriminates: cut as running text, so that a message stands in one chunk, its speaker in another."""
+def test_a_chat_is_split_between_messages_and_a_record_between_lines(messages: list[str]) -> None:
+    """Discriminates: splitting as running text, so that a message and its speaker are in different chunks."""
     chunks = texts("\n".join(["Exported by the app", *messages]))
     assert len(chunks) > 3
     assert all(chunk.startswith(messages[0][:1]) for chunk in chunks[1:])
@@ -177,8 +177,8 @@ def test_a_question_in_a_chat_stays_with_its_answer() -> None:
         assert chunk.rpartition("\n")[2].startswith("Bo")
 
 
-def test_prose_with_hard_wraps_is_cut_between_sentences_whatever_stands_at_a_lines_start() -> None:
-    """Discriminates: few lines enough for a chat."""
+def test_hard_wrapped_prose_is_split_between_sentences_however_lines_start() -> None:
+    """Discriminates: recognising a chat by too few lines."""
     lines = [
         "In the year",
         "2019 it rained and we closed at",

@@ -44,7 +44,7 @@ def test_small_neighbours_under_one_heading_are_one_chunk() -> None:
     ]
 
 
-def test_a_chunk_never_crosses_a_heading_and_knows_its_path_page_and_place() -> None:
+def test_a_chunk_never_crosses_a_heading_and_has_its_path_page_and_offset() -> None:
     parsed = document(Section("甲。", ("手册", "退款"), 1), Section("乙。", ("手册", "运费"), 2))
     assert cut(parsed, StructureSplitter()) == (
         Piece("甲。", "手册 > 退款", 1, 0, 2),
@@ -52,8 +52,8 @@ def test_a_chunk_never_crosses_a_heading_and_knows_its_path_page_and_place() -> 
     )
 
 
-def test_what_a_file_without_headings_is_called_is_searched_with_each_of_its_chunks() -> None:
-    """Discriminates: a title beside headings; one that says nothing; one that is shown as a heading."""
+def test_the_name_of_a_file_without_headings_is_searched_with_each_chunk() -> None:
+    """Discriminates: a title in addition to headings; a meaningless one; one that is shown as a heading."""
     sections = tuple(Section(f"(1) Membership ends on page {page}.", (), page) for page in (1, 2))
     for name, title in (("rowing-club_statutes", "rowing club statutes"), ("scan0001", "")):
         pieces = cut(ParsedDocument(name, sections), StructureSplitter())
@@ -62,7 +62,7 @@ def test_what_a_file_without_headings_is_called_is_searched_with_each_of_its_chu
     assert {piece.title for piece in cut(ParsedDocument("rowing-club", headed), StructureSplitter())} == {""}
 
 
-def test_long_chinese_and_english_text_is_cut_between_sentences() -> None:
+def test_long_chinese_and_english_text_is_split_between_sentences() -> None:
     sentences = ["这是第一句话，说明退款的政策。", "“真的吗？”他问道！", "Dr. Smith paid 3.5 dollars. "] * 20
     pieces = pieces_of("".join(sentences))
     assert len(pieces) > 5
@@ -71,7 +71,7 @@ def test_long_chinese_and_english_text_is_cut_between_sentences() -> None:
         assert not piece.text.endswith("Dr.")
 
 
-def test_text_without_any_punctuation_is_still_cut_to_size() -> None:
+def test_text_without_punctuation_is_still_split_to_size() -> None:
     for text in ("没有标点" * 500, "x" * 3_000, "word " * 800):
         pieces = pieces_of(text)
         assert all(estimate_tokens(piece.text) <= 64 for piece in pieces)
@@ -83,7 +83,7 @@ def test_a_table_that_fits_stays_whole() -> None:
     assert any(TABLE in piece.text for piece in pieces)
 
 
-def test_a_table_that_must_be_cut_repeats_its_header() -> None:
+def test_a_split_table_repeats_its_header() -> None:
     pieces = pieces_of(f"价格如下：\n{TABLE}")
     tables = [piece for piece in pieces if "|" in piece.text]
     assert len(tables) > 3
@@ -93,7 +93,7 @@ def test_a_table_that_must_be_cut_repeats_its_header() -> None:
     assert all(estimate_tokens(piece.text) <= 64 for piece in pieces)
 
 
-def test_fenced_code_stays_whole_where_it_fits_and_is_cut_between_lines_where_not() -> None:
+def test_fenced_code_stays_whole_if_it_fits_and_is_else_split_between_lines() -> None:
     short = "```py\n# not a heading\n\nx = 1\n```"
     assert any(short in piece.text for piece in pieces_of(f"{'说明。' * 25}\n{short}"))
     for piece in pieces_of(CODE):
@@ -140,8 +140,8 @@ def test_chunks_are_the_text_at_their_offsets_within_the_limit_and_lose_nothing(
 
 
 @pytest.mark.full("works through many cases, for seconds")
-def test_hostile_text_is_cut_in_linear_time() -> None:
-    """Discriminates: list items looked for on every level of an endlessly nested list."""
+def test_hostile_text_is_split_in_linear_time() -> None:
+    """Discriminates: searching list items at every level of an endlessly nested list."""
     nested = "\n".join(" " * depth + "- " + "w " * 9 for depth in range(600))
     hostile = [nested, "- a\n" * 40_000, "问：" * 100_000, "（" * 300_000, "a:\n\n" * 20_000,
                "." * 300_000, "| " * 100_000, "\n" * 300_000, "```\n" * 50_000,

@@ -1,4 +1,4 @@
-"""Nothing that is embedded is longer than the embedder reads, counted by its own tokenizer."""
+"""No embedded text is longer than the embedder's window, counted by its own tokenizer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def engine() -> E5:
 
 
 def count_tokens(text: str) -> int:
-    """One expansion of Unicode is longer than the engine's buffer."""
+    """One Unicode expansion is longer than the engine's buffer."""
     usual = text.replace("\0", " ").replace("\ufdfa", " ").encode("utf-8", "replace").decode()
     return int(engine().token_count(usual))
 
@@ -58,7 +58,8 @@ DENSE_TEXTS = st.lists(st.sampled_from(DENSE), max_size=400).map("".join)
 def test_heading_date_and_text_together_never_exceed_the_window(
     texts: list[str], heading: list[str], chunk_tokens: int
 ) -> None:
-    """Discriminates: `_room_below` and `_fits` both blind to what is said above (one of them is enough)."""
+    """Discriminates: both `_room_below` and `_fits` ignoring the lines above the text (either alone is
+    enough)."""
     sections, start = [], 0
     for text in texts:
         sections.append(Section(text, tuple(heading), None, start))
@@ -71,7 +72,7 @@ def test_heading_date_and_text_together_never_exceed_the_window(
 
 
 def test_a_title_and_the_text_together_never_exceed_the_window() -> None:
-    """Discriminates: room left for headings alone."""
+    """Discriminates: reserving room for headings only."""
     parsed = ParsedDocument(
         "桂林路房屋租赁合同补充协议" * 20, (Section("租金每月七千二百元，押一付三。" * 60),)
     )
@@ -98,7 +99,7 @@ def test_a_heading_of_a_whole_page_is_shortened() -> None:
         assert len(piece.heading) <= 300
 
 
-def test_the_splitter_can_be_sent_to_a_process_with_its_counter() -> None:
+def test_the_splitter_and_its_counter_can_be_pickled() -> None:
     received = pickle.loads(pickle.dumps(splitter(100)))
     assert received.count_tokens is count_tokens
     assert received.window_tokens == WINDOW

@@ -13,7 +13,7 @@ from tests.support.stores.knowledge import Clock
 NONE = JobFigures(waiting=0, running=0, retrying=0, waiting_chunks=0, done=0, failed=0, cancelled=0)
 
 
-async def test_those_that_wait_run_and_ended_are_counted_apart() -> None:
+async def test_waiting_running_and_ended_jobs_are_counted_separately() -> None:
     jobs = Jobs(Clock(), Retries(attempts=2, first_wait_s=60))
     assert jobs.figures() == NONE
     ended = [jobs.submit(document("a"), 5, at_once()), jobs.submit(document("b"), 5, at_once(_broken()))]
@@ -33,8 +33,8 @@ async def test_those_that_wait_run_and_ended_are_counted_apart() -> None:
     assert jobs.figures() == replace(NONE, done=1, failed=1, cancelled=len(running) + 2)
 
 
-async def test_a_job_that_is_forgotten_still_counts() -> None:
-    """Discriminates: counting the jobs that are remembered."""
+async def test_a_forgotten_job_still_counts() -> None:
+    """Discriminates: counting only the remembered jobs."""
     jobs = Jobs(Clock())
     job = jobs.submit(document(), 1, at_once())
     async for _ in jobs.get(job.job_id, ME).changes():

@@ -31,7 +31,7 @@ def document(name: str = "a.md") -> Document:
 
 @dataclass
 class Steps:
-    """Work that does one step whenever it is let; each run may end in the next error."""
+    """Work that does one step each time it is released; each run may end with the next error."""
 
     steps: int = 3
     errors: list[BaseException] = field(default_factory=list)
@@ -88,8 +88,8 @@ async def test_a_reader_sees_every_step_and_the_end(jobs: Jobs) -> None:
     assert 0 < (last.started_us or 0) < (last.ended_us or 0)
 
 
-async def test_whose_documents_are_being_read_in(jobs: Jobs) -> None:
-    """Discriminates: an ended job, and somebody else's, taken for one's own that goes on."""
+async def test_owners_whose_documents_are_being_ingested(jobs: Jobs) -> None:
+    """Discriminates: an ended job, and somebody else's, counted as one's own active job."""
     work = Steps(1)
     job = jobs.submit(document(), 1, work)
     assert jobs.is_active(["shared", "ann"])
@@ -100,19 +100,19 @@ async def test_whose_documents_are_being_read_in(jobs: Jobs) -> None:
     assert not jobs.is_active(ME)
 
 
-async def test_a_reader_that_comes_late_gets_the_end_alone(jobs: Jobs) -> None:
+async def test_a_late_reader_gets_only_the_end(jobs: Jobs) -> None:
     job = jobs.submit(document(), 0, at_once())
     await finished(jobs, job.job_id)
     assert [snapshot.stage async for snapshot in job.changes()] == [JobStage.DONE]
 
 
-async def test_two_large_jobs_run_at_once_and_the_others_start_in_the_order_they_came(jobs: Jobs) -> None:
-    """Discriminates: more or fewer slots; a line that is not first come, first served."""
+async def test_two_large_jobs_run_at_once_and_others_start_in_arrival_order(jobs: Jobs) -> None:
+    """Discriminates: more or fewer slots; a queue that is not first come, first served."""
     works = [Steps(steps=1) for _ in range(4)]
     submitted = [jobs.submit(document(name), LARGE, work) for name, work in zip("abcd", works, strict=True)]
     started: list[list[bool]] = []
     for last in (1, 0, 2, 3):
-        await asyncio.sleep(0.02)  # whoever may begin has begun
+        await asyncio.sleep(0.02)  # jobs that may start have started
         started.append([job.snapshot().stage is not JobStage.WAITING for job in submitted])
         works[last].let.release()
         assert await finished(jobs, submitted[last].job_id) is JobStage.DONE
@@ -121,44 +121,44 @@ async def test_two_large_jobs_run_at_once_and_the_others_start_in_the_order_they
 
 
 async def started(jobs: Jobs, *totals: int) -> list[bool]:
-    """Which of as many jobs run, none of which ends."""
+    """Return which of this many never-ending jobs run."""
     submitted = [jobs.submit(document(str(at)), total, Steps()) for at, total in enumerate(totals)]
-    await asyncio.sleep(0.01)  # whoever may begin has begun
+    await asyncio.sleep(0.01)  # jobs that may start have started
     return [not job.is_waiting for job in submitted]
 
 
 async def test_a_small_job_does_not_wait_for_large_ones(jobs: Jobs) -> None:
-    """Discriminates: one line for all; a large job in the small ones' slot."""
+    """Discriminates: one queue for all; a large job in the small jobs' slot."""
     assert await started(jobs, LARGE, LARGE, LARGE, SMALL_CHUNKS, 1) == [True, True, False, True, False]
 
 
-async def test_small_jobs_that_keep_coming_do_not_keep_a_large_one_waiting(jobs: Jobs) -> None:
+async def test_a_stream_of_small_jobs_does_not_block_a_large_one(jobs: Jobs) -> None:
     """Discriminates: small jobs first."""
     works = [Steps(steps=1) for _ in range(5)]
     totals = (1, 1, 1, LARGE, 1)
     submitted = [jobs.submit(document(str(n)), totals[n], work) for n, work in enumerate(works)]
-    await asyncio.sleep(0.01)  # whoever may begin has begun
+    await asyncio.sleep(0.01)  # jobs that may start have started
     works[0].let.release()
     await finished(jobs, submitted[0].job_id)
-    await asyncio.sleep(0.01)  # so has the next in line
+    await asyncio.sleep(0.01)  # so has the next in the queue
     assert [job.is_waiting for job in submitted] == [False, False, False, False, True]
 
 
-async def test_what_is_not_parsed_yet_is_large_when_it_has_many_bytes(jobs: Jobs) -> None:
+async def test_an_unparsed_document_is_large_if_it_has_many_bytes(jobs: Jobs) -> None:
     """Discriminates: taking every job of a restart for small: three large ones fill all slots again."""
     works = [Steps() for _ in range(4)]
     sizes = [SMALL_BYTES + 1] * 3 + [SMALL_BYTES]
     submitted = [
         jobs.submit(replace(document(str(n)), size_bytes=size), 0, works[n]) for n, size in enumerate(sizes)
     ]
-    await asyncio.sleep(0.01)  # whoever may begin has begun
+    await asyncio.sleep(0.01)  # jobs that may start have started
     assert [not job.is_waiting for job in submitted] == [True, True, False, True]
 
 
-async def test_a_job_cancelled_in_line_or_when_its_turn_has_just_come_keeps_no_slot(jobs: Jobs) -> None:
-    """Discriminates: a cancelled job that stays among those that run or wait."""
+async def test_a_job_cancelled_in_the_queue_or_just_as_it_starts_keeps_no_slot(jobs: Jobs) -> None:
+    """Discriminates: a cancelled job that stays among the running or waiting ones."""
     submitted = [jobs.submit(document(str(n)), LARGE, Steps()) for n in range(4)]
-    await asyncio.sleep(0.01)  # whoever may begin has begun
+    await asyncio.sleep(0.01)  # jobs that may start have started
     await jobs.cancel("2")
     first = asyncio.create_task(jobs.cancel("0"))
     while jobs.active("0"):  # noqa: ASYNC110  # in the very step in which the next one's turn comes
@@ -170,7 +170,7 @@ async def test_a_job_cancelled_in_line_or_when_its_turn_has_just_come_keeps_no_s
 
 
 @pytest.mark.parametrize("undo_error", [None, StoreUnavailableError("down")])
-async def test_an_error_that_cannot_pass_fails_the_job_after_its_work_was_undone(
+async def test_a_permanent_error_fails_the_job_after_undoing_its_work(
     jobs: Jobs, undo_error: WenmaiError | None
 ) -> None:
     work = at_once(UnreadableDocumentError("It is broken."), undo_error=undo_error)
@@ -182,8 +182,8 @@ async def test_an_error_that_cannot_pass_fails_the_job_after_its_work_was_undone
     assert isinstance(work.undone, UnreadableDocumentError)
 
 
-async def test_an_error_that_may_pass_is_tried_again_and_said_meanwhile(jobs: Jobs) -> None:
-    """Discriminates: retrying what cannot pass, or nothing; an error that is shown when all is well."""
+async def test_a_temporary_error_is_retried_and_shown_meanwhile(jobs: Jobs) -> None:
+    """Discriminates: retrying permanent errors, or nothing; an error that is still shown after success."""
     work = at_once(EmbeddingUnavailableError("The model failed."), StoreUnavailableError("down"))
     job = jobs.submit(document(), 0, work)
     states = await snapshots(jobs, job.job_id)
@@ -195,7 +195,7 @@ async def test_an_error_that_may_pass_is_tried_again_and_said_meanwhile(jobs: Jo
     assert work.undone is None
 
 
-async def test_after_so_many_attempts_the_job_fails(jobs: Jobs) -> None:
+async def test_after_the_last_attempt_the_job_fails(jobs: Jobs) -> None:
     work = at_once(*[StoreUnavailableError("down")] * 9)
     job = jobs.submit(document(), 0, work)
     assert await finished(jobs, job.job_id) is JobStage.FAILED
@@ -204,7 +204,7 @@ async def test_after_so_many_attempts_the_job_fails(jobs: Jobs) -> None:
     assert isinstance(work.undone, StoreUnavailableError)
 
 
-async def test_while_jobs_wait_for_their_next_attempt_others_run() -> None:
+async def test_other_jobs_run_while_some_wait_for_their_next_attempt() -> None:
     """Discriminates: keeping the slot while waiting."""
     jobs = Jobs(Clock(), Retries(attempts=2, first_wait_s=60))
     for name in "ab":
@@ -215,7 +215,7 @@ async def test_while_jobs_wait_for_their_next_attempt_others_run() -> None:
     assert {each.stage for each in jobs.list(ME)} == {JobStage.DONE, JobStage.CANCELLED}
 
 
-async def test_a_bug_in_one_job_is_told_plainly_and_the_next_job_runs(jobs: Jobs) -> None:
+async def test_a_bug_in_one_job_is_reported_plainly_and_the_next_job_runs(jobs: Jobs) -> None:
     broken = jobs.submit(document("a"), 0, at_once(ZeroDivisionError("secret detail")))
     healthy = jobs.submit(document("b"), 0, at_once())
     assert await finished(jobs, healthy.job_id) is JobStage.DONE
@@ -236,11 +236,11 @@ async def test_a_job_cancelled_before_its_first_step_is_cancelled(jobs: Jobs) ->
     assert await finished(jobs, after.job_id) is JobStage.DONE
 
 
-async def test_closing_cancels_what_runs_and_what_waits() -> None:
+async def test_closing_cancels_running_and_waiting_jobs() -> None:
     jobs = Jobs(Clock())
     works = [Steps() for _ in "abcd"]
     submitted = [jobs.submit(document(name), LARGE, work) for name, work in zip("abcd", works, strict=True)]
-    await asyncio.sleep(0.01)  # whoever may begin has begun
+    await asyncio.sleep(0.01)  # jobs that may start have started
     await jobs.close()
     assert {job.snapshot().stage for job in submitted} == {JobStage.CANCELLED}
     assert [work.runs for work in works] == [1, 1, 0, 0]
@@ -251,18 +251,18 @@ def work_tasks() -> list[str]:
     return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("job")]
 
 
-async def test_a_line_that_is_too_long_turns_new_work_away(jobs: Jobs) -> None:
+async def test_a_full_queue_refuses_new_work(jobs: Jobs) -> None:
     for name in "ab":
         jobs.submit(document(name), 1, Steps())
-    await asyncio.sleep(0.01)  # both have begun, and the line is empty
+    await asyncio.sleep(0.01)  # both have begun, and the queue is empty
     jobs.check_room()
     jobs.submit(document("c"), MAX_WAITING_CHUNKS, Steps())
     with pytest.raises(UnavailableError):
         jobs.check_room()
 
 
-async def test_what_is_being_accepted_has_its_room_and_a_document_replaces_its_own_job(jobs: Jobs) -> None:
-    """Discriminates: looking at the jobs alone, so that many at once all find room; counting one twice."""
+async def test_documents_being_accepted_count_and_a_document_replaces_its_own_job(jobs: Jobs) -> None:
+    """Discriminates: counting only jobs, so that many concurrent uploads all fit; counting one twice."""
     half = MAX_WAITING_CHUNKS // 2
     await started(jobs, LARGE, LARGE)
     with jobs.room("c", MAX_WAITING_CHUNKS + 1), pytest.raises(UnavailableError), jobs.room("d", 1):
@@ -277,8 +277,9 @@ async def test_what_is_being_accepted_has_its_room_and_a_document_replaces_its_o
         pass
 
 
-async def test_what_waits_for_its_next_attempt_takes_room() -> None:
-    """Discriminates: counting only those that wait for the first: none while the embedding is away."""
+async def test_jobs_waiting_for_their_next_attempt_take_room() -> None:
+    """Discriminates: counting only those that wait for their first attempt: none while the embedding is
+    unavailable."""
     jobs = Jobs(Clock(), Retries(attempts=2, first_wait_s=60))
     job = jobs.submit(document(), MAX_WAITING_CHUNKS, at_once(StoreUnavailableError("down")))
     async for snapshot in job.changes():
@@ -289,7 +290,7 @@ async def test_what_waits_for_its_next_attempt_takes_room() -> None:
     await jobs.close()
 
 
-async def test_only_so_many_ended_jobs_are_remembered_and_never_a_living_one_forgotten(jobs: Jobs) -> None:
+async def test_a_limited_number_of_ended_jobs_is_remembered_and_no_active_one_forgotten(jobs: Jobs) -> None:
     living = jobs.submit(document("living"), 1, Steps())
     await asyncio.sleep(0.01)  # it has begun
     for i in range(jobs_module.MAX_REMEMBERED + 5):

@@ -1,7 +1,7 @@
-"""F3: the server is killed in the middle of reading in a document, or a new version of one.
+"""F3: the server is killed while ingesting a document, or a new version of one.
 
-Discriminates: a version that is published before it is whole; old chunks that go before the record is
-replaced; a start that forgets what was accepted, or half a swap.
+Discriminates: publishing a version before it is complete; removing old chunks before the record is replaced;
+a start that forgets accepted uploads, or half a swap.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHANGE = [
 
 @pytest.mark.full("starts processes that read documents")
 @pytest.mark.parametrize(("where", "is_change"), [*FIRST, *CHANGE])
-async def test_an_upload_that_was_accepted_is_whole_after_the_next_start(
+async def test_an_accepted_upload_is_complete_after_the_next_start(
     tmp_path: Path, where: str, is_change: bool
 ) -> None:
     document = await killed(tmp_path, where, is_change=is_change, source="")
@@ -44,10 +44,8 @@ async def test_an_upload_that_was_accepted_is_whole_after_the_next_start(
     ("where", "is_change"),
     [FIRST[2], *(pytest.param(*each, marks=EACH_KILL) for each in (FIRST[1], CHANGE[1]))],
 )
-async def test_a_file_that_is_followed_is_as_before_or_whole(
-    tmp_path: Path, where: str, is_change: bool
-) -> None:
-    """It comes again with the next sync."""
+async def test_a_followed_file_is_unchanged_or_complete(tmp_path: Path, where: str, is_change: bool) -> None:
+    """The next sync reads it again."""
     document = await killed(tmp_path, where, is_change=is_change, source="folder")
     was_replaced = where == "ingest.replaced"
     if is_change or was_replaced:
@@ -65,7 +63,7 @@ class Stored:
 
 
 async def killed(folder: Path, where: str, *, is_change: bool, source: str) -> Stored:
-    """The document after the start that follows, when nothing goes on any more; nothing else is stored."""
+    """Return the document after the following start, when all work has ended; nothing else is stored."""
     if is_change:
         await ingest(folder, OLD, source)
     text = folder / "text"
@@ -89,5 +87,5 @@ async def killed(folder: Path, where: str, *, is_change: bool, source: str) -> S
 
 
 async def expect_whole_versions(bench: Bench, at_least: int) -> None:
-    """What is searched right after the start; 120 passages each."""
+    """What is searched right after the start: complete versions of 120 passages each."""
     assert await bench.chunk_count(ready=True) in [120 * number for number in range(at_least, 3)]

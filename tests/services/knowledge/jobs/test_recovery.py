@@ -1,4 +1,4 @@
-"""What a start finds of documents whose reading in was cut."""
+"""How a start handles documents whose ingestion was interrupted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def store() -> AsyncIterator[VectorStore]:
         yield opened
 
 
-async def test_a_document_whose_reading_in_was_cut_is_failed_after_the_next_start(store: VectorStore) -> None:
+async def test_an_interrupted_ingestion_is_failed_after_the_next_start(store: VectorStore) -> None:
     held = HeldEmbedding()
     async with open_bench(store, embedding_model=held) as bench:
         addition = await bench.knowledge.add(upload())
@@ -56,7 +56,7 @@ async def test_a_crash_between_publishing_and_the_last_write_leaves_nothing_sear
         assert await bench.chunk_count() == 0
 
 
-async def test_another_workers_living_ingestion_is_left_alone_until_it_is_silent(store: VectorStore) -> None:
+async def test_another_workers_active_ingestion_is_left_alone_until_it_is_silent(store: VectorStore) -> None:
     async with open_bench(store, SERVER_SETTINGS) as bench:
         document = await added(bench, upload())
         ingesting = replace(document, status=DocumentStatus.INGESTING)

@@ -1,4 +1,4 @@
-"""Who is let in, and who waits: no owner holds everything, the small come early, the old come in the end."""
+"""Admission and waiting: no owner holds all slots, small ones go early, old ones go eventually."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.knowledge.jobs.lanes import HOUR_S, MIN_RETRY_S, PATIENCE_BYTES, C
 
 
 class Line:
-    """Callers that hold their share until they are let go, and the order in which they came in."""
+    """Callers that hold their share until released, and the order in which they were admitted."""
 
     def __init__(self, shares: Shares) -> None:
         self._shares = shares
@@ -56,7 +56,7 @@ async def test_one_owner_never_holds_all(request: pytest.FixtureRequest) -> None
         assert line.inside == ["a0", "a1", "b"]
 
 
-async def test_the_owner_that_holds_least_is_next_and_then_the_smallest() -> None:
+async def test_the_owner_holding_least_is_next_and_then_the_smallest() -> None:
     """Discriminates: no order by owner; no order by size."""
     async with AsyncExitStack() as stack:
         line = Line(Shares(2, 2))
@@ -71,7 +71,7 @@ async def test_the_owner_that_holds_least_is_next_and_then_the_smallest() -> Non
         assert line.inside[2:] == ["b-small", "a-small"]
 
 
-async def test_whoever_waits_grows_smaller() -> None:
+async def test_waiting_improves_the_rank() -> None:
     """Discriminates: an order by size alone, in which a large file waits for ever."""
     async with AsyncExitStack() as stack:
         line = Line(Shares(1, 1))
@@ -84,7 +84,7 @@ async def test_whoever_waits_grows_smaller() -> None:
         assert line.inside == ["first", "old"]
 
 
-async def test_one_that_leaves_frees_its_place_at_once() -> None:
+async def test_a_caller_that_leaves_frees_its_share_at_once() -> None:
     async with AsyncExitStack() as stack:
         line = Line(Shares(1, 1))
         stack.push_async_callback(line.close)
@@ -96,7 +96,7 @@ async def test_one_that_leaves_frees_its_place_at_once() -> None:
         assert line.inside == ["inside", "patient"]
 
 
-async def test_a_large_amount_is_not_passed_by_and_one_that_can_never_be_had_is_cut() -> None:
+async def test_a_large_amount_is_not_bypassed_and_an_impossible_one_is_reduced() -> None:
     async with AsyncExitStack() as stack:
         line = Line(Shares(10, 6))
         stack.push_async_callback(line.close)
@@ -108,7 +108,7 @@ async def test_a_large_amount_is_not_passed_by_and_one_that_can_never_be_had_is_
         assert line.inside == ["a", "b", "c"]
 
 
-async def test_patience_ends_in_a_refusal_that_may_be_tried_again() -> None:
+async def test_a_wait_that_times_out_is_refused_as_retryable() -> None:
     shares = Shares(1, 1)
     async with shares.hold("alice"):
         with pytest.raises(TooManyUploadsError) as refused:
@@ -121,7 +121,7 @@ async def test_patience_ends_in_a_refusal_that_may_be_tried_again() -> None:
 
 
 def test_an_owners_processor_time_is_limited_by_the_hour() -> None:
-    """Discriminates: a sum over all owners; one that never ends; a call to come again before it has."""
+    """Discriminates: a sum over all owners; one that never ends; a retry time before it has ended."""
     now_s = 0.0
     hours = CpuHours(100, lambda: now_s)
     for _ in range(4):
@@ -142,11 +142,11 @@ def test_without_keys_nothing_is_counted() -> None:
     hours.check("local")
 
 
-async def test_a_refused_one_is_asked_to_come_when_places_usually_get_free() -> None:
-    """Discriminates: two seconds, whatever is being read."""
+async def test_a_refusals_retry_time_is_when_shares_usually_become_free() -> None:
+    """Discriminates: two seconds, whatever is being ingested."""
     shares = Shares(1, 1, min_retry_s=0.001)
     async with shares.hold("alice"):
-        await asyncio.sleep(0.1)  # what it is held for is what is measured
+        await asyncio.sleep(0.1)  # the time it is held is what is measured
     async with shares.hold("alice"):
         with pytest.raises(TooManyUploadsError) as refused:
             async with shares.hold("bob", patience_s=0.01):

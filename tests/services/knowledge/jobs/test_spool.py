@@ -1,4 +1,4 @@
-"""Accepted uploads on the disk until they are read in, and taken up again after a crash."""
+"""Accepted uploads are on disk until they are ingested, and resumed after a crash."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-async def test_nothing_is_made_before_it_is_needed_and_nothing_left_when_it_is_done(
+async def test_nothing_is_created_before_it_is_needed_and_nothing_is_left_afterwards(
     store: VectorStore, tmp_path: Path
 ) -> None:
     async with open_bench(store, data_dir=tmp_path) as bench:
@@ -59,7 +59,7 @@ async def test_nothing_is_made_before_it_is_needed_and_nothing_left_when_it_is_d
     assert below(tmp_path) == []
 
 
-async def test_an_accepted_upload_is_on_the_disk_for_its_owner_only_until_it_is_read_in(
+async def test_an_accepted_upload_is_on_disk_with_mode_0600_until_it_is_ingested(
     store: VectorStore, tmp_path: Path
 ) -> None:
     held = HeldEmbedding()
@@ -75,19 +75,19 @@ async def test_an_accepted_upload_is_on_the_disk_for_its_owner_only_until_it_is_
         assert not path.exists()
 
 
-async def test_it_is_taken_up_by_the_next_start_as_the_same_job_and_nothing_is_embedded_twice(
+async def test_the_next_start_resumes_an_upload_as_the_same_job_and_embeds_nothing_twice(
     store: VectorStore, tmp_path: Path
 ) -> None:
-    """Discriminates: recover() that fails what was accepted; a resumed job that embeds all again."""
+    """Discriminates: recover() failing accepted uploads; a resumed job that embeds everything again."""
     held = HeldEmbedding()
     async with open_bench(store, data_dir=tmp_path, embedding_model=held) as bench:
         addition = await bench.knowledge.add(replace(upload(), tags=("x",), date="2026"))
         job_id = addition.job_id or ""
         held.let_through(20)
         while await bench.chunk_count() < 16:  # noqa: ASYNC110  # the store tells nobody
-            await asyncio.sleep(0.005)  # between two looks
+            await asyncio.sleep(0.005)  # between two checks
         closing = asyncio.create_task(bench.knowledge.close())
-        await asyncio.sleep(0.01)  # it waits for the piece under way
+        await asyncio.sleep(0.01)  # it waits for the current piece
         held.let_all()
         await closing
     again = HeldEmbedding()
@@ -95,7 +95,7 @@ async def test_it_is_taken_up_by_the_next_start_as_the_same_job_and_nothing_is_e
     async with open_bench(store, data_dir=tmp_path, embedding_model=again) as bench:
         assert await bench.knowledge.recover() == 0
         assert await bench.chunk_count(ready=True) == 0
-        assert await bench.knowledge.recover() == 0  # as when the store is tried once more
+        assert await bench.knowledge.recover() == 0  # as when the store is retried
         outcome = await bench.knowledge.wait(job_id, ME)
         assert (outcome.stage, outcome.done, outcome.total) == (JobStage.DONE, 40, 40)
         assert outcome.reused >= 16
@@ -106,7 +106,7 @@ async def test_it_is_taken_up_by_the_next_start_as_the_same_job_and_nothing_is_e
         assert await bench.chunk_count(ready=True) == 40
 
 
-async def test_a_new_version_is_taken_up_too_and_the_old_one_is_searched_meanwhile(
+async def test_a_new_version_is_resumed_too_and_the_old_one_is_searched_meanwhile(
     store: VectorStore, tmp_path: Path
 ) -> None:
     held = HeldEmbedding()
@@ -127,7 +127,7 @@ async def test_a_new_version_is_taken_up_too_and_the_old_one_is_searched_meanwhi
 
 
 @pytest.mark.parametrize("fields", [{"source": "folder"}, {"comes_again": True}])
-async def test_what_will_come_again_is_not_kept_and_is_failed_after_a_crash(
+async def test_a_followed_file_is_not_spooled_and_is_failed_after_a_crash(
     store: VectorStore, tmp_path: Path, fields: dict[str, str]
 ) -> None:
     held = HeldEmbedding()
@@ -146,7 +146,7 @@ async def test_what_will_come_again_is_not_kept_and_is_failed_after_a_crash(
         assert (await added(bench, what)).status is DocumentStatus.READY
 
 
-async def test_another_workers_uploads_are_left_to_it_until_it_is_gone(
+async def test_another_workers_uploads_are_left_to_it_until_it_has_ended(
     store: VectorStore, tmp_path: Path
 ) -> None:
     """Discriminates: taking over without the lock."""
@@ -164,7 +164,7 @@ async def test_another_workers_uploads_are_left_to_it_until_it_is_gone(
         assert not [path for path in files(tmp_path) if path.name != "lock"]
 
 
-async def test_when_it_cannot_be_kept_nothing_is_accepted(store: VectorStore, tmp_path: Path) -> None:
+async def test_an_upload_that_cannot_be_spooled_is_not_accepted(store: VectorStore, tmp_path: Path) -> None:
     (tmp_path / FOLDER).write_text("in the way")
     async with open_bench(store, data_dir=tmp_path) as bench:
         with pytest.raises(StoreUnavailableError):
@@ -173,11 +173,11 @@ async def test_when_it_cannot_be_kept_nothing_is_accepted(store: VectorStore, tm
         assert not bench.knowledge.jobs.list(ME)
 
 
-async def test_of_many_that_come_at_once_only_those_are_accepted_that_have_room(
+async def test_of_many_concurrent_uploads_only_those_that_fit_are_accepted(
     store: VectorStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Discriminates: looking for room before parsing alone; a refused one's file or record that stays."""
-    monkeypatch.setattr(jobs_module, "MAX_WAITING_CHUNKS", 100)  # each has 40
+    """Discriminates: checking for room only before parsing; a refused upload's file or record that stays."""
+    monkeypatch.setattr(jobs_module, "MAX_WAITING_CHUNKS", 100)  # each document has 40
     held = HeldEmbedding()
     async with open_bench(store, data_dir=tmp_path, embedding_model=held) as bench:
         many = [bench.knowledge.add(upload(f"{TEXT}\n\n{n}")) for n in range(12)]
@@ -194,14 +194,14 @@ async def test_of_many_that_come_at_once_only_those_are_accepted_that_have_room(
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_disk_is_told_as_such() -> None:
+def test_a_full_disk_is_reported_as_such() -> None:
     with pytest.raises(OSError, match="space") as raised, open("/dev/full", "wb", buffering=0) as full:
         full.write(b"x")
     assert isinstance(unwritable("upload", raised.value), DiskFullError)
     assert not isinstance(unwritable("upload", PermissionError(13, "no")), DiskFullError)
 
 
-async def test_a_file_that_was_cut_or_is_not_ours_is_left_out(tmp_path: Path) -> None:
+async def test_a_truncated_or_foreign_file_is_ignored(tmp_path: Path) -> None:
     spool = Spool(tmp_path / FOLDER)
     await spool.keep(header(), b"x")
     await spool.close()
@@ -216,7 +216,7 @@ async def test_a_file_that_was_cut_or_is_not_ours_is_left_out(tmp_path: Path) ->
     await spool.close()
 
 
-async def test_the_files_of_a_document_or_an_owner_are_found_and_erased_wherever_they_are(
+async def test_all_files_of_a_document_or_an_owner_are_found_and_erased(
     tmp_path: Path,
 ) -> None:
     one, other = Spool(tmp_path / FOLDER), Spool(tmp_path / FOLDER)

@@ -1,4 +1,4 @@
-"""Discriminates: taking any date of the text for the document's; a deadline for its date; tomorrow's date."""
+"""Discriminates: taking any date in the text for the document's; a deadline for its date; tomorrow's date."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_labelled_line_gives_its_date(line: str, date: str) -> None:
 
 
 @pytest.mark.parametrize("line", NO_LABEL)
-def test_a_line_that_labels_nothing_of_the_document_gives_none(line: str) -> None:
+def test_a_line_without_a_label_for_the_document_gives_no_date(line: str) -> None:
     assert labelled_date(line) == ""
 
 
@@ -182,7 +182,7 @@ def test_a_title_that_names_its_year_gives_it(title: str, date: str) -> None:
 
 
 @pytest.mark.parametrize("title", UNTITLED)
-def test_a_number_in_a_title_is_no_year(title: str) -> None:
+def test_a_number_in_a_title_is_not_a_year(title: str) -> None:
     assert title_date(title, TODAY.year + 1) == ""
 
 
@@ -239,7 +239,7 @@ def test_a_file_name_is_read_as_a_title_is(name: str, date: str) -> None:
     assert document_date(DateClues(file_name=name), TODAY) == date
 
 
-def test_what_is_declared_comes_first_and_the_file_name_last() -> None:
+def test_a_declared_date_comes_first_and_the_file_name_last() -> None:
     head = "通知\n发布时间：2021-03-05\n正文提到2019年5月1日。"
     clues = DateClues("2018年.md", ("none", "2022-02-02"), head, ("2017年招生简章",))
     assert document_date(clues, TODAY) == "2022-02-02"
@@ -248,7 +248,7 @@ def test_what_is_declared_comes_first_and_the_file_name_last() -> None:
     assert document_date(DateClues("2018年.md"), TODAY) == "2018"
 
 
-def test_nothing_to_come_is_a_date_but_the_year_a_title_plans_for() -> None:
+def test_a_future_date_does_not_count_except_the_year_a_title_plans_for() -> None:
     """Discriminates: not comparing with today."""
     for later in ("2026-06-17", "2026-07", "2027", "2509-01-01"):
         assert document_date(DateClues(declared=(later,)), TODAY) == ""
@@ -260,7 +260,7 @@ def test_nothing_to_come_is_a_date_but_the_year_a_title_plans_for() -> None:
     )
 
 
-def test_only_the_head_is_read_and_a_sentence_is_no_title() -> None:
+def test_only_the_beginning_is_read_and_a_sentence_is_not_a_title() -> None:
     below = "\n".join(["标题", *(f"第{at}段" for at in range(20)), "更新时间：2020-01-01"])
     assert document_date(DateClues(head=below), TODAY) == ""
     assert document_date(DateClues(head="2018年，我们公司成立。\n之后发展很快。"), TODAY) == ""
@@ -268,5 +268,5 @@ def test_only_the_head_is_read_and_a_sentence_is_no_title() -> None:
     assert document_date(DateClues("a.log", head="2021-03-05 10:00 INFO start"), TODAY) == ""
 
 
-def test_whatever_is_found_is_an_iso_date() -> None:
+def test_any_date_found_is_an_iso_date() -> None:
     assert all(map(is_iso_date, [*LABELLED.values(), *TITLES.values()]))

@@ -1,4 +1,4 @@
-"""The child process, for real: a parse that hangs, floods or dies costs only the child."""
+"""The real child process: a parse that hangs, floods or dies costs only the child."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_many_pieces_keep_their_order_on_the_way_back() -> None:
 
 
 @pytest.mark.slow("waits for the process that reads documents to start")
-async def test_a_document_is_parsed_and_cut_in_a_child() -> None:
+async def test_a_document_is_parsed_and_split_in_a_child() -> None:
     pieces = await ParserProcess(one_section, StructureSplitter())("a.txt", "第一句。".encode())
     assert [(piece.text, piece.heading, piece.page) for piece in pieces] == [("第一句。", "H", 7)]
 
@@ -84,14 +84,14 @@ async def test_errors_keep_their_kind_and_code_on_the_way_back_and_the_child_liv
 
 
 @pytest.mark.slow("the process has to reach its time limit")
-async def test_a_parse_that_hangs_is_killed_while_the_loop_goes_on() -> None:
+async def test_a_parse_that_hangs_is_killed_while_the_loop_keeps_running() -> None:
     parser = ParserProcess(hang, StructureSplitter(), ParseLimits(wall_s=2))
-    await parser("first", b"x")  # how long a process takes to start is not what is judged
+    await parser("first", b"x")  # the start of the process is not what is measured
     started = time.perf_counter()
     parsing = asyncio.create_task(parser("a.txt", b"x"))
     beats = 0
     while not parsing.done():
-        await asyncio.sleep(0.05)  # a beat of the loop, which must not stand still
+        await asyncio.sleep(0.05)  # a beat of the loop, which must not be blocked
         beats += 1
     with pytest.raises(UnreadableDocumentError) as refused:
         await parsing
@@ -101,7 +101,7 @@ async def test_a_parse_that_hangs_is_killed_while_the_loop_goes_on() -> None:
 
 
 @pytest.mark.full("starts processes that read documents")
-async def test_memory_processor_time_and_sudden_death_are_all_the_documents_fault() -> None:
+async def test_memory_processor_time_and_crashes_are_blamed_on_the_document() -> None:
     limits = ParseLimits(cpu_s=1)
     for parse in (flood, spin, die):
         with pytest.raises(UnreadableDocumentError) as refused:
@@ -119,7 +119,7 @@ def work_for_a_while(file_name: str, content: bytes) -> ParsedDocument:
 @pytest.mark.full("starts processes that read documents")
 @pytest.mark.parametrize("limits", [ParseLimits(cpu_s=1), ParseLimits(wall_s=1)])
 async def test_a_large_file_may_take_longer_than_a_small_one(limits: ParseLimits) -> None:
-    """Discriminates: the time of a small file for all."""
+    """Discriminates: the time limit of a small file for all."""
     parser = ParserProcess(work_for_a_while, StructureSplitter(), limits)
     with pytest.raises(UnreadableDocumentError, match="split it into smaller files"):
         await parser("a.txt", b"x")
@@ -137,30 +137,31 @@ def name_process(file_name: str, content: bytes) -> ParsedDocument:
 
 
 def swell(file_name: str, content: bytes) -> ParsedDocument:
-    """Takes much memory for the file named so, and says which process it was."""
+    """Take much memory for the file with this name, and report the process id."""
     if file_name == "big":
         bytearray(500 << 20)[::4096] = b"x" * (500 << 20 >> 12)
     return ParsedDocument("", (Section(str(os.getpid())),))
 
 
 @pytest.mark.full("starts processes that read documents")
-async def test_a_child_that_took_much_memory_reads_no_other_file() -> None:
-    """Discriminates: the next file in a process whose memory a bomb has used up."""
+async def test_a_child_that_used_much_memory_reads_no_other_file() -> None:
+    """Discriminates: reading the next file in a process whose memory a bomb has used up."""
     parser = ParserProcess(swell, StructureSplitter())
     spent = [piece.text for piece in await parser("big", b"x")]
-    await asyncio.sleep(0.3)  # the spent process is exchanged meanwhile
+    await asyncio.sleep(0.3)  # the used process is replaced meanwhile
     fresh = [piece.text for piece in await parser("small", b"x")]
     assert fresh != spent
     assert [piece.text for piece in await parser("small", b"x")] == fresh
 
 
 @pytest.mark.full("starts processes that read documents, beside 500 MB")
-async def test_what_the_server_holds_is_not_what_its_child_took() -> None:
-    """Discriminates: a process for each file, once the server itself has more resident than a child may."""
+async def test_the_servers_memory_does_not_count_as_its_childs() -> None:
+    """Discriminates: a process for each file, once the server itself has more resident memory than a child
+    may."""
     held = bytearray(b"x") * (500 << 20)
     parser = ParserProcess(swell, StructureSplitter())
     first = [piece.text for piece in await parser("small", b"x")]
-    await asyncio.sleep(0.3)  # a spent process would be exchanged meanwhile
+    await asyncio.sleep(0.3)  # a used process would be replaced meanwhile
     assert [piece.text for piece in await parser("small", b"x")] == first
     assert len(held) == 500 << 20
 
@@ -170,8 +171,8 @@ def stumble(file_name: str, content: bytes) -> ParsedDocument:
 
 
 @pytest.mark.full("starts processes that read documents")
-async def test_trouble_of_the_child_itself_is_not_the_files_fault() -> None:
-    """Discriminates: a good file refused for good because the machine had a bad moment."""
+async def test_a_failure_of_the_child_itself_is_not_blamed_on_the_file() -> None:
+    """Discriminates: permanently refusing a good file because the machine had a temporary problem."""
     with pytest.raises(UnavailableError) as refused:
         await ParserProcess(stumble, StructureSplitter())("a", b"x")
     assert refused.value.retryable
@@ -179,7 +180,7 @@ async def test_trouble_of_the_child_itself_is_not_the_files_fault() -> None:
 
 @pytest.mark.slow("waits for two processes that read documents to start")
 async def test_parsers_of_one_kind_share_a_child_and_those_of_another_have_their_own() -> None:
-    """Discriminates: a process for each parser, and the limits of one that another has set."""
+    """Discriminates: a process for each parser, and limits set for another one."""
     first = [piece.text for piece in await ParserProcess(name_process, StructureSplitter())("a.txt", b"x")]
     assert [
         piece.text for piece in await ParserProcess(name_process, StructureSplitter())("b.txt", b"x")
@@ -256,7 +257,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def native(result: int) -> str:
-    """Native code asks no audit hook: what refuses it is the kernel."""
+    """Native code triggers no audit hook: only the kernel refuses it."""
     return "done" if result >= 0 else errno.errorcode[ctypes.get_errno()]
 
 
@@ -315,8 +316,8 @@ async def _first_piece(parse: Callable[[str, bytes], ParsedDocument], name: str,
 
 @pytest.mark.full("starts processes that read documents")
 @pytest.mark.parametrize("attempt", ATTEMPTS)
-async def test_a_tricked_parser_reaches_no_network_and_starts_no_program(attempt: str) -> None:
-    """Discriminates: leaving the audit hook out, or any of its events."""
+async def test_an_exploited_parser_reaches_no_network_and_starts_no_program(attempt: str) -> None:
+    """Discriminates: omitting the audit hook, or any of its events."""
     calls: list[object] = []
 
     async def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -331,20 +332,20 @@ async def test_a_tricked_parser_reaches_no_network_and_starts_no_program(attempt
 
 
 @pytest.mark.slow("starts the process that reads documents, confined")
-async def test_a_tricked_parser_writes_nothing_to_the_disk(tmp_path: Path) -> None:
-    """Discriminates: no limit of a file's size."""
+async def test_an_exploited_parser_writes_nothing_to_disk(tmp_path: Path) -> None:
+    """Discriminates: no file size limit."""
     target = tmp_path / "x"
     assert (await _first_piece(write_a_file, "a", str(target).encode())).startswith("refused")
     assert not target.exists() or target.stat().st_size == 0
 
 
 @pytest.mark.slow("starts the process that reads documents, confined")
-async def test_no_core_no_file_and_few_open_ones() -> None:
+async def test_limits_allow_no_core_dump_no_file_writes_and_few_open_files() -> None:
     assert await _first_piece(tell_limits, "a", b"x") == "0 0 64"
 
 
-async def test_endless_recursion_is_the_documents_fault() -> None:
-    """Discriminates: letting RecursionError travel back as the server's own failure."""
+async def test_endless_recursion_is_blamed_on_the_document() -> None:
+    """Discriminates: returning RecursionError as the server's own failure."""
     with pytest.raises(UnreadableDocumentError) as refused:
         await ParserProcess(nest, StructureSplitter())("a", b"x")
     assert refused.value.code == "too_complex"
@@ -354,7 +355,7 @@ async def test_endless_recursion_is_the_documents_fault() -> None:
     bool(missing_walls()), reason="this kernel or system has no " + " nor ".join(missing_walls())
 )
 async def test_native_code_in_the_child_reaches_no_network_no_file_and_no_process(tmp_path: Path) -> None:
-    """Discriminates: leaving Landlock or seccomp out; allowing the folder that the packages are in."""
+    """Discriminates: omitting Landlock or seccomp; allowing the folder of the packages."""
     for folder in (tmp_path, Path(__file__).parents[4]):
         secret = folder / "secret-of-a-test.txt"
         secret.write_text("hidden")
@@ -371,15 +372,15 @@ async def test_native_code_in_the_child_reaches_no_network_no_file_and_no_proces
         assert refused == set(results), results
 
 
-async def test_the_childs_environment_names_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Discriminates: the server's environment handed on, or only taken out of `os.environ` later."""
+async def test_the_childs_environment_contains_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discriminates: passing on the server's environment, or only removing keys from `os.environ` later."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-server")
     lines = (await _first_piece(show_environment, "a", b"x")).split("\n")
     assert {line.partition("=")[0] for line in lines} <= {"PYTHONPATH", "LC_CTYPE"}
 
 
 def misspeak(file_name: str, content: bytes) -> ParsedDocument:
-    """What a child says that somebody else's code runs in: bytes that unpickle to a call."""
+    """What a compromised child sends: bytes that unpickle to a call."""
     reply = b"cos\nsystem\n(S'touch " + content + b"'\ntR."
     for descriptor in range(3, 16):
         with suppress(OSError):
@@ -387,7 +388,7 @@ def misspeak(file_name: str, content: bytes) -> ParsedDocument:
     os._exit(0)
 
 
-async def test_what_a_child_says_is_never_executed(tmp_path: Path) -> None:
+async def test_replies_of_a_child_are_never_executed(tmp_path: Path) -> None:
     """Discriminates: replies that are unpickled."""
     canary = tmp_path / "canary"
     with pytest.raises(UnreadableDocumentError):
@@ -395,8 +396,8 @@ async def test_what_a_child_says_is_never_executed(tmp_path: Path) -> None:
     assert not canary.exists()
 
 
-async def test_a_caller_that_leaves_takes_its_child_along() -> None:
-    """Discriminates: a child that reads on for nobody, and keeps its place."""
+async def test_a_caller_that_leaves_ends_its_child() -> None:
+    """Discriminates: a child that continues for nobody and keeps its slot."""
     parser = ParserProcess(hang, StructureSplitter())
     for _ in range(PROCESSES + 1):
         reading = asyncio.create_task(parser("a", b"x"))

@@ -1,4 +1,4 @@
-"""Stores to back up, and what is in them, for the tests of backup, restore and moving."""
+"""Stores to back up, and their contents, for the tests of backup, restore and moving."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def nth(number: int) -> str:
 
 
 def a_point(number: int, dense: tuple[str, ...], **payload: Any) -> models.PointStruct:
-    """Its vectors and its text follow from its number."""
+    """Its vectors and its text are derived from its number."""
     choice = random.Random(number)
     vector: dict[str, Any] = {name: [choice.uniform(-1, 1) for _ in range(DIMENSION)] for name in dense}
     indices = sorted(choice.sample(range(1 << 32), 5))
@@ -69,7 +69,7 @@ async def fill(store: VectorStore, settings: StoreSettings, number: int = 5) -> 
 
 
 async def contents(store: VectorStore, settings: StoreSettings) -> Contents:
-    """Without receipts, which a copy of the store may have more of."""
+    """Without receipts, of which a copy of the store may have more."""
     restored: Contents = {}
     for name in (await stored_names(store, settings)).values():
         records, _ = await store.scroll(name, limit=10_000, with_vectors=True)
@@ -87,7 +87,7 @@ async def back_up(store: VectorStore, folder: Path, **more: Any) -> tuple[Path, 
 
 
 class Interrupted:
-    """The store itself; `hook` is called once, after so many reads of pages of the conversations."""
+    """The store itself; `hook` is called once, after this many page reads of the conversations."""
 
     def __init__(self, store: VectorStore, hook: Hook, after_pages: int) -> None:
         self._store = store

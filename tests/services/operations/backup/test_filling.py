@@ -1,4 +1,5 @@
-"""An archive comes back into an empty store only, as it was, whole or not at all (RELIABILITY B113, F36)."""
+"""An archive is restored into an empty store only, unchanged, completely or not at all (RELIABILITY B113,
+F36)."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
 
 @pytest.fixture
 async def backup(tmp_path: Path) -> tuple[Path, Contents]:
-    """An archive and what was in the store."""
+    """An archive and the contents of its store."""
     folder = tmp_path / "from"
     async with open_embedded(folder) as store:
         await fill(store, settings_of(folder))
@@ -74,7 +75,7 @@ async def restored(archive: Path, folder: Path) -> AsyncIterator[VectorStore]:
 
 
 @pytest.mark.parametrize("engine", [each for each in ENGINES if each != "edge"])
-async def test_what_was_embedded_is_the_same_on_a_server(
+async def test_an_embedded_stores_archive_is_the_same_on_a_server(
     backup: tuple[Path, Contents], engine: str, tmp_path: Path
 ) -> None:
     archive, results = backup
@@ -103,7 +104,7 @@ def same_points(read: Contents, restored: Contents) -> None:
                     assert stored == pytest.approx(values, abs=1e-6)
 
 
-async def test_it_comes_back_with_every_payload_and_vector_and_serves(
+async def test_a_store_is_restored_with_every_payload_and_vector_and_serves(
     backup: tuple[Path, Contents], tmp_path: Path
 ) -> None:
     archive, results = backup
@@ -119,7 +120,7 @@ async def test_it_comes_back_with_every_payload_and_vector_and_serves(
     assert [path.name for path in folder.iterdir()] == ["store"]
 
 
-async def test_a_store_with_anything_in_it_is_refused_and_left_as_it_is(
+async def test_a_non_empty_store_is_refused_and_left_unchanged(
     backup: tuple[Path, Contents], tmp_path: Path
 ) -> None:
     archive, _ = backup
@@ -135,9 +136,7 @@ async def test_a_store_with_anything_in_it_is_refused_and_left_as_it_is(
     assert [path.name for path in folder.iterdir()] == ["store"]
 
 
-async def test_a_store_that_a_server_has_open_is_refused(
-    backup: tuple[Path, Contents], tmp_path: Path
-) -> None:
+async def test_a_store_opened_by_a_server_is_refused(backup: tuple[Path, Contents], tmp_path: Path) -> None:
     async with open_embedded(tmp_path / "to"):
         with pytest.raises(StoreLockedError):
             async with restored(backup[0], tmp_path / "to"):
@@ -145,10 +144,10 @@ async def test_a_store_that_a_server_has_open_is_refused(
 
 
 @pytest.mark.full("writes a whole store anew")
-async def test_what_an_empty_store_was_made_for_does_not_matter_and_its_receipts_stay(
+async def test_an_empty_stores_old_configuration_does_not_matter_and_its_receipts_stay(
     backup: tuple[Path, Contents], tmp_path: Path
 ) -> None:
-    """Discriminates: receipts of before not taken over; the old collections kept."""
+    """Discriminates: not taking over earlier receipts; keeping the old collections."""
     folder = tmp_path / "to"
     async with open_embedded(folder, "another") as store:
         receipt = await ReceiptStore(store, "operations").add(
@@ -175,7 +174,7 @@ async def test_a_restore_that_fails_leaves_nothing(backup: tuple[Path, Contents]
 
 
 @pytest.mark.full("writes a whole store anew")
-async def test_one_that_was_killed_is_told_at_the_start_and_begun_anew(
+async def test_a_killed_restore_is_reported_at_the_start_and_started_over(
     backup: tuple[Path, Contents], tmp_path: Path
 ) -> None:
     folder = tmp_path / "to"
@@ -191,7 +190,7 @@ async def test_one_that_was_killed_is_told_at_the_start_and_begun_anew(
 
 @pytest.mark.full("works through many cases, for seconds")
 @pytest.mark.parametrize("emptied", [False, True])
-async def test_one_that_was_killed_between_its_renames_is_finished(
+async def test_a_restore_killed_between_its_renames_is_finished(
     backup: tuple[Path, Contents], tmp_path: Path, emptied: bool
 ) -> None:
     folder = tmp_path / "to"
@@ -210,7 +209,7 @@ async def test_one_that_was_killed_between_its_renames_is_finished(
     assert not folders.finish_interrupted()
 
 
-async def test_a_server_that_is_half_filled_is_refused_and_the_same_restore_finishes_it(
+async def test_a_half_filled_server_is_refused_and_the_same_restore_finishes_it(
     backup: tuple[Path, Contents], tmp_path: Path
 ) -> None:
     settings = settings_of(tmp_path)
@@ -230,15 +229,15 @@ async def test_a_server_that_is_half_filled_is_refused_and_the_same_restore_fini
         assert (await store.count("conversations")).count == 305
 
 
-async def test_points_that_did_not_arrive_are_missed(backup: tuple[Path, Contents], tmp_path: Path) -> None:
-    """Discriminates: counts not compared."""
+async def test_missing_points_are_noticed(backup: tuple[Path, Contents], tmp_path: Path) -> None:
+    """Discriminates: not comparing counts."""
     store = ForgetfulClient(":memory:")
     with pytest.raises(RestoreIncompleteError):
         await restore(backup[0], Target(store, settings_of(tmp_path)))  # type: ignore[arg-type]
     await store.close()
 
 
-async def test_another_embedding_is_refused_naming_both_and_the_way_out(
+async def test_another_embedding_is_refused_naming_both_and_the_solution(
     backup: tuple[Path, Contents], tmp_path: Path
 ) -> None:
     with open_archive(backup[0]) as archive:

@@ -1,4 +1,4 @@
-"""The archive is the store at one moment, whole or not there at all (RELIABILITY F36, B112)."""
+"""The archive is the store at one moment, complete or absent (RELIABILITY F36, B112)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def expanded(archive: Path) -> bytes:
         return b"".join(opened.read(name) for name in opened.namelist())
 
 
-async def test_every_collection_is_in_it_and_a_receipt_says_so(store: VectorStore, tmp_path: Path) -> None:
+async def test_an_archive_has_every_collection_and_a_receipt_says_so(
+    store: VectorStore, tmp_path: Path
+) -> None:
     await fill(store, settings_of(tmp_path))
     archive, report = await back_up(store, tmp_path)
     assert report.points == {role.value: 6 if role is Role.SESSIONS else 5 for role in COLLECTIONS}
@@ -72,10 +74,10 @@ async def test_every_collection_is_in_it_and_a_receipt_says_so(store: VectorStor
     assert receipt.details["sha256"] == report.sha256
 
 
-async def test_a_turn_erased_while_it_is_made_leaves_nothing_in_it(
+async def test_a_turn_erased_during_the_backup_leaves_nothing_in_the_archive(
     store: VectorStore, tmp_path: Path
 ) -> None:
-    """Discriminates: no second pass over what was copied."""
+    """Discriminates: no second pass over the copied points."""
     await write_turns(store, range(300))
     await write_turns(store, range(5, 6), secret=SECRET)
 
@@ -90,10 +92,10 @@ async def test_a_turn_erased_while_it_is_made_leaves_nothing_in_it(
     assert nth(6).encode() in results
 
 
-async def test_what_changes_and_comes_while_it_is_made_is_in_it_as_it_was_last(
+async def test_changes_during_the_backup_are_in_the_archive_in_their_last_state(
     store: VectorStore, tmp_path: Path
 ) -> None:
-    """Discriminates: the earlier state of a point written, too; only the first round of changes taken."""
+    """Discriminates: also writing the earlier state of a point; following only the first round of changes."""
     await write_turns(store, range(300))
 
     async def change() -> None:
@@ -108,8 +110,8 @@ async def test_what_changes_and_comes_while_it_is_made_is_in_it_as_it_was_last(
 
 
 async def test_all_collections_are_of_one_moment(store: VectorStore, tmp_path: Path) -> None:
-    """A memory is written after its turn: it is never there without it. Discriminates: no last round
-    for all collections together."""
+    """A memory is written after its turn and never exists without it. Discriminates: no last round for all
+    collections together."""
     await write_turns(store, range(10_000, 10_200))
     written = 0
     stop = asyncio.Event()
@@ -135,7 +137,7 @@ async def test_all_collections_are_of_one_moment(store: VectorStore, tmp_path: P
     assert written > 30
 
 
-async def test_without_room_it_is_refused_before_anything_is_written(
+async def test_without_room_a_backup_is_refused_before_anything_is_written(
     store: VectorStore, tmp_path: Path
 ) -> None:
     settings = settings_of(tmp_path).model_copy(update={"low_disk_mb": 1_000_000_000})
@@ -144,7 +146,7 @@ async def test_without_room_it_is_refused_before_anything_is_written(
     assert os.listdir(tmp_path / "backups") == []
 
 
-def test_a_disk_that_becomes_full_leaves_no_part_of_it(tmp_path: Path) -> None:
+def test_a_disk_that_becomes_full_leaves_no_partial_archive(tmp_path: Path) -> None:
     """Discriminates: no `finally` around the partial file."""
     script = f"""
 import os, resource, pathlib
@@ -166,7 +168,7 @@ except DiskFullError as error:
     assert ended.stdout == "disk_full []\n", ended.stderr
 
 
-async def test_there_is_one_at_a_time_and_what_a_killed_one_left_is_removed(
+async def test_one_backup_runs_at_a_time_and_leftovers_of_a_killed_one_are_removed(
     store: VectorStore, tmp_path: Path
 ) -> None:
     folder = tmp_path / "backups"
@@ -178,8 +180,9 @@ async def test_there_is_one_at_a_time_and_what_a_killed_one_left_is_removed(
     assert os.listdir(folder) == [archive.name]
 
 
-async def test_older_archives_of_ours_go_and_nothing_else(store: VectorStore, tmp_path: Path) -> None:
-    """Discriminates: an archive of the right store that goes unsaid for one of a wrong, emptier store."""
+async def test_only_our_own_older_archives_are_removed(store: VectorStore, tmp_path: Path) -> None:
+    """Discriminates: silently removing an archive of the right store in favour of one of a wrong, emptier
+    store."""
     folder = tmp_path / "backups"
     await write_turns(store, range(9))
     full, _ = await back_up(store, tmp_path)
@@ -194,10 +197,10 @@ async def test_older_archives_of_ours_go_and_nothing_else(store: VectorStore, tm
     assert archives_in(folder)[2:] == [other]
 
 
-async def test_an_archive_of_a_clock_that_was_ahead_does_not_push_the_new_ones_out(
+async def test_an_archive_of_a_clock_that_was_ahead_does_not_displace_new_ones(
     store: VectorStore, tmp_path: Path
 ) -> None:
-    """Discriminates: `--keep 1` that deletes the archive it has just made, every night of a year."""
+    """Discriminates: `--keep 1` deleting the archive it has just made, every night of a year."""
     folder = tmp_path / "backups"
     (first, _), ahead = await back_up(store, tmp_path), folder / "wenmai-29991231T000000.000Z.wenmai.zip"
     ahead.write_bytes(first.read_bytes())
@@ -208,7 +211,7 @@ async def test_an_archive_of_a_clock_that_was_ahead_does_not_push_the_new_ones_o
     assert [*folder.iterdir()] == [third]
 
 
-async def test_the_list_tells_what_is_in_them_and_which_are_damaged(
+async def test_the_list_shows_the_archives_contents_and_which_are_damaged(
     store: VectorStore, tmp_path: Path
 ) -> None:
     await write_turns(store, range(3))
@@ -223,7 +226,7 @@ async def test_the_list_tells_what_is_in_them_and_which_are_damaged(
 
 
 @pytest.mark.full("works through many cases, for seconds")
-async def test_the_manifest_says_what_the_collections_are_made_of(store: VectorStore, tmp_path: Path) -> None:
+async def test_the_manifest_describes_the_collections(store: VectorStore, tmp_path: Path) -> None:
     archive, _ = await back_up(store, tmp_path)
     with zipfile.ZipFile(archive) as opened:
         assert opened.namelist() == [*(f"{role.value}.points" for role in COLLECTIONS), "manifest.json"]

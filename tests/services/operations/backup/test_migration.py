@@ -31,7 +31,7 @@ async def move(source: VectorStore, target: Target) -> FillReport:
 
 
 @pytest.mark.full("works through many cases, for seconds")
-async def test_there_and_back_again_nothing_is_different(tmp_path: Path) -> None:
+async def test_a_migration_there_and_back_changes_nothing(tmp_path: Path) -> None:
     first, second = settings_of(tmp_path / "first"), settings_of(tmp_path / "second")
     async with open_store("memory", tmp_path) as server:
         async with open_embedded(tmp_path / "first") as source:
@@ -50,7 +50,7 @@ async def test_there_and_back_again_nothing_is_different(tmp_path: Path) -> None
             assert [receipt.counts["conversations"] for receipt in receipts] == [100, 100]
 
 
-async def test_a_target_with_anything_in_it_is_refused(tmp_path: Path) -> None:
+async def test_a_non_empty_target_is_refused(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
     async with open_store("memory", tmp_path) as source, open_store("memory", tmp_path) as target:
         for store in (source, target):
@@ -60,7 +60,7 @@ async def test_a_target_with_anything_in_it_is_refused(tmp_path: Path) -> None:
             await move(source, Target(target, settings))
 
 
-async def test_a_source_with_nothing_is_refused(tmp_path: Path) -> None:
+async def test_an_empty_source_is_refused(tmp_path: Path) -> None:
     async with open_store("memory", tmp_path) as source:
         with pytest.raises(StartRefusedError):
             await Migration(source, settings_of(tmp_path)).plan()
@@ -70,8 +70,8 @@ async def test_a_source_with_nothing_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-async def test_points_that_did_not_arrive_are_missed(tmp_path: Path) -> None:
-    """Discriminates: counts not compared."""
+async def test_missing_points_are_noticed(tmp_path: Path) -> None:
+    """Discriminates: not comparing counts."""
     settings = settings_of(tmp_path)
     target = ForgetfulClient(":memory:")
     async with open_store("memory", tmp_path) as source:

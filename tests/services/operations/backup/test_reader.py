@@ -1,4 +1,4 @@
-"""No archive is believed: crafted and damaged ones are refused, and nothing is written or run (T17, T18)."""
+"""No archive is trusted: crafted and damaged ones are refused, and nothing is written or run (T17, T18)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def craft(
     more: Iterable[tuple[Any, bytes]] = (),
     name: str = TURNS,
 ) -> Path:
-    """A sound archive of one point, but for what is given."""
+    """A valid archive of one point, except for the arguments."""
     content = content or framed(record())
     with zipfile.ZipFile(path, "w", compression=zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name, content)
@@ -93,12 +93,12 @@ def refused(path: Path) -> str:
     return str(raised.value)
 
 
-def test_a_sound_archive_is_read(tmp_path: Path) -> None:
+def test_a_valid_archive_is_read(tmp_path: Path) -> None:
     assert read(craft(tmp_path / "a.zip")) == [record()]
 
 
 class Canary:
-    """A pickle that leaves a file where it is run."""
+    """A pickle that creates a file when it is executed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -110,7 +110,7 @@ class Canary:
 @pytest.mark.parametrize(
     "name", ["../../outside.txt", "/outside.txt", "store/segment", "C:\\outside.txt", "payload.pkl", "x\ny"]
 )
-def test_a_member_that_is_none_of_ours_is_refused_and_nothing_is_unpacked(tmp_path: Path, name: str) -> None:
+def test_an_unknown_member_is_refused_and_nothing_is_unpacked(tmp_path: Path, name: str) -> None:
     canary = tmp_path / "canary"
     planted = pickle.dumps(Canary(canary))
     folder = tmp_path / "in" / "here"
@@ -120,7 +120,7 @@ def test_a_member_that_is_none_of_ours_is_refused_and_nothing_is_unpacked(tmp_pa
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.zip", "here", "in"]
 
 
-def test_a_pickle_in_the_place_of_points_is_never_run(tmp_path: Path) -> None:
+def test_a_pickle_in_place_of_points_is_never_executed(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     body = pickle.dumps(Canary(canary))
     content = LENGTH.pack(len(body)) + body
@@ -143,7 +143,7 @@ def test_links_and_encrypted_members_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
-def test_a_name_that_is_there_twice_or_missing_is_refused(tmp_path: Path) -> None:
+def test_a_duplicate_or_missing_name_is_refused(tmp_path: Path) -> None:
     refused(craft(tmp_path / "twice.zip", more=[(TURNS, framed(record()))]))
     other = member_of(b"", role=Role.KNOWLEDGE)
     content = framed(record())
@@ -155,7 +155,7 @@ def test_a_name_that_is_there_twice_or_missing_is_refused(tmp_path: Path) -> Non
 
 
 def claim_size(path: Path, size: int) -> Path:
-    """The list of contents says so of the first member."""
+    """Make the central directory declare this size for the first member."""
     raw = bytearray(path.read_bytes())
     for mark, at in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
         place = raw.index(mark) + at
@@ -164,15 +164,15 @@ def claim_size(path: Path, size: int) -> Path:
     return path
 
 
-def test_a_bomb_is_refused_by_what_it_would_unpack_to(tmp_path: Path) -> None:
-    """Discriminates: no bound on the ratio."""
+def test_a_bomb_is_refused_by_its_unpacked_size(tmp_path: Path) -> None:
+    """Discriminates: an unbounded ratio."""
     size = 300 << 20
     bomb = craft(tmp_path / "bomb.zip", b"\0" * 1_000, manifest_of([member_of(b"", size_bytes=size)]))
     assert "300 MB" in refused(claim_size(bomb, size))
 
 
-def test_a_member_that_unpacks_to_more_than_it_says_is_stopped(tmp_path: Path) -> None:
-    """The list of contents lies, and the manifest with it."""
+def test_a_member_that_unpacks_to_more_than_declared_is_stopped(tmp_path: Path) -> None:
+    """The central directory lies, and so does the manifest."""
     one = framed(record())
     path = craft(tmp_path / "a.zip", one * 1_000, manifest_of([member_of(one)]))
     message = refused(claim_size(path, len(one)))
@@ -191,7 +191,7 @@ def test_a_member_that_unpacks_to_more_than_it_says_is_stopped(tmp_path: Path) -
         {"shape": Shape({}, {}, {})},
     ],
 )
-def test_a_manifest_that_does_not_fit_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_a_manifest_that_does_not_match_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     content = framed(record())
     refused(craft(tmp_path / "a.zip", content, manifest_of([member_of(content, **changes)])))
 
@@ -199,7 +199,7 @@ def test_a_manifest_that_does_not_fit_is_refused(tmp_path: Path, changes: dict[s
 @pytest.mark.parametrize(
     "manifest", [b"{}", b"\xff\xfe", b"[" * 100_000, b" " * (2 << 20), manifest_of([], format=2)]
 )
-def test_a_manifest_that_is_none_is_refused(tmp_path: Path, manifest: bytes) -> None:
+def test_an_invalid_manifest_is_refused(tmp_path: Path, manifest: bytes) -> None:
     refused(craft(tmp_path / "a.zip", manifest=manifest))
 
 
@@ -216,18 +216,18 @@ def test_a_manifest_that_is_none_is_refused(tmp_path: Path, manifest: bytes) -> 
         {"vectors": {"sparse": SparseValues(b"\0" * 8, TWO)}},
     ],
 )
-def test_a_point_that_no_store_takes_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_an_invalid_point_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     assert "no store takes" in refused(craft(tmp_path / "a.zip", framed(record(**changes))))
 
 
 @pytest.mark.parametrize(
     "content", [LENGTH.pack(1 << 30) + b"x", LENGTH.pack(9) + b"x", b"\0\0", LENGTH.pack(0)]
 )
-def test_a_record_of_a_false_length_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_record_with_a_wrong_length_is_refused(tmp_path: Path, content: bytes) -> None:
     refused(craft(tmp_path / "a.zip", content))
 
 
-def test_a_list_of_contents_without_end_is_not_read(tmp_path: Path) -> None:
+def test_an_oversized_central_directory_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for number in range(20_000):
@@ -235,7 +235,7 @@ def test_a_list_of_contents_without_end_is_not_read(tmp_path: Path) -> None:
     assert "for its size" in refused(path)
 
 
-def test_no_file_and_no_zip_are_told_in_a_line(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_non_zip_are_reported_in_one_line(tmp_path: Path) -> None:
     assert "there is no archive" in refused(tmp_path / "none.zip")
     (tmp_path / "text.zip").write_text("hello")
     refused(tmp_path / "text.zip")
@@ -250,8 +250,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_a_damaged_archive_is_refused_or_reads_as_it_was(sound: Path, data: st.DataObject) -> None:
-    """Cut anywhere or with a byte changed anywhere. Discriminates: checksums not compared."""
+def test_a_damaged_archive_is_refused_or_reads_unchanged(sound: Path, data: st.DataObject) -> None:
+    """Truncated anywhere or with a byte changed anywhere. Discriminates: not comparing checksums."""
     whole = sound.read_bytes()
     place = data.draw(st.integers(0, len(whole) - 1))
     damaged = sound.with_name("damaged.zip")
@@ -267,8 +267,8 @@ def test_a_damaged_archive_is_refused_or_reads_as_it_was(sound: Path, data: st.D
     assert results == read(sound)
 
 
-def test_members_that_begin_before_the_archive_are_damage(sound: Path) -> None:
-    """Discriminates: the system's EINVAL of a seek to a negative place, taken for a fault of the disk."""
+def test_members_that_start_before_the_archive_count_as_damage(sound: Path) -> None:
+    """Discriminates: taking the system's EINVAL for a seek to a negative offset as a disk fault."""
     content = bytearray(sound.read_bytes())
     offset_at = content.rindex(b"PK\x05\x06") + 16  # where the end of the archive says its directory begins
     (offset,) = struct.unpack_from("<I", content, offset_at)
@@ -280,7 +280,7 @@ def test_members_that_begin_before_the_archive_are_damage(sound: Path) -> None:
 
 
 def test_the_checksum_of_the_zip_alone_is_not_enough(tmp_path: Path) -> None:
-    """Another content with a right CRC, and the manifest of the first."""
+    """Other content with a correct CRC, and the manifest of the first."""
     content = framed(record())
     other = framed(record(payload={"text": "two"}))
     assert len(other) == len(content)
@@ -299,13 +299,13 @@ def test_the_checksum_of_the_zip_alone_is_not_enough(tmp_path: Path) -> None:
         ({"engine": "a\u202eb"}, "cannot be shown"),
     ],
 )
-def test_what_a_manifest_says_can_be_shown_in_a_terminal(changes: dict[str, Any], shown: str) -> None:
-    """Discriminates: fields that are printed as they are read."""
+def test_a_manifest_is_safe_to_show_in_a_terminal(changes: dict[str, Any], shown: str) -> None:
+    """Discriminates: printing fields as they are read."""
     with pytest.raises(BadArchiveError, match=shown):
         decode_manifest(manifest_of([], **changes))
 
 
-def test_the_error_of_a_manifest_that_cannot_be_read_can_be_shown_too() -> None:
+def test_the_error_of_an_unreadable_manifest_is_safe_to_show_too() -> None:
     with pytest.raises(BadArchiveError) as refused:
         decode_manifest(manifest_of([]).replace(b'"format"', b'"\\u001b[2J"'))
     assert str(refused.value).isprintable()
@@ -328,13 +328,13 @@ def archive(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("expected", [TURN, SESSION, "17", "cyc", "t-9"])
-def test_an_id_is_found_as_one_and_anywhere_in_a_payload(archive: Path, expected: str) -> None:
-    """Discriminates: ids of points alone looked at; strings at the top of the payload alone."""
+def test_an_id_is_found_as_a_point_id_and_anywhere_in_a_payload(archive: Path, expected: str) -> None:
+    """Discriminates: checking only ids of points; only strings at the top of the payload."""
     assert holds(archive, [expected])
     assert holds(archive, [OTHER, *(f"{OTHER[:-3]}{n:03}" for n in range(100, 200)), expected])
 
 
-def test_what_is_not_there_is_not_found(archive: Path) -> None:
+def test_an_absent_id_is_not_found(archive: Path) -> None:
     assert not holds(archive, [OTHER, "19", "external-4", "giraffe", "cy"])
     assert not holds(archive, [f"{OTHER[:-3]}{n:03}" for n in range(100, 200)])
     assert not holds(archive, [])
@@ -344,25 +344,23 @@ def test_what_is_not_there_is_not_found(archive: Path) -> None:
 @pytest.mark.parametrize(
     ("owner", "existing"), [("giraffe", True), ("问", True), ("external-4", False), ("gir", False)]
 )
-def test_an_owner_is_the_whole_of_a_field_that_says_whose_it_is(
-    archive: Path, owner: str, existing: bool
-) -> None:
-    """Discriminates: the name searched in the bytes of a record."""
+def test_an_owner_matches_only_the_whole_of_an_owner_field(archive: Path, owner: str, existing: bool) -> None:
+    """Discriminates: searching the name in the bytes of a record."""
     assert holds(archive, [], owner=owner) is existing
     assert holds(archive, [OTHER], owner=owner) is existing
 
 
-def test_snapshots_cannot_be_searched_and_count_as_holding_it(tmp_path: Path) -> None:
+def test_snapshots_cannot_be_searched_and_count_as_containing_the_id(tmp_path: Path) -> None:
     content = b"opaque"
     member = member_of(content, kind=Kind.SNAPSHOT)
     path = craft(tmp_path / "b.zip", content, manifest_of([member]))
-    with pytest.raises(BadArchiveError):  # under the name of points
+    with pytest.raises(BadArchiveError):  # named as points
         holds(path, [TURN])
     path = craft(tmp_path / "c.zip", content, manifest_of([member]), name=member.file_name)
     assert holds(path, [TURN])
 
 
-def test_an_archive_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_archive_is_reported(tmp_path: Path) -> None:
     (tmp_path / "d.zip").write_bytes(b"half")
     with pytest.raises(BadArchiveError):
         holds(tmp_path / "d.zip", [TURN])

@@ -1,4 +1,4 @@
-"""The doctor on the size of the knowledge base."""
+"""The doctor's check of the size of the knowledge base."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from services.knowledge.chunks import MAX_EMBEDDED_CHUNKS
 from services.operations.doctor.store import check_size
 
 
-def test_as_many_chunks_as_it_is_made_for_are_well() -> None:
+def test_the_maximum_number_of_chunks_is_ok() -> None:
     assert check_size(MAX_EMBEDDED_CHUNKS, embedded=True).level is Level.OK
 
 
-def test_more_are_warned_of_with_what_to_do() -> None:
+def test_more_chunks_get_a_warning_with_advice() -> None:
     """Discriminates: `>` turned into `<` in check_size."""
     findings = check_size(MAX_EMBEDDED_CHUNKS + 1, embedded=True)
     assert findings.level is Level.WARN

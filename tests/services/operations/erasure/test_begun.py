@@ -1,4 +1,4 @@
-"""An erasure that is cut is finished: by the next start, or when the store is back."""
+"""An interrupted erasure is finished: by the next start, or when the store is available again."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.support.servers.app import make_settings, open_app
 pytestmark = pytest.mark.slow("a server is started twice")
 
 
-async def test_a_deletion_that_was_cut_is_finished_by_the_next_start(tmp_path: Path) -> None:
-    """After its note was written, and before it changed anything. Discriminates: a start that forgets it;
-    a note that outlives what it was for."""
+async def test_an_interrupted_deletion_is_finished_by_the_next_start(tmp_path: Path) -> None:
+    """After its note was written, and before it changed anything. Discriminates: a start that forgets it; a
+    note that outlives its erasure."""
     settings = make_settings(tmp_path)
     async with open_app(settings) as app:
         document_id = await app.add_text("tea.md", "# Tea\n\nSteep it for three minutes.")
@@ -43,10 +43,11 @@ async def test_a_deletion_that_was_cut_is_finished_by_the_next_start(tmp_path: P
         assert await begun.pending() == []
 
 
-async def test_an_owners_erasure_that_was_cut_before_its_receipt_is_finished_all_the_same(
+async def test_an_owners_erasure_interrupted_before_its_receipt_is_finished(
     tmp_path: Path,
 ) -> None:
-    """All of the owner has gone by then. Discriminates: a start that takes the name for a slip, and fails."""
+    """All of the owner's data is deleted by then. Discriminates: a start that takes the name for a typing
+    error, and fails."""
     settings = make_settings(tmp_path)
     async with open_app(settings) as app:
         begun = BegunErasures(app.container.store, settings.store.operations_collection)

@@ -1,4 +1,4 @@
-"""The store's files are written anew after an erasure: once for several, and a failure is told."""
+"""The store's files are rewritten after an erasure: once for several, and a failure is reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import until
 
 
 class Space:
-    """Notes what was rewritten; full, or a Qdrant server's, when told so."""
+    """Records what was rewritten; full, or on a Qdrant server, if so configured."""
 
     def __init__(self, *, server: bool = False) -> None:
         self.rewritten: list[list[str]] = []
@@ -31,7 +31,7 @@ class Space:
         return None if self._server else Reclaimed(2, 1)
 
 
-async def test_at_once_it_is_told_how_many_were_rewritten() -> None:
+async def test_an_immediate_rewrite_reports_how_many_were_rewritten() -> None:
     space = Space()
     reply = await StoreFiles(space).rewrite(["b", "a"])
     assert space.rewritten == [["a", "b"]]
@@ -40,13 +40,13 @@ async def test_at_once_it_is_told_how_many_were_rewritten() -> None:
 
 
 @pytest.mark.parametrize("space", [None, Space(server=True)])
-async def test_nothing_is_said_where_the_files_are_not_ours(space: Space | None) -> None:
+async def test_nothing_is_reported_if_the_files_are_not_ours(space: Space | None) -> None:
     assert (await StoreFiles(space).rewrite(["a"])).searched == ()
     assert (await StoreFiles(Space()).rewrite([])).searched == ()
 
 
-async def test_a_failure_is_told_and_made_good_with_the_next() -> None:
-    """Discriminates: collections forgotten when their rewriting failed."""
+async def test_a_failure_is_reported_and_retried_with_the_next_erasure() -> None:
+    """Discriminates: forgetting collections whose rewriting failed."""
     space, files = Space(), None
     space.full = True
     files = StoreFiles(space)
@@ -59,8 +59,8 @@ async def test_a_failure_is_told_and_made_good_with_the_next() -> None:
     assert space.rewritten == [["a", "b"]]
 
 
-async def test_several_erasures_are_followed_by_one_rewriting() -> None:
-    """Discriminates: a rewriting after each erasure."""
+async def test_several_erasures_are_followed_by_one_rewrite() -> None:
+    """Discriminates: a rewrite after each erasure."""
     space = Space()
     files = StoreFiles(space, quiet_s=0.1)
     for name in ("a", "b", "a"):
@@ -74,8 +74,8 @@ async def test_several_erasures_are_followed_by_one_rewriting() -> None:
     assert space.rewritten == [["a", "b"]]
 
 
-async def test_what_is_due_is_done_at_once_when_the_server_stops() -> None:
-    """Discriminates: a close that cancels it, or waits for the quiet."""
+async def test_a_pending_rewrite_is_done_at_once_when_the_server_stops() -> None:
+    """Discriminates: a close that cancels it, or waits until the server is idle."""
     space = Space()
     files = StoreFiles(space, quiet_s=60)
     files.rewrite_later(["a"])
@@ -83,7 +83,7 @@ async def test_what_is_due_is_done_at_once_when_the_server_stops() -> None:
     assert space.rewritten == [["a"]]
 
 
-async def test_a_failure_in_the_background_does_not_go_round() -> None:
+async def test_a_failure_in_the_background_is_not_retried_endlessly() -> None:
     space = Space()
     space.full = True
     files = StoreFiles(space, quiet_s=0)
@@ -92,7 +92,7 @@ async def test_a_failure_in_the_background_does_not_go_round() -> None:
     assert space.rewritten == []
 
 
-def test_only_what_was_touched_is_rewritten() -> None:
+def test_only_affected_collections_are_rewritten() -> None:
     names = StoreSettings()
     assert touched(Counter(memories=1, log_lines=3, turns=0), names) == {names.memory_collection}
     assert touched(Counter(), names) == frozenset()

@@ -1,4 +1,4 @@
-"""A document goes: what is left of it in turns that only name it, or only say what it says."""
+"""A document is erased: what remains of it in turns that only name it, or only repeat its text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = "Rumpelstilzchen pays nine golden ducats for the spinning wheel."
 
 
 async def plant(app: App, **more: Any) -> str:
-    """A turn, written past the code that stores turns."""
+    """A turn, written bypassing the code that stores turns."""
     turn_id = str(uuid.uuid4())
     payload = {"session_id": SESSION, "owner": "local", "user_query": "?", "assistant_response": "!", **more}
     point = models.PointStruct(id=turn_id, vector={}, payload=payload)
@@ -23,10 +23,10 @@ async def plant(app: App, **more: Any) -> str:
     return turn_id
 
 
-async def test_a_question_that_was_limited_to_it_names_it_no_more_and_a_thinking_that_quotes_it_is_told(
+async def test_a_question_limited_to_the_document_loses_its_name_and_thinking_that_quotes_it_is_reported(
     app: App,
 ) -> None:
-    """Discriminates: turns looked for by their citations alone; quotes looked for in answers alone."""
+    """Discriminates: searching turns only by their citations; quotes only in answers."""
     limited = await plant(app, filters={"document_ids": [DOCUMENT, OTHER]})
     source = {"document_id": DOCUMENT, "chunk_id": CHUNK, "text": WORDS}
     quoting = await plant(app, sources=[source], thinking=f"They say so: {WORDS}")
@@ -38,8 +38,8 @@ async def test_a_question_that_was_limited_to_it_names_it_no_more_and_a_thinking
     assert (record.payload or {})["filters"] == {"document_ids": [ERASED_ID, OTHER]}
 
 
-async def test_the_receipt_counts_the_turns_that_were_changed(app: App) -> None:
-    """Discriminates: every turn that was read, which a full erasure does with all of them."""
+async def test_the_receipt_counts_only_changed_turns(app: App) -> None:
+    """Discriminates: counting every turn read, which is all of them in a full erasure."""
     source = {"document_id": DOCUMENT, "chunk_id": CHUNK, "text": WORDS}
     await plant(app, sources=[source])
     for _ in range(3):

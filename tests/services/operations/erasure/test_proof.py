@@ -1,4 +1,4 @@
-"""The proof finds what is left: one leftover is planted in every place, past the code that erases."""
+"""The proof finds leftovers: one is planted in every place, bypassing the code that erases."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def uproot(app: App, collection: str, planted: str) -> None:
 async def test_a_leftover_is_found_in_every_field_that_can_name_it(
     app: App, prover: Prover, case: tuple[Traced, str, str, dict[str, Any]]
 ) -> None:
-    """Discriminates: leaving out any one place of services.erasure_proof."""
+    """Discriminates: omitting any one place of services.erasure_proof."""
     traced, collection, point_id, payload = case
     planted = await plant(app, collection, point_id, payload)
     for options in (ErasureOptions(), FULL):
@@ -159,10 +159,10 @@ async def test_a_leftover_is_found_in_every_field_that_can_name_it(
 
 
 @pytest.mark.parametrize("case", BY_READING_EVERYTHING, ids=named)
-async def test_a_full_proof_finds_it_in_any_string(
+async def test_a_full_proof_finds_a_leftover_in_any_string(
     app: App, prover: Prover, case: tuple[Traced, str, str, dict[str, Any]]
 ) -> None:
-    """Discriminates: a full proof that reads the fields that are known only."""
+    """Discriminates: a full proof that reads only the known fields."""
     traced, collection, point_id, payload = case
     planted = await plant(app, collection, point_id, payload)
     texts = Quotes([WORDS])
@@ -182,7 +182,7 @@ async def test_a_full_proof_finds_it_in_any_string(
         cited(document_id="d", text=WORDS),
     ],
 )
-async def test_what_another_turn_says_itself_is_no_leftover(
+async def test_another_turns_own_words_are_not_a_leftover(
     app: App, prover: Prover, payload: dict[str, Any]
 ) -> None:
     planted = await plant(app, TURNS, ANY, {**payload, "session_id": OTHERS})
@@ -216,16 +216,16 @@ async def test_a_line_of_the_question_log_is_found(
     assert (await prover.prove(traced, ErasureOptions()))[0].hits == 0
 
 
-async def test_a_session_tree_that_still_knows_the_turn_is_found(app: App, prover: Prover) -> None:
+async def test_a_session_tree_that_still_has_the_turn_is_found(app: App, prover: Prover) -> None:
     planted = await plant(app, TURNS, ANY, a_turn(parent_turn_id=ERASED, turn_id="x"))
     await app.container.conversations.turns.tree(SESSION, "local")
-    await app.container.store.delete(TURNS, models.PointIdsList(points=[planted]))  # past the cache
+    await app.container.store.delete(TURNS, models.PointIdsList(points=[planted]))  # bypassing the cache
     proof, _ = await prover.prove(TURN, ErasureOptions())
     assert [each.place for each in proof.searched if each.hits] == ["memory: session trees"]
     app.container.conversations.turns.forget_trees()
 
 
-async def test_an_earlier_store_and_a_broken_archive_may_hold_it(app: App, prover: Prover) -> None:
+async def test_an_earlier_store_and_a_broken_archive_may_contain_it(app: App, prover: Prover) -> None:
     store = app.container.settings.store
     (store.data_dir / "store.before-20260101T000000Z").mkdir()
     store.backups.mkdir(parents=True)
@@ -241,8 +241,8 @@ async def test_an_earlier_store_and_a_broken_archive_may_hold_it(app: App, prove
     (store.data_dir / "store.before-20260101T000000Z").rmdir()
 
 
-async def test_a_prepared_copy_is_named_as_that(app: App, prover: Prover) -> None:
-    """Discriminates: the copy of a change of the embedding told as an earlier store."""
+async def test_a_prepared_copy_is_reported_as_such(app: App, prover: Prover) -> None:
+    """Discriminates: reporting the copy for a change of the embedding as an earlier store."""
     copy = app.container.settings.store.data_dir / "store.reembed"
     copy.mkdir()
     proof, _ = await prover.prove(TURN, ErasureOptions())

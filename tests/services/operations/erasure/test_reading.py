@@ -1,4 +1,4 @@
-"""Verbatim quotes, and what is taken out of a payload: nothing else is touched."""
+"""Verbatim quotes, and what is removed from a payload: nothing else is changed."""
 
 from __future__ import annotations
 
@@ -44,38 +44,36 @@ def test_a_whole_sentence_is_found_within_any_text(sentence: str) -> None:
     assert not quotes.are_in("Short.")
 
 
-def test_what_another_text_says_as_well_is_forgotten() -> None:
+def test_sentences_that_another_text_also_has_are_ignored() -> None:
     quotes = Quotes([LONG, CHINESE])
     quotes.discard(f"… {LONG}")
     assert (len(quotes), quotes.are_in(LONG), quotes.are_in(CHINESE)) == (1, False, True)
 
 
 @given(st.text(max_size=200), st.text(max_size=40), st.text(max_size=40))
-def test_a_text_that_is_said_in_whole_is_found_if_it_has_a_long_sentence(
-    text: str, before: str, after: str
-) -> None:
-    """Discriminates: looking at the beginnings of the other text's sentences only."""
+def test_a_text_quoted_whole_is_found_if_it_has_a_long_sentence(text: str, before: str, after: str) -> None:
+    """Discriminates: checking only the beginnings of the other text's sentences."""
     quotes = Quotes([text])
     assert quotes.are_in(before + text + after) == bool(len(quotes))
 
 
-def test_short_texts_are_no_pieces() -> None:
+def test_short_texts_are_not_searched() -> None:
     assert pieces_of(["yes", "x" * (MIN_QUOTE_CHARS - 1), LONG, LONG, "y" * 500]) == (LONG, "y" * 80)
 
 
-def test_what_a_turn_says_itself_is_read_from_its_record() -> None:
-    """Discriminates: a list by hand. A new field is here to be decided on: words, a name, or a copy."""
+def test_a_turns_own_words_are_read_from_its_record() -> None:
+    """Discriminates: a hand-written list. A new field must be classified here: words, a name, or a copy."""
     assert set(own_words()) == {
         "user_query", "assistant_response", "thinking", "feedback.comment", "rewritten_question.text",
         "tool_calls.function.arguments", "tool_calls.result",
     }  # fmt: skip
 
 
-def test_a_new_field_of_text_counts_as_said_by_the_turn() -> None:
+def test_a_new_text_field_counts_as_the_turns_own_words() -> None:
     assert set(own_words(LaterTurn)) - set(own_words()) == {"note.lines"}
 
 
-def test_the_words_of_a_turn_are_traced_wherever_its_record_has_them() -> None:
+def test_the_words_of_a_turn_are_traced_in_all_fields_of_its_record() -> None:
     texts = {"user_query": "?", "thinking": LONG, "feedback": {"rating": None, "comment": CHINESE}}
     assert _texts_of([Record(id=1, payload=texts)]) == (LONG, CHINESE)
 
@@ -105,7 +103,7 @@ def test_a_manifest_loses_the_ids_of_erased_turns_and_nothing_else() -> None:
         assert without_turns(untouched, ["a"]) == {}
 
 
-def test_a_citation_of_an_erased_document_keeps_its_place_and_loses_its_words() -> None:
+def test_a_citation_of_an_erased_document_keeps_its_position_and_loses_its_text() -> None:
     traces = DocumentTraces("doc", ["chunk"], Quotes([LONG]))
     theirs = {
         "index": 1,
@@ -137,7 +135,7 @@ def test_a_citation_of_an_erased_document_keeps_its_place_and_loses_its_words() 
     assert traces.without(by_name)["context_docs"] == ["a.md", ERASED_ID]
 
 
-def test_a_persona_goes_with_the_document_whose_text_it_is() -> None:
+def test_a_persona_is_erased_with_the_document_whose_text_it_is() -> None:
     traces = DocumentTraces("doc", ["chunk"], Quotes([LONG]))
     assert traces.persona({"text": LONG, "document_id": "doc"}) is None
     own = {"text": "Be kind.", "document_id": "doc", "chunk_id": "chunk"}
@@ -148,7 +146,7 @@ def test_a_persona_goes_with_the_document_whose_text_it_is() -> None:
     }
 
 
-def test_a_heading_that_came_nearest_goes_out_of_the_prompt_with_its_document() -> None:
+def test_a_nearest_heading_is_removed_from_the_prompt_with_its_document() -> None:
     """Discriminates: a prompt that still names the document; one that loses the headings of others."""
     ours, other = (
         nearest_text([Candidate(Chunk("c", name, f"{name}.md", "text", 0), probability=MIN_NEARNESS)], "en")

@@ -1,4 +1,4 @@
-"""An owner goes, with what is noted of them beside their turns and sessions."""
+"""An owner is erased, including what is stored about them outside their turns and sessions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.support.servers.app import App
 OWNER = "local"
 
 
-async def test_what_an_owner_chose_last_goes_with_the_owner(app: App) -> None:
-    """Discriminates: leaving the record of the choices, which no turn and no session names."""
+async def test_an_owners_last_choices_are_erased_with_the_owner(app: App) -> None:
+    """Discriminates: leaving the record of the choices, which no turn or session names."""
     session_id = (await app.client.post("/sessions", json={})).json()["session_id"]
     await app.client.patch(f"/sessions/{session_id}", json={"temperature": 0.5})
     store, noted = app.container.store, [choices_id(OWNER)]

@@ -1,4 +1,4 @@
-"""A start finds a prepared copy and uses it; what lies beside the store is chosen, never mixed up."""
+"""A start finds a prepared copy and uses it; copies next to the store are chosen, never mixed up."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ NAME = {HASHING: HASHING.partition(":")[2], WIDER: WIDER.partition(":")[2]}
 
 
 def stored_as(folder: Path, collection: str) -> StoredAs | None:
-    """What the collection's files say of its vectors."""
+    """How the collection's files describe its vectors."""
     spec = _spec(folder / collection)
     return read_stored_as(spec.metadata) if spec else None
 
 
 async def write(data: Path, number: int, embedding: str = HASHING) -> None:
-    """A turn in the store, which is made with this embedding when it is not there."""
+    """A turn in the store, which is created with this embedding if it does not exist."""
     dimension = DIMENSION if embedding == HASHING else WIDER_DIMENSION
     async with open_edge_client(data / "store") as store:
         await ensure_collections(store, NAMES, embedding_name=NAME[embedding], dimension=dimension)
@@ -56,7 +56,7 @@ async def prepare(data: Path, embedding: EmbeddingService) -> None:
 
 
 @pytest.mark.full("writes a whole store anew")
-async def test_a_start_uses_the_copy_that_was_prepared_and_goes_back_to_the_store_it_replaced(
+async def test_a_start_uses_the_prepared_copy_and_can_go_back_to_the_replaced_store(
     tmp_path: Path,
 ) -> None:
     await write(tmp_path, 1)
@@ -78,7 +78,7 @@ async def test_a_start_uses_the_copy_that_was_prepared_and_goes_back_to_the_stor
 
 
 @pytest.mark.full("writes a whole store anew")
-async def test_a_store_that_fits_is_not_opened_to_find_that_out(tmp_path: Path) -> None:
+async def test_a_matching_store_is_not_opened_to_check_it(tmp_path: Path) -> None:
     """Discriminates: a second store process at every start."""
     await write(tmp_path, 1)
     opened: list[str] = []
@@ -93,7 +93,7 @@ async def test_a_store_that_fits_is_not_opened_to_find_that_out(tmp_path: Path) 
 
 
 @pytest.mark.full("writes a whole store anew")
-async def test_a_copy_for_a_third_model_is_not_lost_by_going_back(tmp_path: Path) -> None:
+async def test_going_back_does_not_lose_a_copy_for_a_third_model(tmp_path: Path) -> None:
     await write(tmp_path, 1)
     await switch(tmp_path, HASHING)
     async with opened_embedding(ModelSettings(embedding=WIDER)) as wider:
@@ -109,8 +109,8 @@ async def test_a_copy_for_a_third_model_is_not_lost_by_going_back(tmp_path: Path
 
 
 @pytest.mark.full("writes a whole store anew")
-async def test_a_start_while_the_copy_is_unfinished_says_what_to_wait_for(tmp_path: Path) -> None:
-    """Discriminates: going on to the refusal that says to embed everything again."""
+async def test_a_start_with_an_unfinished_copy_says_what_to_wait_for(tmp_path: Path) -> None:
+    """Discriminates: continuing to the refusal that says to embed everything again."""
     await write(tmp_path, 1)
     async with opened_embedding(ModelSettings(embedding=WIDER)) as wider:
         await prepare(tmp_path, wider)
@@ -124,7 +124,7 @@ async def test_a_start_while_the_copy_is_unfinished_says_what_to_wait_for(tmp_pa
 
 
 @pytest.mark.full("writes a whole store anew")
-async def test_without_room_for_a_copy_nothing_is_begun(tmp_path: Path) -> None:
+async def test_without_room_for_a_copy_nothing_is_started(tmp_path: Path) -> None:
     """Discriminates: a copy that fills the disk which the running server writes to."""
     await write(tmp_path, 1)
     folders = StoreFolders(tmp_path / "store")
@@ -138,7 +138,7 @@ async def test_without_room_for_a_copy_nothing_is_begun(tmp_path: Path) -> None:
 
 
 @pytest.mark.full("writes a whole store anew")
-async def test_a_copy_that_another_process_writes_is_left_to_it(tmp_path: Path) -> None:
+async def test_a_copy_written_by_another_process_is_left_to_it(tmp_path: Path) -> None:
     await write(tmp_path, 1)
     folders = StoreFolders(tmp_path / "store")
     async with open_edge_client(folders.copy), opened_embedding(ModelSettings(embedding=WIDER)) as wider:
@@ -148,5 +148,5 @@ async def test_a_copy_that_another_process_writes_is_left_to_it(tmp_path: Path) 
     assert folders.copy.exists()
 
 
-def test_the_engines_files_are_read_under_the_names_it_writes() -> None:
+def test_the_engines_files_are_read_by_the_names_it_writes() -> None:
     assert reembed_folders.SPEC_FILE == edge_collection._SPEC_FILE

@@ -1,4 +1,4 @@
-"""The copy takes the store's place by renames, and whatever interrupts them, the next run knows."""
+"""The copy replaces the store by renames, and the next run recognises any interruption."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def entries(folders: StoreFolders) -> list[str]:
     return sorted(entry.name.partition("before-")[0] for entry in folders.store.parent.iterdir())
 
 
-def test_the_copy_takes_the_place_and_the_old_store_is_kept(folders: StoreFolders) -> None:
+def test_the_copy_replaces_the_store_and_the_old_store_is_kept(folders: StoreFolders) -> None:
     before = folders.replace()
     assert (folders.store / "which").read_text() == "store.reembed"
     assert (before / "which").read_text() == "store"
@@ -56,7 +56,7 @@ def test_a_store_made_between_the_renames_is_not_overwritten(folders: StoreFolde
 
 
 @pytest.mark.parametrize("promise", [None, "", "store.before-20260101T000000Z"])
-def test_a_copy_left_before_the_renames_is_not_believed(folders: StoreFolders, promise: str | None) -> None:
+def test_a_copy_left_before_the_renames_is_not_trusted(folders: StoreFolders, promise: str | None) -> None:
     """Even a complete one: the store may have been written to since."""
     if promise is not None:
         (folders.copy / "complete").write_text(promise)
@@ -66,7 +66,7 @@ def test_a_copy_left_before_the_renames_is_not_believed(folders: StoreFolders, p
     assert entries(folders) == ["store"]
 
 
-def test_a_store_that_somebody_opened_meanwhile_is_left_alone(folders: StoreFolders) -> None:
+def test_a_store_opened_meanwhile_is_left_alone(folders: StoreFolders) -> None:
     with (folders.store / LOCK_FILE).open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(StoreLockedError, match="nothing was changed"):
@@ -75,16 +75,16 @@ def test_a_store_that_somebody_opened_meanwhile_is_left_alone(folders: StoreFold
     assert entries(folders) == ["store", "store.reembed"]
 
 
-def test_collections_that_no_setting_names_are_told(folders: StoreFolders) -> None:
+def test_collections_that_no_setting_names_are_reported(folders: StoreFolders) -> None:
     (folders.store / "tried").mkdir()
     (folders.store / "old.gone").mkdir()
     assert folders.others(["knowledge", "sessions"]) == ["tried"]
 
 
-def test_a_note_left_in_the_store_by_an_interruption_after_the_renames_is_taken_away(
+def test_a_note_left_by_an_interruption_after_the_renames_is_removed(
     folders: StoreFolders,
 ) -> None:
-    """Discriminates: a note that stays, and is believed when the store is replaced itself."""
+    """Discriminates: a note that stays, and is trusted when the store itself is replaced."""
     before = folders.replace()
     (folders.store / "complete").write_text(before.name)
     assert folders.finish_interrupted() is None

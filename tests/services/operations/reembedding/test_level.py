@@ -1,4 +1,4 @@
-"""What of a stored point is embedded."""
+"""Which parts of a stored point are embedded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXT = "用户: q\n助手: a"
     ],
     ids=["completed", "of an earlier version", "cancelled", "failed", "running", "a command", "unreadable"],
 )
-def test_a_turn_has_the_vectors_its_status_deserves(payload: dict[str, Any], expected: PointTexts) -> None:
+def test_a_turn_has_the_vectors_for_its_status(payload: dict[str, Any], expected: PointTexts) -> None:
     assert point_texts(TURNS, payload) == expected
 
 
@@ -37,7 +37,7 @@ def test_a_chunk_of_a_dated_document_is_embedded_with_its_date() -> None:
     assert point_texts(CHUNKS, payload).passage == "售后 2026-03\n七天内退款"
 
 
-def test_a_chunk_without_a_heading_is_embedded_with_its_title_and_one_of_before_as_it_was() -> None:
+def test_a_chunk_without_a_heading_is_embedded_with_its_title_and_an_old_one_unchanged() -> None:
     payload = {"text": "七天内退款", "heading": "", "date": "", "file_name": "退货说明.txt"}
     assert point_texts(CHUNKS, payload).passage == "七天内退款"
     assert point_texts(CHUNKS, {**payload, "title": "退货说明"}).passage == "退货说明\n七天内退款"

@@ -1,4 +1,4 @@
-"""Everything is copied with new vectors, and the old set is only read (RELIABILITY F32)."""
+"""Everything is copied with new vectors, and the old store is only read (RELIABILITY F32)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BrokenEmbedding(HashingEmbedding):
 
 
 class ForgetfulClient(AsyncQdrantClient):
-    """Acknowledges a batch and keeps all but its first point."""
+    """Acknowledges a batch and stores all but its first point."""
 
     async def upsert(  # type: ignore[override]
         self, collection_name: str, points: Any, **more: Any
@@ -54,7 +54,7 @@ class ForgetfulClient(AsyncQdrantClient):
 
 
 class KeepsNothing(AsyncQdrantClient):
-    """Acknowledges what it is given."""
+    """Acknowledges everything and stores nothing."""
 
     async def upsert(  # type: ignore[override]
         self, collection_name: str, points: Any, **more: Any
@@ -66,7 +66,7 @@ class KeepsNothing(AsyncQdrantClient):
     params=[pytest.param("edge", marks=pytest.mark.full("a store process for each test")), *ENGINES[1:]]
 )
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorStore]:
-    """The collections as another embedding of four dimensions left them."""
+    """The collections as left by another embedding of four dimensions."""
     async with open_store(request.param, tmp_path) as opened:
         for settings in (OLD, NEW):
             for spec in collection_specs(settings):
@@ -154,9 +154,9 @@ async def test_a_chunk_is_embedded_with_its_heading_in_both_ways(
 
 
 @pytest.mark.full("writes a whole store anew")
-async def test_with_the_same_embedding_the_vectors_come_out_as_they_were(tmp_path: Path) -> None:
-    """Red when a limit or a text differs from what asking and ingesting embed."""
-    settings = make_settings(tmp_path, conversation={"max_recent_turns": 1})  # else no answer is embedded yet
+async def test_with_the_same_embedding_the_vectors_stay_the_same(tmp_path: Path) -> None:
+    """Red when a limit or a text differs from those used for asking and ingesting."""
+    settings = make_settings(tmp_path, conversation={"max_recent_turns": 1})  # else no answer is embedded
     async with open_app(settings) as app:
         await app.add_text("leave.md", "# 年假\n\n" + "每年有五天年假，可以顺延。" * 300)
         await app.ask("How many days of leave? " + "please tell " * 400)
@@ -184,7 +184,7 @@ async def test_the_plan_counts_and_estimates_and_says_when_there_is_nothing_to_d
     assert not (await Reembed(store, NEW, embedding).plan()).needed
 
 
-async def test_collections_of_an_earlier_version_without_a_name_of_their_embedding_are_copied(
+async def test_collections_of_an_earlier_version_without_an_embedding_name_are_copied(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:
     await store.delete_collection(TURNS.name)
@@ -216,7 +216,7 @@ async def test_the_schema_of_another_version_is_refused(
         await Reembed(store, OLD, embedding).plan()
 
 
-async def test_collections_of_other_vectors_are_kept_unless_it_is_said(
+async def test_collections_of_other_vectors_are_kept_unless_requested(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:
     await write(store, SESSIONS.name, PAYLOADS[SESSIONS.name])
@@ -229,10 +229,10 @@ async def test_collections_of_other_vectors_are_kept_unless_it_is_said(
     assert (await store.count(NEW.session_collection)).count == 1
 
 
-async def test_run_again_only_what_differs_is_written_and_only_new_texts_are_embedded(
+async def test_a_second_run_writes_only_differences_and_embeds_only_new_texts(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:
-    """Discriminates: embedding a point anew because its payload differs; no removal of what is gone."""
+    """Discriminates: embedding a point again because its payload differs; not removing deleted points."""
     await write(store, CHUNKS.name, PAYLOADS[CHUNKS.name])
     await write(store, TURNS.name, PAYLOADS[TURNS.name])
     await reembed(store, embedding)
@@ -251,8 +251,9 @@ async def test_run_again_only_what_differs_is_written_and_only_new_texts_are_emb
     assert all(each.written == 0 for each in (await reembed(store, embedding)).collections)
 
 
-async def test_a_chunk_gets_the_signs_of_its_tokens_by_its_own_embedding(store: VectorStore) -> None:
-    """Discriminates: another embedding's signs carried over; chunks written in every run for their signs."""
+async def test_a_chunk_gets_the_token_signs_of_its_own_embedding(store: VectorStore) -> None:
+    """Discriminates: carrying over another embedding's signs; writing chunks in every run because of their
+    signs."""
     chunks = [{"chunk_id": nth_id(n), "text": f"- chunk {n}\n- it", SIGNS: "other"} for n in range(3)]
     await write(store, CHUNKS.name, chunks)
     await write(store, MEMORIES.name, PAYLOADS[MEMORIES.name])
@@ -274,7 +275,7 @@ async def test_a_chunk_gets_the_signs_of_its_tokens_by_its_own_embedding(store: 
     await service.close()
 
 
-async def test_a_vector_that_is_missing_in_the_copy_is_made(
+async def test_a_vector_missing_in_the_copy_is_created(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:
     await write(store, CHUNKS.name, PAYLOADS[CHUNKS.name])
@@ -287,9 +288,7 @@ async def test_a_vector_that_is_missing_in_the_copy_is_made(
     assert "dense" in vector
 
 
-async def test_what_is_written_while_it_copies_is_copied_too(
-    store: VectorStore, embedding: EmbeddingService
-) -> None:
+async def test_writes_during_the_copy_are_copied_too(store: VectorStore, embedding: EmbeddingService) -> None:
     """Discriminates: a single round."""
     await write(store, CHUNKS.name, PAYLOADS[CHUNKS.name])
     rounds: list[int] = []
@@ -313,16 +312,16 @@ async def test_what_is_written_while_it_copies_is_copied_too(
     assert (await store.count(NEW.knowledge_collection)).count == PAGE * 2 + 3 + 50
 
 
-async def test_a_live_copy_of_a_store_that_changes_in_every_round_is_whole(
+async def test_a_live_copy_of_a_store_that_changes_in_every_round_is_complete(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:
-    """Discriminates: rounds until one of them changes few points, which never comes."""
+    """Discriminates: repeating rounds until one of them changes few points, which never happens."""
     await write(store, CHUNKS.name, PAYLOADS[CHUNKS.name])
     rounds: list[int] = []
     asked_in: set[int] = set()
 
     async def ask_on() -> None:
-        """Sixty in each round: of 67 points and what was asked before never a small part."""
+        """Sixty in each round: never a small part of 67 points and the earlier questions."""
         if len(rounds) in asked_in:
             return
         asked_in.add(len(rounds))
@@ -346,10 +345,10 @@ async def test_a_live_copy_of_a_store_that_changes_in_every_round_is_whole(
     assert asked.keys() == (await read(store, NEW.conversation_collection)).keys()
 
 
-async def test_a_live_copy_that_keeps_nothing_is_not_called_whole(
+async def test_a_live_copy_that_stores_nothing_is_not_called_complete(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:
-    """Discriminates: a tolerance as wide as what the last round wrote."""
+    """Discriminates: a tolerance as wide as the writes of the last round."""
     await write(store, CHUNKS.name, PAYLOADS[CHUNKS.name])
     target = KeepsNothing(":memory:")
     with pytest.raises(CopyIncompleteError, match="run this again"):
@@ -357,10 +356,10 @@ async def test_a_live_copy_that_keeps_nothing_is_not_called_whole(
     await target.close()
 
 
-async def test_what_is_added_later_begins_a_little_before_the_copy_did(
+async def test_later_additions_are_copied_from_shortly_before_the_copy_began(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:
-    """Discriminates: a turn that was stamped before the copy began, and written after it, left out."""
+    """Discriminates: omitting a turn that was stamped before the copy began, and written after it."""
     began_us = 1_763_769_600_000_000
     stamps = [began_us - LATE_US - 1, began_us - LATE_US, began_us]
     await write(store, TURNS.name, [{"user_query": "q", "created_us": stamp} for stamp in stamps])
@@ -369,7 +368,7 @@ async def test_what_is_added_later_begins_a_little_before_the_copy_did(
     assert sorted((record.payload or {})["created_us"] for record in added) == stamps[1:]
 
 
-async def test_points_that_change_faster_than_they_are_copied_are_told(
+async def test_points_that_change_faster_than_they_are_copied_are_reported(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:
     number = 0
@@ -396,7 +395,7 @@ async def test_a_copy_that_lacks_points_is_not_called_complete(
     await target.close()
 
 
-async def test_a_copy_with_anothers_vectors_is_not_called_complete(
+async def test_a_copy_with_another_embeddings_vectors_is_not_called_complete(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:
     """Discriminates: no sample; a sample that is compared with itself."""
@@ -412,7 +411,7 @@ async def test_a_copy_with_anothers_vectors_is_not_called_complete(
         await reembed(store, embedding)
 
 
-async def test_an_embedding_that_fails_leaves_what_is_stored_as_it_was(store: VectorStore) -> None:
+async def test_a_failing_embedding_leaves_the_store_unchanged(store: VectorStore) -> None:
     await write(store, CHUNKS.name, PAYLOADS[CHUNKS.name])
     before = await read(store, CHUNKS.name)
     broken = EmbeddingService(BrokenEmbedding(), "broken", DIMENSION)

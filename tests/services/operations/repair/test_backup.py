@@ -1,7 +1,7 @@
-"""Backup, repair, restore: whatever was stored is stored again, to the byte (RELIABILITY P9).
+"""Backup, repair, restore: everything is restored, byte by byte (RELIABILITY P9).
 
-Discriminates: a backup that is made after the change, or of the conversations alone; a field that was absent
-restored as null; a point restored without its vectors.
+Discriminates: a backup made after the change, or of the conversations only; an absent field restored as null;
+a point restored without its vectors.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Opened:
     folder: Path
 
     async def examine(self, points: list[models.PointStruct], drop: bool, done: int) -> None:
-        """Back up; repair, cut after `done` changes, and to its end; a second run; restore the backup."""
+        """Back up; repair, interrupted after `done` changes, and to its end; a second run; restore the
+        backup."""
         store, job = self.store, backfill(self.store)
         await _clear(store)
         await store.upsert(TURNS, points)
@@ -81,7 +82,7 @@ class Opened:
 
 
 def _vectors_of(points: Points) -> dict[int, Any]:
-    """By a number of its own: a turn may have moved."""
+    """Identified by a number of its own: a turn may have been moved."""
     return {payload["token_count"]: vector for payload, vector in points.values() if "token_count" in payload}
 
 
@@ -146,7 +147,7 @@ def points(draw: st.DrawFn) -> list[models.PointStruct]:
 @pytest.mark.full("writes a whole store anew")
 @settings(max_examples=40, deadline=None)
 @given(points(), st.booleans(), st.integers(0, 7))
-def test_a_restore_gives_back_payloads_ids_and_vectors_exactly(
+def test_a_restore_returns_payloads_ids_and_vectors_exactly(
     opened: Opened, stored: list[models.PointStruct], drop: bool, done: int
 ) -> None:
     opened.runner.run(opened.examine(stored, drop, done))
@@ -165,7 +166,7 @@ async def old_turns(store: VectorStore, *numbers: int) -> None:
 
 @dataclass
 class Archives:
-    """Backups as a repair asks for them: the turns that were stored when each was made, by its name."""
+    """Backups as requested by a repair: the turns that were stored when each was made, by its name."""
 
     store: VectorStore
     error: WenmaiError | None = None
@@ -183,7 +184,7 @@ def backing_up(archives: Archives) -> Backfill:
     return Backfill(turn_store(archives.store), archives.store, TURNS, SESSIONS, back_up=archives.back_up)
 
 
-async def test_a_backup_is_made_before_the_first_change_and_only_when_something_changes(
+async def test_a_backup_is_made_before_the_first_change_and_only_if_something_changes(
     store: VectorStore,
 ) -> None:
     archives = Archives(store)
@@ -196,7 +197,7 @@ async def test_a_backup_is_made_before_the_first_change_and_only_when_something_
     assert archives.made == {"request 1": before} != {"request 1": await payloads(store)}
 
 
-async def test_without_a_backup_when_none_is_asked_for(store: VectorStore) -> None:
+async def test_no_backup_is_made_if_none_is_requested(store: VectorStore) -> None:
     archives = Archives(store)
     await old_turns(store, 1)
     job = backing_up(archives)
@@ -212,7 +213,7 @@ async def test_without_a_backup_when_none_is_asked_for(store: VectorStore) -> No
         (BackupRunningError("A backup is being made"), BackupRunningError),
     ],
 )
-async def test_nothing_is_changed_when_no_backup_can_be_made(
+async def test_nothing_is_changed_if_no_backup_can_be_made(
     store: VectorStore, error: WenmaiError, kind: type[WenmaiError]
 ) -> None:
     await old_turns(store, 1, 2)

@@ -1,4 +1,4 @@
-"""Documents that say ready and are not searched: found by the doctor, mended by the repair."""
+"""Documents marked ready that are not searched: found by the doctor, repaired by the repair."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def repair(app: App) -> BackfillReport:
     return await backfill.apply(await backfill.plan(), backup=False)
 
 
-async def test_what_is_stored_whole_is_searched_again_and_the_rest_says_that_it_is_lost(app: App) -> None:
+async def test_complete_documents_are_searched_again_and_others_are_marked_lost(app: App) -> None:
     """Discriminates: a document that is ready and in no search."""
     names, store = app.container.settings.store, app.container.store
     whole, hidden, lost = [await app.add_text(f"{n}.md", f"# Part\n\nLamp {n} is lit.") for n in range(3)]

@@ -1,7 +1,7 @@
 """Old collections are copied into the conversations, whatever their vectors (issue: the eight fields).
 
-Discriminates: reading vectors of the old collection; overwriting a turn that is there; ids that differ from
-run to run; a turn without its session's record.
+Discriminates: reading vectors of the old collection; overwriting an existing turn; ids that differ from run
+to run; a turn without its session's record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ S1, S2 = uid(100), uid(200)
 
 @pytest.fixture(params=["edge", "reference"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorStore]:
-    """The conversations as a server makes them, and an old collection: unnamed vectors where they can be."""
+    """The conversations as a server creates them, and an old collection: with unnamed vectors where
+    possible."""
     from services.adapters.edge.client import open_edge_client
 
     if request.param == "edge":
@@ -92,7 +93,7 @@ async def vectors(store: VectorStore) -> dict[str, Any]:
     return {str(record.id): record.vector for record in records}
 
 
-async def test_turns_come_repaired_embedded_and_listed_and_the_old_ones_stay(
+async def test_turns_are_imported_repaired_embedded_and_listed_and_the_old_ones_stay(
     store: VectorStore, job: Backfill
 ) -> None:
     await old_conversations(store)
@@ -114,7 +115,7 @@ async def test_turns_come_repaired_embedded_and_listed_and_the_old_ones_stay(
     assert session.title == "question 1"
 
 
-async def test_context_of_old_versions_is_kept_and_the_turns_can_be_read(
+async def test_context_of_old_versions_is_kept_and_the_turns_are_readable(
     store: VectorStore, job: Backfill
 ) -> None:
     await old_conversations(store)
@@ -127,7 +128,7 @@ async def test_context_of_old_versions_is_kept_and_the_turns_can_be_read(
     assert len(turns) == 5
 
 
-async def test_a_second_import_adds_nothing_and_a_cut_one_is_finished(
+async def test_a_second_import_adds_nothing_and_an_interrupted_one_is_finished(
     store: VectorStore, job: Backfill
 ) -> None:
     await old_conversations(store)
@@ -145,7 +146,7 @@ async def test_a_second_import_adds_nothing_and_a_cut_one_is_finished(
     assert (await job.plan()).report().nothing_to_do
 
 
-async def test_a_plan_of_an_import_writes_nothing(store: VectorStore, job: Backfill) -> None:
+async def test_planning_an_import_writes_nothing(store: VectorStore, job: Backfill) -> None:
     await old_conversations(store)
     report = (await job.plan_import(OLD, BackfillOptions())).report()
     assert (report.dry_run, report.turns, report.existing, report.sessions_created) == (True, 5, 0, 2)
@@ -153,7 +154,7 @@ async def test_a_plan_of_an_import_writes_nothing(store: VectorStore, job: Backf
     assert await payloads(store) == {}
 
 
-async def test_an_import_is_backed_up_before_when_there_is_something_to_add(
+async def test_a_backup_precedes_an_import_if_there_is_something_to_add(
     store: VectorStore,
 ) -> None:
     stored: list[int] = []
@@ -169,16 +170,16 @@ async def test_an_import_is_backed_up_before_when_there_is_something_to_add(
     assert stored == [0]
 
 
-async def test_without_embedding_the_next_start_makes_the_vectors(store: VectorStore, job: Backfill) -> None:
+async def test_without_embedding_the_next_start_creates_the_vectors(
+    store: VectorStore, job: Backfill
+) -> None:
     await old_conversations(store)
     assert (await run(job, embed=False)).embedded == 0
     assert len((await job.plan()).lacking) == 5
 
 
-async def test_a_turn_that_is_lost_meanwhile_is_not_called_imported(
-    store: VectorStore, job: Backfill
-) -> None:
-    """Discriminates: a report of what was to be copied, when nobody looks whether it is stored."""
+async def test_a_turn_lost_meanwhile_is_not_reported_as_imported(store: VectorStore, job: Backfill) -> None:
+    """Discriminates: reporting what was to be copied without checking whether it is stored."""
     await old_conversations(store)
     plan = await job.plan_import(OLD, BackfillOptions("Asia/Shanghai"))
     await store.delete(OLD, models.PointIdsList(points=[uid(4)]))
@@ -199,7 +200,7 @@ async def test_only_an_old_collection_can_be_imported(store: VectorStore, job: B
 
 
 async def test_a_collection_of_one_unnamed_vector_is_repaired_in_place() -> None:
-    """CONVERSATION_COLLECTION may be an old one itself; its vectors stay for `wenmai reembed`."""
+    """CONVERSATION_COLLECTION itself may be an old one; its vectors stay for `wenmai reembed`."""
     client = AsyncQdrantClient(":memory:")
     await client.create_collection(OLD, models.VectorParams(size=3, distance=models.Distance.DOT))
     await client.create_collection(SESSIONS, {})

@@ -86,8 +86,8 @@ async def test_an_old_conversation_is_linked_moved_and_listed(store: VectorStore
     assert (report.rehomed, report.changed, report.sessions_created, report.dry_run) == (3, 3, 1, False)
 
 
-async def test_vectors_and_texts_are_equal_to_the_last_bit_after_a_move(store: VectorStore) -> None:
-    """Red when the copy is made without its vectors, as an older version of this job did."""
+async def test_vectors_and_texts_are_bitwise_equal_after_a_move(store: VectorStore) -> None:
+    """Red when the copy is made without vectors, as by an older version of this job."""
     await old_conversation(store)
     before, texts = await vectors(store), await payloads(store)
     await repair(store)
@@ -130,8 +130,8 @@ async def test_turns_of_this_version_are_left_alone(store: VectorStore) -> None:
     assert (await repair(store)).nothing_to_do
 
 
-async def test_a_run_that_was_cut_is_finished_by_the_next(store: VectorStore) -> None:
-    """Whatever is written first: a turn, or a copy whose original is still there."""
+async def test_an_interrupted_run_is_finished_by_the_next(store: VectorStore) -> None:
+    """Whatever is written first: a turn, or a copy whose original still exists."""
     await old_conversation(store)
     whole = await backfill(store).plan()
     first, copied, _ = whole.sessions[0].changes
@@ -182,8 +182,8 @@ async def test_a_parent_of_another_session_or_owner_is_replaced(store: VectorSto
     assert stored[uid(2)]["owner"] == "eve"
 
 
-async def test_every_kind_of_trouble_is_counted_and_told_with_its_values(store: VectorStore) -> None:
-    """What only the whole store tells: parents elsewhere, turns stored twice, records, sessions."""
+async def test_every_kind_of_fault_is_counted_and_reported_with_its_values(store: VectorStore) -> None:
+    """Only visible in the whole store: parents elsewhere, turns stored twice, records, sessions."""
     at: dict[str, Any] = {"session_id": S1, "schema": 1, "status": "completed", "owner": "local"}
     at["timestamp"] = "2024-05-01T10:00:00Z"
     await write_point(store, uid(1), session_id=S2, turn_id="old-1", timestamp="2024-05-01T10:00:00Z")
@@ -201,7 +201,7 @@ async def test_every_kind_of_trouble_is_counted_and_told_with_its_values(store: 
         ("other_turn_id", uid(1), "old-1", uid(1)),
         ("parent_of_other_session", uid(3), "old-1", uid(2)),
         ("parent_of_other_session", uid(4), uid(1), uid(3)),
-        # not uid(5), which this version wrote: its parent has expired, and it is a root
+        # not uid(5), written by this version: its parent has expired, and it is a root
         ("dangling_parent", uid(7), uid(99), uid(1)),
         ("duplicate_turn", uid(5), None, uid(4)),
     }
@@ -211,7 +211,7 @@ async def test_every_kind_of_trouble_is_counted_and_told_with_its_values(store: 
     }  # fmt: skip
 
 
-async def test_turns_stored_twice_are_kept_until_dropping_is_asked_for(store: VectorStore) -> None:
+async def test_turns_stored_twice_are_kept_until_dropping_is_requested(store: VectorStore) -> None:
     for number in (1, 2):
         await write_point(store, uid(number), session_id=S1, timestamp="2024-05-01", user_query="same")
     await write_point(
@@ -226,7 +226,7 @@ async def test_turns_stored_twice_are_kept_until_dropping_is_asked_for(store: Ve
 
 
 async def test_a_turn_that_changed_after_the_plan_is_left_to_the_next_run(store: VectorStore) -> None:
-    """Red when what the plan saw is not compared with what is there."""
+    """Red when the plan's view is not compared with what is stored."""
     await old_conversation(store)
     plan = await backfill(store).plan()
     await store.set_payload(TURNS, {"owner": "ann"}, points=[uid(1)])
@@ -238,7 +238,7 @@ async def test_a_turn_that_changed_after_the_plan_is_left_to_the_next_run(store:
     assert (await repair(store)).nothing_to_do
 
 
-async def test_one_session_alone_is_repaired_when_it_is_named(store: VectorStore) -> None:
+async def test_only_the_named_session_is_repaired(store: VectorStore) -> None:
     for number, session in ((1, S1), (2, S2)):
         await write_point(store, uid(number), session_id=session, timestamp="2024-05-01")
     report = await repair(store, session_id=S2, owner="ann")
@@ -248,7 +248,7 @@ async def test_one_session_alone_is_repaired_when_it_is_named(store: VectorStore
     assert (await backfill(store).plan(BackfillOptions(session_id=uid(300)))).report().sessions == 0
 
 
-async def test_local_times_are_read_in_the_zone_that_is_named(store: VectorStore) -> None:
+async def test_local_times_are_read_in_the_given_zone(store: VectorStore) -> None:
     await write_point(store, uid(1), session_id=S1, timestamp="2024-05-01T18:00:00")
     await repair(store, "Asia/Shanghai")
     assert (await payloads(store))[uid(1)]["created_us"] == 1_714_557_600_000_000
@@ -256,7 +256,7 @@ async def test_local_times_are_read_in_the_zone_that_is_named(store: VectorStore
         await backfill(store).plan(BackfillOptions("Mars/Olympus"))
 
 
-async def test_what_cannot_be_repaired_is_reported_and_kept(store: VectorStore) -> None:
+async def test_irreparable_turns_are_reported_and_kept(store: VectorStore) -> None:
     await write_point(store, uid(1), session_id=S1, timestamp="long ago")
     await write_point(store, uid(2))
     await write_point(store, uid(3), session_id="chat-7", timestamp="2024-05-01")
@@ -266,7 +266,7 @@ async def test_what_cannot_be_repaired_is_reported_and_kept(store: VectorStore) 
     assert (await payloads(store))[uid(1)]["timestamp"] == "long ago"
 
 
-async def test_a_session_record_that_is_there_is_kept(store: VectorStore) -> None:
+async def test_an_existing_session_record_is_kept(store: VectorStore) -> None:
     await write_session(store, 100, 5, hold=True)
     await old_conversation(store)
     before = await payloads(store, SESSIONS)

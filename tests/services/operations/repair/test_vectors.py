@@ -1,7 +1,7 @@
-"""Vectors that turns lack are made by a repair, and those that are there stay (RELIABILITY P9).
+"""A repair creates missing vectors of turns and keeps existing ones (RELIABILITY P9).
 
-Discriminates: writing all vectors of a turn that lacks one; leaving the words of an old turn out; embedding
-into a collection that another model's vectors are in.
+Discriminates: writing all vectors of a turn that lacks one; omitting the words of an old turn; embedding into
+a collection with another model's vectors.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNIT = [1.0] + [0.0] * (DIMENSION - 1)
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[VectorStore]:
-    """The collections as a server makes them."""
+    """The collections as a server creates them."""
     from services.adapters.edge.client import open_edge_client
 
     async with open_edge_client(tmp_path / "store") as store:
@@ -62,7 +62,7 @@ async def vectors(store: VectorStore) -> dict[str, Any]:
 
 
 async def old_turns(store: VectorStore) -> None:
-    """One with the vector that old versions made, one without, one that is still running."""
+    """One with the vector of old versions, one without, one still running."""
     stamps: dict[str, Any] = {"session_id": SESSION, "timestamp": "2024-05-01T10:00:00Z"}
     await write_point(store, uid(1), {"turn": UNIT}, turn_id=uid(11), **stamps)
     await write_point(store, 2, **stamps)
@@ -71,7 +71,7 @@ async def old_turns(store: VectorStore) -> None:
 
 
 @pytest.mark.full("writes a whole store anew")
-async def test_missing_vectors_are_made_and_those_there_stay(
+async def test_missing_vectors_are_created_and_existing_ones_stay(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:
     await old_turns(store)
@@ -95,7 +95,7 @@ async def test_missing_vectors_are_made_and_those_there_stay(
     assert await vectors(store) == stored
 
 
-async def test_an_answer_of_the_recent_history_lacks_no_vector(
+async def test_an_answer_in_the_recent_history_needs_no_vector(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:
     words = sparse_vector(encode_document(f"用户: question {uid(1)}\n助手: answer"))
@@ -104,7 +104,7 @@ async def test_an_answer_of_the_recent_history_lacks_no_vector(
     assert (await backfill(store, embedding).plan()).lacking == ()
 
 
-async def test_without_embedding_they_are_left_to_the_next_start(
+async def test_without_embedding_vectors_are_left_to_the_next_start(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:
     await old_turns(store)
@@ -117,7 +117,7 @@ async def test_without_embedding_they_are_left_to_the_next_start(
 async def test_vectors_of_another_embedding_are_not_mixed(
     tmp_path: Path, embedding: EmbeddingService
 ) -> None:
-    """The collection says nothing of its embedding, as an earlier version made it."""
+    """The collection does not state its embedding, as in an earlier version."""
     async with open_edge(tmp_path) as store:
         await write_point(store, uid(1), {"turn": [1.0, 0, 0, 0]}, session_id=SESSION, timestamp="2024-05-01")
         job = Backfill(turn_store(store), store, TURNS, SESSIONS, embedding)
@@ -140,7 +140,7 @@ async def test_each_run_that_changes_something_leaves_a_receipt(
 
 
 async def test_a_run_that_fails_leaves_a_receipt_that_says_so(store: VectorStore) -> None:
-    """Discriminates: turns that were changed and nothing that tells of it."""
+    """Discriminates: changed turns without a record of the run."""
     await old_turns(store)
     broken = EmbeddingService(BrokenEmbedding(), NAME, DIMENSION)
     job = backfill(store, broken)

@@ -35,20 +35,20 @@ from tests.support.servers.app import make_settings
 SESSIONS, EACH, OLD = 100, 100, 50
 HELD = range(0, 4)
 LONGER = range(4, 7)  # 90 days
-SHORTER = range(7, 14)  # 7 days, by which all their turns are old
+SHORTER = range(7, 14)  # 7 days, so all their turns are old
 OWNER = "local"
 
 EMBEDDING = HashingEmbedding()
 
 
 def mark(number: int) -> str:
-    """A word that stands in the texts of this turn, and in what is made of it."""
+    """A word in the texts of this turn and in everything derived from it."""
     return f"zq{number:05}"
 
 
 @dataclass
 class Conversations:
-    """What is stored. Turn n is turn n % EACH of session n // EACH; the first OLD of a session are old."""
+    """The stored data. Turn n is turn n % EACH of session n // EACH; the first OLD of a session are old."""
 
     now_us: int = field(default_factory=lambda: time.time_ns() // 1_000)
     choice: random.Random = field(default_factory=lambda: random.Random(10_000))
@@ -68,7 +68,7 @@ class Conversations:
 
     @cached_property
     def parents(self) -> dict[int, int | None]:
-        """A third of the turns grow on some earlier turn, the others on the last."""
+        """A third of the turns follow some earlier turn, the others the last one."""
         results: dict[int, int | None] = {}
         for number in range(SESSIONS * EACH):
             place = number % EACH
@@ -84,7 +84,7 @@ class Conversations:
         return self.now_us - age_days * DAY_US + (place * SESSIONS + session) * 1_000_000
 
     def summary(self, number: int) -> Summary | None:
-        """At 20 of old turns, at 60 gone on from there, at 70 of newer turns alone."""
+        """At 20 of old turns, at 60 continued from there, at 70 of newer turns only."""
         first = number - number % EACH
         spans = {20: (0, 21, None), 60: (21, 61, 20), 70: (55, 71, None)}
         if number % EACH not in spans:
@@ -112,7 +112,7 @@ class Conversations:
         )
 
     def session(self, number: int) -> Session:
-        """Every second one is named by its first question."""
+        """Every second one has its first question as its title."""
         title = f"Fee of {mark(number * EACH)}" if number % 2 else "Mine"
         days = 90 if number in LONGER else 7 if number in SHORTER else None
         began_us, session_id = self.created_us(number * EACH), uid(10**6 + number)
@@ -144,7 +144,7 @@ class World:
     conversations: Conversations
 
     async def tree(self, session: int) -> SessionTree:
-        """Through the kept trees, as a reader gets it."""
+        """Through the cached trees, as a reader gets it."""
         return await self.history.conversations.turns.tree(uid(10**6 + session), OWNER)
 
     async def write(self) -> None:
@@ -185,7 +185,7 @@ async def vectors(turn: Turn) -> TurnVectors:
 
 @asynccontextmanager
 async def open_world(folder: Path) -> AsyncIterator[World]:
-    """The services as the server puts them together, over the embedded store."""
+    """The services as the server assembles them, over the embedded store."""
     conversation = {
         "qa_log": folder / "qa",
         "prompt_keep_days": 365,

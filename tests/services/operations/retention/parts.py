@@ -1,4 +1,4 @@
-"""Everything that retention touches, over a store of a test's own, with the clock as a number."""
+"""Everything that retention involves, over a test's own store, with the clock as a number."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOW = 1_750_000_000_000_000
 
 
 class Disk(StoreSpace):
-    """Says what it is told to; a store's space as retention sees it."""
+    """A store's space as seen by retention, with scripted results."""
 
     def __init__(self, *sizes: int, broken: bool = False) -> None:
         self._sizes = list(sizes)
@@ -48,8 +48,8 @@ class Disk(StoreSpace):
 
 @dataclass
 class Parts:
-    """What a server has, over `store`; `now_us` is the time it is told, `ahead_us` how far that is ahead of
-    the boot clock since the start `boot` of the machine."""
+    """A server's parts over `store`; `now_us` is the current time, `ahead_us` how far it is ahead of the boot
+    clock since the machine's start `boot`."""
 
     store: VectorStore
     disk: Disk | None = None
@@ -80,11 +80,11 @@ class Parts:
 
 
 async def open_parts(store: VectorStore, disk: Disk | None = None) -> Parts:
-    """Makes the collections that `conversation_stores` does not, and the indexes that an order needs."""
+    """Create the collections that `conversation_stores` does not, and the indexes required for ordering."""
     vector = models.VectorParams(size=4, distance=models.Distance.COSINE)
     sparse = {"sparse": models.SparseVectorParams(modifier=models.Modifier.IDF)}
     await store.create_collection(MEMORIES, {"dense": vector}, sparse)
-    await store.create_collection(OPERATIONS, {"dense": vector})  # the engine wants some vector
+    await store.create_collection(OPERATIONS, {"dense": vector})  # the engine requires a vector
     ordered = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=False, range=True)
     await store.create_payload_index(OPERATIONS, "began_us", ordered)
     return Parts(store, disk)
@@ -111,7 +111,7 @@ async def expire_turns(
     records: SessionRecords | None = None,
     traces: TurnTraces | None = None,
 ) -> ExpiryReport:
-    """One ExpiryRun: nobody is asked, and no receipt is written. Raises ValueError if days < 1."""
+    """One ExpiryRun: without confirmation and without a receipt. Raises ValueError if days < 1."""
     run = ExpiryRun(turns, AgeLimits(now_us, days), records, traces)
     await run.find()
     if not dry_run:

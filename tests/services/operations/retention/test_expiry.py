@@ -58,7 +58,7 @@ stored = st.tuples(ages, st.sampled_from(["completed", "failed", "cancelled", "r
 @pytest.mark.full("works through many cases, for seconds")
 @settings(max_examples=40, deadline=None)
 @given(st.lists(stored, max_size=30), st.sampled_from([1, 7, 29, 30, 31, 90]))
-def test_exactly_the_turns_before_the_cutoff_go(turns: list[tuple[int, str]], days: int) -> None:
+def test_exactly_the_turns_before_the_cutoff_are_deleted(turns: list[tuple[int, str]], days: int) -> None:
     """Red for <= instead of <, for a float cutoff, and when running turns are not spared."""
 
     async def run() -> None:
@@ -81,7 +81,7 @@ def test_exactly_the_turns_before_the_cutoff_go(turns: list[tuple[int, str]], da
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(ages, st.sampled_from(ZONES)), min_size=1, max_size=20))
-def test_written_times_with_a_zone_count_as_the_instant_they_name(turns: list[tuple[int, str]]) -> None:
+def test_times_with_a_zone_count_as_that_instant(turns: list[tuple[int, str]]) -> None:
     """Turns of earlier versions, with a timestamp and no created_us; offsets differ by season."""
 
     async def run() -> None:
@@ -100,7 +100,9 @@ def test_written_times_with_a_zone_count_as_the_instant_they_name(turns: list[tu
 @pytest.mark.full("works through many cases, for seconds")
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(ages, st.sampled_from(ZONES)), min_size=1, max_size=20))
-def test_a_time_without_a_zone_never_goes_early_wherever_it_was_written(turns: list[tuple[int, str]]) -> None:
+def test_a_time_without_a_zone_never_expires_early_wherever_it_was_written(
+    turns: list[tuple[int, str]],
+) -> None:
     """Red when local times are read as UTC: east of Greenwich they would be kept, west of it lost early."""
 
     async def run() -> None:
@@ -135,7 +137,7 @@ async def test_more_days_never_delete_more(store: VectorStore) -> None:
     assert matched[-1] == 0
 
 
-async def test_a_turn_without_readable_time_is_kept_and_counted(store: VectorStore) -> None:
+async def test_a_turn_without_a_readable_time_is_kept_and_counted(store: VectorStore) -> None:
     await write_point(store, uid(1), session_id="s", timestamp="the day before yesterday")
     await write_point(store, uid(2), session_id="s", timestamp="", created_us=0)
     await write_point(store, uid(3), session_id="s")
@@ -164,7 +166,7 @@ async def test_a_session_on_hold_is_spared(store: VectorStore) -> None:
     assert set(await payloads(store, SESSIONS)) == {uid(1)}
 
 
-async def test_a_session_leaves_the_list_with_its_last_turn(store: VectorStore) -> None:
+async def test_a_session_is_removed_from_the_list_with_its_last_turn(store: VectorStore) -> None:
     """Its title is the text of a question that has expired."""
     await write_turn(store, 1, NOW - 90 * DAY_US, session=1)
     await write_turn(store, 2, NOW, session=2)
@@ -177,7 +179,7 @@ async def test_a_session_leaves_the_list_with_its_last_turn(store: VectorStore) 
 
 
 @pytest.mark.full("works through many cases, for seconds")
-async def test_1500_turns_go_in_chunks(store: VectorStore) -> None:
+async def test_1500_turns_are_deleted_in_batches(store: VectorStore) -> None:
     for number in range(1_500):
         await write_turn(store, number, NOW - 31 * DAY_US)
     report = await expire(store)

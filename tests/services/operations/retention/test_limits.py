@@ -1,4 +1,4 @@
-"""Expiry by session: holds, limits of their own, and all of P10 at once."""
+"""Expiry by session: holds, limits of their own, and all of P10 together."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ own_limits = st.fixed_dictionaries({number: st.sampled_from([None, None, *LIMITS
 @pytest.mark.slow("a property, over many stores")
 @settings(max_examples=150)
 @given(turns, own_limits, st.sets(st.sampled_from(NUMBERS), max_size=2), st.sampled_from(LIMITS))
-def test_exactly_the_turns_older_than_their_limit_go(
+def test_exactly_the_turns_older_than_their_limit_are_deleted(
     written: list[Written], own: dict[int, int | None], held: set[int], days: int
 ) -> None:
-    """P10. Discriminates: a hold beaten by a limit; only longer or only shorter limits honoured; `<=`; the
-    stricter sessions' turns looked for beyond the page's latest cutoff; unreadable times deleted."""
+    """P10. Discriminates: a limit overriding a hold; honouring only longer or only shorter limits; `<=`;
+    searching the stricter sessions' turns beyond the page's latest cutoff; deleting unreadable times."""
 
     async def run() -> None:
         async with open_memory() as store:
@@ -131,7 +131,7 @@ def test_exactly_the_turns_older_than_their_limit_go(
     asyncio.run(run())
 
 
-async def test_a_session_goes_by_its_own_limit_shorter_or_longer(store: VectorStore) -> None:
+async def test_a_session_uses_its_own_limit_shorter_or_longer(store: VectorStore) -> None:
     for session, limit in ((1, 7), (2, 90), (3, None)):
         await write_limited(store, session, NOW - 40 * DAY_US, limit)
         for number, days in enumerate((5, 8, 31, 91)):
@@ -141,8 +141,8 @@ async def test_a_session_goes_by_its_own_limit_shorter_or_longer(store: VectorSt
     assert set(await payloads(store)) == {uid(number) for number in (10, 20, 21, 22, 30, 31)}
 
 
-async def test_many_sessions_with_limits_are_asked_for_page_by_page(store: VectorStore) -> None:
-    """Discriminates: a page's last sessions left out; one cutoff for a whole page."""
+async def test_many_sessions_with_limits_are_queried_page_by_page(store: VectorStore) -> None:
+    """Discriminates: omitting a page's last sessions; one cutoff for a whole page."""
     for session in range(1, 2 * AT_ONCE + 10):
         await write_limited(store, session, NOW, 1 + session % 20)
         await write_turn(store, session, NOW - 10 * DAY_US, session=session)
@@ -153,7 +153,7 @@ async def test_many_sessions_with_limits_are_asked_for_page_by_page(store: Vecto
 
 
 @pytest.mark.parametrize("limit", ["seven", 0, -1, 10**9, True, [7], None])
-async def test_a_limit_that_cannot_be_read_is_none(store: VectorStore, limit: object) -> None:
+async def test_an_unreadable_limit_is_ignored(store: VectorStore, limit: object) -> None:
     await write_limited(store, 1, NOW, 7)
     await store.set_payload(SESSIONS, {"expire_days": limit}, points=[uid(1)])
     await write_turn(store, 1, NOW - 8 * DAY_US)
@@ -162,8 +162,8 @@ async def test_a_limit_that_cannot_be_read_is_none(store: VectorStore, limit: ob
     assert set(await payloads(store)) == {uid(1)}
 
 
-async def test_an_emptied_session_leaves_the_list_by_its_own_limit(store: VectorStore) -> None:
-    """Discriminates: the general cutoff for all, either way."""
+async def test_an_emptied_session_is_removed_from_the_list_by_its_own_limit(store: VectorStore) -> None:
+    """Discriminates: the general cutoff for all, in either direction."""
     for session, limit in ((1, 7), (2, 90), (3, None), (4, 7)):
         await write_limited(store, session, NOW - 40 * DAY_US if session < 3 else NOW - 8 * DAY_US, limit)
         if session != 2:
@@ -174,10 +174,11 @@ async def test_an_emptied_session_leaves_the_list_by_its_own_limit(store: Vector
     assert set(await payloads(store, SESSIONS)) == {uid(2), uid(3)}
 
 
-async def test_a_hold_that_comes_while_turns_are_deleted_counts_from_the_next_chunk(
+async def test_a_hold_set_while_turns_are_deleted_counts_from_the_next_batch(
     store: VectorStore,
 ) -> None:
-    """Discriminates: holds read only once. Session 2 is put on hold while the turns of session 1 go."""
+    """Discriminates: reading holds only once. Session 2 is put on hold while the turns of session 1 are
+    deleted."""
     sessions = SessionStore(store, SESSIONS)
     for session in (1, 2):
         await write_limited(store, session, NOW - 90 * DAY_US)
@@ -195,10 +196,10 @@ async def test_a_hold_that_comes_while_turns_are_deleted_counts_from_the_next_ch
     assert set(await payloads(store, SESSIONS)) == {uid(2)}
 
 
-async def test_a_hold_that_comes_before_an_empty_session_is_removed_keeps_it(
+async def test_a_hold_set_before_an_empty_session_is_removed_keeps_it(
     store: VectorStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Discriminates: holds read only when the sessions are listed."""
+    """Discriminates: reading holds only when the sessions are listed."""
     await write_limited(store, 1, NOW - 90 * DAY_US)
     turns, count = turn_store(store), TurnStore.count
 

@@ -1,4 +1,4 @@
-"""What was sent to models is forgotten on its own schedule; the turns stay."""
+"""Prompts sent to models are deleted on their own schedule; the turns stay."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NOW = 1_750_000_000_000_000
 SENT = PromptManifest("default", "one_system", (ManifestPart("question", "user", 3),))
 
 
-async def test_only_old_prompts_go_and_their_turns_stay(tmp_path: Path) -> None:
-    """Discriminates: a cutoff on the wrong side, the point deleted instead of the field."""
+async def test_only_old_prompts_are_deleted_and_their_turns_stay(tmp_path: Path) -> None:
+    """Discriminates: a cutoff on the wrong side, deleting the point instead of the field."""
     async with open_edge(tmp_path) as store:
         turns = turn_store(store)
         await write_turn(store, 1, NOW - 8 * DAY_US, prompt=SENT)

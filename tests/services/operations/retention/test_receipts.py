@@ -1,4 +1,4 @@
-"""What a run of expiry takes along, tells and writes down, and when it refuses to believe the clock."""
+"""What a run of expiry deletes, reports and records, and when it refuses to trust the clock."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def a_summary(*covers: int, previous: int | None = None) -> Summary:
     return Summary("what was said", uid(covers[0]), tuple(map(uid, covers)), before, "default", NOW, 5)
 
 
-RECORDED = 7_777  # a session of which there is a record
+RECORDED = 7_777  # a session that has a record
 
 
 async def aged(store: VectorStore, days: float, many: int = MANY, first: int = 0) -> None:
@@ -97,7 +97,7 @@ async def test_a_run_leaves_a_receipt_of_what_it_did(store: VectorStore) -> None
         assert secret not in str(receipt)
 
 
-async def test_a_dry_run_writes_nothing_and_gives_nothing_back(store: VectorStore) -> None:
+async def test_a_dry_run_writes_nothing_and_frees_no_space(store: VectorStore) -> None:
     parts = await open_parts(store, Disk(5_000))
     await aged(store, 40, many=2)
     before = await payloads(store)
@@ -109,7 +109,7 @@ async def test_a_dry_run_writes_nothing_and_gives_nothing_back(store: VectorStor
     assert parts.disk.reclaimed == 0
 
 
-async def test_space_that_does_not_come_back_is_noted_and_fails_nothing(store: VectorStore) -> None:
+async def test_space_that_is_not_freed_is_noted_and_fails_nothing(store: VectorStore) -> None:
     parts = await open_parts(store, Disk(5_000, broken=True))
     await aged(store, 40, many=2)
     report = await parts.retention.expire(30, "schedule")
@@ -118,7 +118,7 @@ async def test_space_that_does_not_come_back_is_noted_and_fails_nothing(store: V
     assert (receipt.details["space"], receipt.error) == ("not given back: StoreUnavailableError", "")
 
 
-async def test_a_run_that_fails_half_way_says_so_and_the_next_one_finishes(store: VectorStore) -> None:
+async def test_a_run_that_fails_halfway_says_so_and_the_next_one_finishes(store: VectorStore) -> None:
     parts = await open_parts(store)
     await write_limited(store, RECORDED, NOW)
     for session in (1, 2):
@@ -140,7 +140,7 @@ async def test_a_run_that_fails_half_way_says_so_and_the_next_one_finishes(store
     assert (await parts.retention.expire(30, "schedule")).deleted == 700
 
 
-async def test_a_run_that_is_cut_off_leaves_a_receipt(store: VectorStore) -> None:
+async def test_a_cancelled_run_leaves_a_receipt(store: VectorStore) -> None:
     parts = await open_parts(store)
     await aged(store, 40, many=3)
     begun = asyncio.Event()
@@ -163,12 +163,12 @@ async def test_a_run_that_is_cut_off_leaves_a_receipt(store: VectorStore) -> Non
 
 
 class Killed(BaseException):
-    """Nothing of the house catches it, as nothing catches kill -9."""
+    """No code of ours catches it, as nothing catches kill -9."""
 
 
-async def test_a_run_that_was_killed_is_accounted_for_by_the_next(store: VectorStore) -> None:
-    """Of 1,200 turns 1,000 are gone when it dies, 500 of them not counted yet. Discriminates: a receipt that
-    is written at the end alone; one that counts what was under way as deleted, or as kept."""
+async def test_a_killed_run_is_accounted_for_by_the_next(store: VectorStore) -> None:
+    """Of 1,200 turns 1,000 are deleted when it dies, 500 of them not counted yet. Discriminates: a receipt
+    written only at the end; one that counts turns in progress as deleted, or as kept."""
     parts = await open_parts(store)
     await aged(store, 40, many=1_200)
 
@@ -196,11 +196,13 @@ async def test_a_run_that_was_killed_is_accounted_for_by_the_next(store: VectorS
     assert uid(1) not in str(await payloads(store, "operations"))
 
 
-async def test_summaries_that_speak_of_an_expired_turn_go_wherever_they_are_kept(store: VectorStore) -> None:
-    """Kept on a turn that stays, on another branch, and gone on from. Discriminates: only the summaries on
-    expired turns; `previous` not followed.
+async def test_summaries_that_cover_an_expired_turn_are_deleted_wherever_they_are_stored(
+    store: VectorStore,
+) -> None:
+    """Stored with a turn that stays, on another branch, and continued. Discriminates: only the summaries of
+    expired turns; not following `previous`.
 
-    Turn 1 is old, its parent 6 is not. 6 → 1 → 2 → 3, where 3 holds what goes on from 2's; 1 → 4 and a root 5
+    Turn 1 is old, its parent 6 is not. 6 → 1 → 2 → 3, where 3 has the continuation of 2's; 1 → 4 and a root 5
     are other branches.
     """
     parts = await open_parts(store)
@@ -228,7 +230,7 @@ async def test_summaries_that_speak_of_an_expired_turn_go_wherever_they_are_kept
 
 
 async def test_a_cached_session_shows_no_expired_turn_and_its_children_as_roots(store: VectorStore) -> None:
-    """Discriminates: a deletion past the kept trees."""
+    """Discriminates: a deletion that bypasses the cached trees."""
     parts = await open_parts(store)
     turns = type(parts.turns)(store, "conversations", cache_s=300)
     await write_turn(store, 1, NOW - 40 * DAY_US)
@@ -239,7 +241,7 @@ async def test_a_cached_session_shows_no_expired_turn_and_its_children_as_roots(
     assert [node.turn_id for node in tree.branch(uid(2)).nodes] == [uid(2)]
 
 
-async def test_a_turn_that_runs_is_kept_however_old_its_beginning(store: VectorStore) -> None:
+async def test_a_running_turn_is_kept_however_old_it_is(store: VectorStore) -> None:
     parts = await open_parts(store)
     await write_turn(store, 1, NOW - 40 * DAY_US, TurnStatus.RUNNING)
     assert (await parts.retention.expire(30, "request")).matched == 0
@@ -249,16 +251,17 @@ async def test_a_turn_that_runs_is_kept_however_old_its_beginning(store: VectorS
 
 
 async def nightly(parts: Parts, days_ago: int) -> None:
-    """A clean-up that ran then."""
+    """A clean-up that ran at that time."""
     now_us, parts.now_us = parts.now_us, NOW - days_ago * DAY_US
     await parts.retention.expire(30, "schedule")
     parts.now_us = now_us
 
 
-async def test_a_clock_that_has_jumped_ahead_deletes_nothing_until_somebody_confirms(
+async def test_a_clock_that_jumped_ahead_deletes_nothing_until_confirmed(
     store: VectorStore,
 ) -> None:
-    """Discriminates: no doubt; none once there are newer turns; a refusal that counts as a clean-up."""
+    """Discriminates: always trusting it; trusting it once there are newer turns; a refusal that counts as a
+    clean-up."""
     parts = await open_parts(store)
     await aged(store, 2)
     await nightly(parts, days_ago=1)
@@ -276,16 +279,18 @@ async def test_a_clock_that_has_jumped_ahead_deletes_nothing_until_somebody_conf
     assert (newest.details["confirmed"], len(await all_receipts(parts))) == ("yes", 2)
 
 
-async def test_a_clock_put_forward_by_more_than_a_day_is_confirmed_by_a_person(store: VectorStore) -> None:
-    """Discriminates: a jump that is shorter than the limit, which no gap between runs shows; one that a
-    restart of the server forgets; a refusal that moves the mark; nights that are a day apart."""
+async def test_a_clock_set_forward_by_more_than_a_day_needs_a_persons_confirmation(
+    store: VectorStore,
+) -> None:
+    """Discriminates: a jump shorter than the limit, which no gap between runs shows; one that a restart of
+    the server forgets; a refusal that moves the mark; nights that are a day apart."""
     parts = await open_parts(store)
     parts.boot = "a start"
     await aged(store, 29, many=3)
     await nightly(parts, days_ago=1)
     assert (await parts.retention.expire(30, "schedule")).deleted == 0
     parts.now_us, parts.ahead_us = NOW + 3 * DAY_US, 2 * DAY_US
-    for again in (parts, replace(parts)):  # the second is a server that was started anew
+    for again in (parts, replace(parts)):  # the second is a restarted server
         with pytest.raises(ConflictError, match=r"put forward by 2\.0 days since .* by hand once"):
             await again.retention.expire(30, "schedule")
     assert "put forward" in (await parts.retention.preview(30)).refusal
@@ -298,10 +303,10 @@ async def test_a_clock_put_forward_by_more_than_a_day_is_confirmed_by_a_person(s
 @pytest.mark.parametrize(
     ("boot", "ahead_us"), [("another", 9 * DAY_US), ("a start", DAY_US), ("a start", -9 * DAY_US)]
 )
-async def test_a_clock_that_was_set_a_little_or_back_is_believed(
+async def test_a_clock_set_slightly_forward_or_back_is_trusted(
     store: VectorStore, boot: str, ahead_us: int
 ) -> None:
-    """Discriminates: a machine that was started anew taken for a jump."""
+    """Discriminates: taking a restarted machine for a jump."""
     parts = await open_parts(store)
     parts.boot = "a start"
     await nightly(parts, days_ago=1)
@@ -310,15 +315,15 @@ async def test_a_clock_that_was_set_a_little_or_back_is_believed(
     assert (await parts.retention.expire(30, "schedule")).deleted == 3
 
 
-async def test_an_abandoned_server_is_emptied_without_a_question(store: VectorStore) -> None:
+async def test_an_abandoned_server_is_emptied_without_confirmation(store: VectorStore) -> None:
     parts = await open_parts(store)
     await aged(store, 30.5)
     await nightly(parts, days_ago=1)
     assert (await parts.retention.expire(30, "schedule")).deleted == MANY
 
 
-async def test_before_the_first_clean_up_the_newest_turns_speak(store: VectorStore) -> None:
-    """An old collection brought in whole is not lost in its first night."""
+async def test_before_the_first_clean_up_the_newest_turns_decide(store: VectorStore) -> None:
+    """An old collection imported as a whole is not lost in its first night."""
     parts = await open_parts(store)
     await aged(store, 60)
     with pytest.raises(ConflictError, match="no turn is newer"):
@@ -327,7 +332,7 @@ async def test_before_the_first_clean_up_the_newest_turns_speak(store: VectorSto
     assert (await parts.retention.expire(30, "schedule")).deleted == MANY
 
 
-async def test_clean_ups_of_a_wrong_future_and_failed_ones_do_not_count(store: VectorStore) -> None:
+async def test_clean_ups_with_a_future_time_and_failed_ones_do_not_count(store: VectorStore) -> None:
     parts = await open_parts(store)
     await aged(store, 40, many=5)
     await nightly(parts, days_ago=-90)  # by a clock that was ahead, and emptied the store
@@ -347,8 +352,10 @@ async def test_two_runs_at_once_delete_each_turn_once(store: VectorStore) -> Non
     assert sorted(report.deleted for report in reports) == [0, 20]
 
 
-async def test_where_no_session_has_a_record_nobody_knows_what_is_held(store: VectorStore) -> None:
-    """A mistyped COLLECTION_SUFFIX is an empty one. Discriminates: no doubt."""
+async def test_without_any_session_record_holds_are_unknown_and_nothing_is_deleted(
+    store: VectorStore,
+) -> None:
+    """A mistyped COLLECTION_SUFFIX gives an empty collection. Discriminates: trusting it."""
     parts = await open_parts(store)
     await aged(store, 40)
     await write_turn(store, 2_000, NOW)

@@ -1,6 +1,6 @@
 """10,000 turns with branches, holds, limits, summaries, memories and a log: half of them expire.
 
-Proved by search: of the one half nothing is left, of the other everything is as it was.
+Proved by search: nothing is left of one half, and the other half is unchanged.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Lag:
 async def expired(world: World) -> tuple[ExpiryReport, Lag, float]:
     """The report, the loop's lag, and how many seconds it took."""
     gc.collect()
-    gc.freeze()  # what this test remembers of 10,000 turns is no server's to look through
+    gc.freeze()  # a server would not have this test's copy of 10,000 turns to scan
     lag, begun = Lag(), time.perf_counter()
     watching = asyncio.create_task(lag.watch())
     report = await world.history.conversations.cleanup_expired_conversations()
@@ -74,8 +74,8 @@ async def expired(world: World) -> tuple[ExpiryReport, Lag, float]:
 @pytest.mark.full("works through many cases, for seconds")
 @pytest.mark.slow("ten thousand turns")
 async def test_half_of_10_000_turns_expires_and_the_other_half_is_untouched(tmp_path: Path) -> None:
-    """Discriminates: `<=`; holds or limits ignored; a summary, memory, title or log line left; a chunk left
-    out; a turn that stays written again; the loop held up by one page or chunk of everything."""
+    """Discriminates: `<=`; ignoring holds or limits; leaving a summary, memory, title or log line; omitting a
+    batch; rewriting a turn that stays; blocking the loop by processing everything in one page or batch."""
     async with open_world(tmp_path) as world:
         begun = time.perf_counter()
         await world.write()
@@ -104,7 +104,7 @@ def check_report(report: ExpiryReport, conversations: Conversations) -> None:
     )  # fmt: skip
     assert (report.held, report.unparsable, report.sessions_removed) == (len(HELD) * OLD, 0, 0)
     lost = SESSIONS - len(HELD) - len(LONGER)
-    assert report.memories_removed == lost + 2 * len(SHORTER)  # of old turns alone; of a shorter session all
+    assert report.memories_removed == lost + 2 * len(SHORTER)  # of old turns only; of a shorter session all
     assert report.summaries_removed == 2 * lost + len(SHORTER)
     assert len(report.sessions) == lost
 
@@ -112,7 +112,8 @@ def check_report(report: ExpiryReport, conversations: Conversations) -> None:
 def check_untouched(
     before: dict[str, dict[str, models.Record]], after: dict[str, dict[str, models.Record]], world: World
 ) -> None:
-    """Payloads and vectors, but for summaries of what is gone, titles made of it, and memories' sources."""
+    """Payloads and vectors, except for summaries of deleted turns, titles from them, and memories'
+    sources."""
     names, conversations = world.settings.store, world.conversations
     turns = after[names.conversation_collection]
     assert set(turns) == set(map(uid, conversations.remaining))
@@ -150,7 +151,7 @@ def check_untouched(
 
 
 def check_deleted(after: dict[str, dict[str, models.Record]], world: World) -> None:
-    """No text that was said or made of it anywhere; no id but as the parent of a turn that stays."""
+    """No text of it or derived from it anywhere; no id except as the parent of a turn that stays."""
     conversations = world.conversations
     deleted_marks, deleted_ids = set(map(mark, conversations.expired)), set(map(uid, conversations.expired))
     for records in after.values():
@@ -190,7 +191,7 @@ async def check_unreachable(world: World) -> None:
 
 
 async def check_read(world: World) -> None:
-    """Children of deleted turns are roots, and no kept tree shows what is gone."""
+    """Children of deleted turns are roots, and no cached tree shows a deleted turn."""
     conversations = world.conversations
     orphans = {
         n

@@ -55,8 +55,8 @@ async def lease(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield LeaseStore(opened, "operations")
 
 
-async def test_what_is_there_already_is_not_made_again(store: VectorStore) -> None:
-    """Discriminates: an upsert without a look."""
+async def test_an_existing_record_is_not_created_again(store: VectorStore) -> None:
+    """Discriminates: an upsert without a check."""
     lease = LeaseStore(store, "operations")
     assert await lease.read() is None
     await lease.make(HELD)
@@ -64,7 +64,7 @@ async def test_what_is_there_already_is_not_made_again(store: VectorStore) -> No
     assert await lease.read() == HELD
 
 
-async def test_a_change_is_read_back_as_it_was_written(lease: Lease) -> None:
+async def test_a_change_is_read_back_as_written(lease: Lease) -> None:
     await lease.make(HELD)
     seen = await lease.read()
     assert seen is not None
@@ -73,7 +73,7 @@ async def test_a_change_is_read_back_as_it_was_written(lease: Lease) -> None:
     assert await lease.read() == new
 
 
-async def test_a_change_of_what_was_changed_meanwhile_is_not_made(lease: Lease) -> None:
+async def test_a_change_of_a_record_changed_meanwhile_is_not_made(lease: Lease) -> None:
     """Discriminates: a change without a condition."""
     await lease.make(HELD)
     seen = await lease.read()
@@ -83,7 +83,7 @@ async def test_a_change_of_what_was_changed_meanwhile_is_not_made(lease: Lease) 
     assert await lease.swap(seen, replace(seen, token="late")) == taken
 
 
-async def test_of_twenty_that_ask_at_once_one_gets_it(lease: Lease) -> None:
+async def test_one_of_twenty_concurrent_claims_succeeds(lease: Lease) -> None:
     await lease.make(HELD)
     record = await lease.read()
     assert record is not None
@@ -94,8 +94,8 @@ async def test_of_twenty_that_ask_at_once_one_gets_it(lease: Lease) -> None:
     assert await lease.read() == won[0]
 
 
-async def test_a_note_changes_nothing_else_and_is_changed_by_nothing_else(lease: Lease) -> None:
-    """Discriminates: a note that is written with the record as it was seen."""
+async def test_a_note_does_not_affect_the_record_and_vice_versa(lease: Lease) -> None:
+    """Discriminates: a note written with the record as it was read."""
     await lease.make(HELD)
     record = await lease.read()
     assert record is not None
@@ -104,7 +104,7 @@ async def test_a_note_changes_nothing_else_and_is_changed_by_nothing_else(lease:
     assert after == replace(record, token="t", skipped_slot=9, skipped="the clock")
 
 
-async def test_a_record_that_cannot_be_read_is_made_anew(store: VectorStore) -> None:
+async def test_an_unreadable_record_is_recreated(store: VectorStore) -> None:
     lease = LeaseStore(store, "operations")
     await lease.make(HELD)
     point = (await store.scroll("operations"))[0][0].id
@@ -114,7 +114,7 @@ async def test_a_record_that_cannot_be_read_is_made_anew(store: VectorStore) -> 
     assert await lease.read() == HELD
 
 
-async def test_receipts_and_leases_do_not_see_each_other(store: VectorStore) -> None:
+async def test_receipts_and_leases_are_separate(store: VectorStore) -> None:
     lease, receipts = LeaseStore(store, "operations"), ReceiptStore(store, "operations")
     await lease.make(HELD)
     written = await receipts.add(Receipt("", ReceiptKind.EXPIRY, "schedule", 1, 2))
@@ -162,7 +162,7 @@ def of_day(cron: str, zone: str, day: str) -> list[str]:
 
 
 def day_of(shown: datetime, hour: int, minute: int) -> date:
-    """Whose slot it is: where the clocks leapt over midnight, that of the day before."""
+    """The day of the slot: if the clocks skipped midnight, that of the previous day."""
     return shown.date() - timedelta(days=(hour, minute) > (shown.hour, shown.minute))
 
 
@@ -170,7 +170,7 @@ def day_of(shown: datetime, hour: int, minute: int) -> date:
     ("cron", "zone", "day", "expected"),
     [
         ("0 3 * * *", "Asia/Shanghai", "2025-03-09", ["2025-03-09T03:00:00+08:00"]),
-        # leapt over: 02:00 to 03:00, 02:00 to 02:30, 00:00 to 01:00
+        # skipped: 02:00 to 03:00, 02:00 to 02:30, 00:00 to 01:00
         ("30 2 * * *", "America/New_York", "2025-03-09", ["2025-03-09T03:00:00-04:00"]),
         ("15 2 * * *", "Australia/Lord_Howe", "2025-10-05", ["2025-10-05T02:30:00+11:00"]),
         ("30 0 * * *", "America/Sao_Paulo", "2018-11-04", ["2018-11-04T01:00:00-02:00"]),
@@ -185,14 +185,14 @@ def day_of(shown: datetime, hour: int, minute: int) -> date:
             "2025-03-30",
             ["2025-03-30T00:00:00-01:00", "2025-03-30T23:30:00-01:00"],
         ),
-        # the day before was left out
+        # the previous day was skipped
         ("0 3 * * *", "Pacific/Apia", "2011-12-31", ["2011-12-31T03:00:00+14:00"]),
     ],
 )
-def test_a_time_that_is_leapt_over_or_doubled_gives_one_slot(
+def test_a_skipped_or_repeated_time_gives_one_slot(
     cron: str, zone: str, day: str, expected: list[str]
 ) -> None:
-    """Discriminates: APScheduler's own reading: two slots in New York, none in Sao Paulo."""
+    """Discriminates: APScheduler's own interpretation: two slots in New York, none in Sao Paulo."""
     assert of_day(cron, zone, day) == expected
 
 
@@ -204,7 +204,7 @@ daily = st.tuples(st.integers(0, 59), st.integers(0, 23))
 def test_a_daily_schedule_has_one_slot_on_each_local_day(
     time: tuple[int, int], zone: str, year: int, day: int
 ) -> None:
-    """Discriminates: fold=1, the fold=0 of a time that is leapt over, a slot for each occurrence."""
+    """Discriminates: fold=1, fold=0 for a skipped time, a slot for each occurrence."""
     minute, hour = time
     begin = datetime(year, 1, 1, tzinfo=UTC) + timedelta(days=day)
     results = list(between(slots(f"{minute} {hour} * * *", zone), begin, begin + timedelta(days=66)))
@@ -226,10 +226,10 @@ crons = st.sampled_from(
 
 @settings(max_examples=150, deadline=None)
 @given(crons, st.sampled_from(ZONES), st.integers(400_000_000, 2_000_000_000), st.integers(0, 999_999))
-def test_the_newest_slot_is_the_last_before_the_next_one_whoever_asks_and_when(
+def test_the_newest_slot_is_the_last_before_the_next_one_for_any_worker_at_any_time(
     cron: str, zone: str, second: int, microsecond: int
 ) -> None:
-    """Workers whose clocks differ name the same slots. Discriminates: `newest` by the time of asking."""
+    """Workers whose clocks differ compute the same slots. Discriminates: `newest` by the time of the call."""
     schedule = slots(cron, zone)
     now = second * 1_000_000 + microsecond
     newest, later = schedule.newest(now), schedule.after(now)
@@ -243,15 +243,15 @@ def test_the_newest_slot_is_the_last_before_the_next_one_whoever_asks_and_when(
 
 @settings(max_examples=300, deadline=None)
 @given(st.datetimes(datetime(1972, 1, 1), datetime(2037, 1, 1)), st.sampled_from(ZONES))
-def test_later_readings_never_come_earlier(reading: datetime, zone: str) -> None:
-    """Discriminates: moving what is leapt over by the leap, so that 02:30 comes after 03:00."""
+def test_later_local_times_never_give_earlier_slots(reading: datetime, zone: str) -> None:
+    """Discriminates: shifting skipped times by the jump, so that 02:30 comes after 03:00."""
     existing = ZoneInfo(zone)
     for step in (timedelta(minutes=1), timedelta(minutes=29), timedelta(hours=1), timedelta(days=1)):
         assert first_moment(reading, existing) <= first_moment(reading + step, existing)
 
 
-def test_a_clock_that_is_set_back_after_a_failure_does_not_put_off_the_next_try() -> None:
-    """Discriminates: a slot that rests until the moment of its failure comes again, and longer."""
+def test_a_clock_set_back_after_a_failure_does_not_delay_the_next_attempt() -> None:
+    """Discriminates: a slot that waits until the time of its failure is reached again, and longer."""
     clocks = Clocks()
     watch = ClockWatch(clocks.wall, clocks.boot_us)
     due = DueSlot(Every(86_400), Pace(), clocks.wall, watch, clocks.steady)

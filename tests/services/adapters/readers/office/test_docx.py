@@ -1,4 +1,4 @@
-"""Word files made here: automatic numbers, check boxes and tables, as Word shows them."""
+"""Word files created here: automatic numbers, check boxes and tables, as Word displays them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def element(xml: str) -> BaseOxmlElement:
 
 
 def with_lists(levels: Sequence[tuple[str, str]], nums: str = "") -> Document:
-    """`levels` as (format, text); the list is number 70, `nums` stand after it."""
+    """`levels` as (format, text); the list is number 70, followed by `nums`."""
     document = docx.Document()
     numbering = document.part.numbering_part.element
     text = "".join(
@@ -50,7 +50,7 @@ def lines(document: Document) -> list[str]:
     return [line for section in sections for line in section.text.split("\n") if line]
 
 
-def test_an_articles_number_is_read_so_that_what_refers_to_it_can_be_followed() -> None:
+def test_article_numbers_are_read_so_that_references_can_be_followed() -> None:
     document = with_lists([("chineseCountingThousand", "第%1条")])
     listed(document, "甲方应于每月5日前付款。")
     listed(document, "逾期按日万分之五计息。")
@@ -60,18 +60,18 @@ def test_an_articles_number_is_read_so_that_what_refers_to_it_can_be_followed() 
     ]  # fmt: skip
 
 
-def test_levels_count_on_below_their_own_and_begin_again_under_the_next() -> None:
+def test_sublevels_continue_and_restart_under_the_next_parent() -> None:
     document = with_lists(CONTRACT)
     for text, level in (("Term", 0), ("Start", 1), ("End", 1), ("a court", 2), ("a law", 2), ("Fees", 0)):
         listed(document, text, level)
-    listed(document, "", 1)  # an empty paragraph is shown with its number, and counts
+    listed(document, "", 1)  # an empty paragraph is displayed with its number, and counts
     listed(document, "Interest", 1)
     assert lines(document) == [
         "1. Term", "1.1 Start", "1.2 End", "(a) a court", "(b) a law", "2. Fees", "2.2 Interest",
     ]  # fmt: skip
 
 
-def test_a_list_of_the_same_definition_counts_on_unless_it_says_where_to_begin() -> None:
+def test_a_list_with_the_same_definition_continues_unless_it_has_a_start() -> None:
     again = '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="5"/></w:lvlOverride>'
     other = '<w:lvlOverride w:ilvl="0"><w:lvl w:ilvl="0"><w:start w:val="1"/><w:numFmt w:val="upperRoman"/>'
     nums = (
@@ -86,7 +86,7 @@ def test_a_list_of_the_same_definition_counts_on_unless_it_says_where_to_begin()
     assert lines(document) == ["1. x", "2. x", "5. x", "6. x", "VII) x"]
 
 
-def test_a_heading_numbered_by_its_style_has_its_number_in_the_path() -> None:
+def test_a_heading_numbered_by_its_style_has_the_number_in_its_path() -> None:
     document = with_lists([("chineseCounting", "第%1章"), ("decimal", "%1.%2")])
     definition = document.part.numbering_part.element[-2]
     definition[1].append(element("<w:isLgl/>"))
@@ -100,7 +100,7 @@ def test_a_heading_numbered_by_its_style_has_its_number_in_the_path() -> None:
     assert parse_document("a.docx", docx_bytes(document)).sections[-1].heading == ("第一章 总则", "1.2 总则")
 
 
-def test_a_list_that_is_defined_by_a_style_has_the_numbers_of_that_style() -> None:
+def test_a_list_defined_by_a_style_has_the_numbers_of_that_style() -> None:
     document = with_lists([("decimal", "§%1")], '<w:num w:numId="71"><w:abstractNumId w:val="71"/></w:num>')
     linked = '<w:abstractNum w:abstractNumId="71"><w:numStyleLink w:val="Articles"/></w:abstractNum>'
     document.part.numbering_part.element.insert(0, element(linked))
@@ -112,7 +112,7 @@ def test_a_list_that_is_defined_by_a_style_has_the_numbers_of_that_style() -> No
     assert lines(document) == ["§1 x", "§2 y"]
 
 
-def test_numbers_of_a_table_are_read_and_bullets_stay_dashes() -> None:
+def test_numbers_in_a_table_are_read_and_bullets_stay_dashes() -> None:
     document = with_lists([("decimal", "%1"), ("bullet", "\uf0b7"), ("none", "")])
     table = document.add_table(rows=3, cols=2)
     table.rows[0].cells[0].text, table.rows[0].cells[1].text = "序号", "项目"
@@ -148,11 +148,11 @@ def test_numbers_of_a_table_are_read_and_bullets_stay_dashes() -> None:
         ("hindiVowels", {3: "3"}),
     ],
 )
-def test_numbers_are_written_in_words_formats(form: str, values: dict[int, str]) -> None:
+def test_numbers_are_written_in_the_formats_of_word(form: str, values: dict[int, str]) -> None:
     assert {value: format_number(form, value) for value in values} == values
 
 
-def test_a_damaged_list_costs_no_text() -> None:
+def test_a_damaged_list_loses_no_text() -> None:
     document = with_lists([("decimal", "%1." + "x" * 100_000)])
     style = document.styles["List Number"].element
     style.get_or_add_pPr().numPr.numId_val = 70
@@ -165,8 +165,8 @@ def test_a_damaged_list_costs_no_text() -> None:
     assert max(map(len, lines(document))) < 100
 
 
-def test_what_is_checked_and_what_is_not_differs() -> None:
-    """Symbols' fonts, a content control's character, and a form's box; unknown signs are left out."""
+def test_checked_and_unchecked_boxes_differ() -> None:
+    """Characters of symbol fonts, of a content control, and of a form's box; unknown signs are omitted."""
     document = docx.Document()
     paragraph = document.add_paragraph("验收方式：")._p
     for font, char, after in (
@@ -194,7 +194,7 @@ def test_a_table_in_a_cell_keeps_its_rows_and_columns_apart() -> None:
     assert lines(document)[-1] == "| 行政部 | 值班： 姓名, 分机; 吴倩, 8101; 8102 |"
 
 
-def test_a_title_over_all_columns_stands_above_its_table_and_the_next_row_is_the_header() -> None:
+def test_a_title_across_all_columns_is_put_above_its_table_and_the_next_row_is_the_header() -> None:
     document = docx.Document()
     table = document.add_table(rows=4, cols=3)
     words = ("国庆值班表", "", "", "日期", "早班", "晚班", "10月1日", "杜", "孔", "10月2日", "史", "包")
@@ -207,7 +207,7 @@ def test_a_title_over_all_columns_stands_above_its_table_and_the_next_row_is_the
     ]  # fmt: skip
 
 
-def test_a_table_of_a_title_and_one_row_keeps_the_row_in_the_table() -> None:
+def test_a_table_of_a_title_and_one_row_keeps_the_row() -> None:
     document = docx.Document()
     table = document.add_table(rows=2, cols=2)
     for cell, text in zip(table._cells, ("Contact", "", "Ana", "4417"), strict=True):
@@ -226,8 +226,8 @@ def paths(document: Document) -> list[str]:
     return [" > ".join(section.heading) for section in parsed.sections]
 
 
-def test_short_paragraphs_in_bold_are_the_headings_of_a_document_without_styles() -> None:
-    """Discriminates: what stands under "Uniform" quoted without it; no title above."""
+def test_short_bold_paragraphs_are_the_headings_of_a_document_without_styles() -> None:
+    """Discriminates: quoting the text under "Uniform" without that heading; no title above."""
     document = docx.Document()
     for title in ("St Cuthbert's School", "Rules", "Uniform"):
         bold(document, title)
@@ -239,7 +239,7 @@ def test_short_paragraphs_in_bold_are_the_headings_of_a_document_without_styles(
     assert paths(document) == [above + "Uniform", above + "Lost things"]
 
 
-def test_smaller_letters_in_bold_are_a_deeper_heading() -> None:
+def test_smaller_bold_text_is_a_deeper_heading() -> None:
     document = docx.Document()
     bold(document, "停车管理办法", 22)
     document.add_paragraph("二〇二五年发布。")
@@ -249,7 +249,7 @@ def test_smaller_letters_in_bold_are_a_deeper_heading() -> None:
     assert paths(document) == ["停车管理办法", "停车管理办法 > 一、登记", "停车管理办法 > 二、收费"]
 
 
-def test_bold_is_no_heading_beside_styles_in_lists_or_where_nearly_all_is_bold() -> None:
+def test_bold_is_not_a_heading_beside_styles_in_lists_or_if_nearly_all_is_bold() -> None:
     """Discriminates: emphasis taken for a heading."""
     styled = docx.Document()
     styled.add_heading("Rules", 0)

@@ -48,7 +48,7 @@ def test_tracked_insertions_are_read_and_tracked_deletions_are_not() -> None:
     assert under(sections_of("handbook.docx"), "青禾员工手册") == "本手册适用于全体员工，包括实习生。"
 
 
-def test_a_footnote_stands_behind_the_paragraph_that_refers_to_it() -> None:
+def test_a_footnote_follows_the_paragraph_that_refers_to_it() -> None:
     assert under(sections_of("handbook.docx"), "青禾员工手册", "年假") == (
         "入职满一年的员工每年有十二天年假。\n\n未休的年假可顺延至次年三月底。\n\n"
         "- 提前三个工作日申请\n\n- 由直属主管批准"
@@ -63,7 +63,7 @@ def test_a_word_table_has_one_header_line_and_nested_tables_and_text_boxes_are_r
     )
 
 
-def test_what_page_headers_say_is_read_once_and_page_numbers_are_not() -> None:
+def test_page_headers_are_read_once_and_page_numbers_are_not() -> None:
     assert under(sections_of("handbook.docx")) == "青禾公司 · 文号 QH-2031-077"
 
 
@@ -78,7 +78,7 @@ def text_of(*body: str) -> str:
     return "\n".join(section.text for section in parse_document("a.docx", word(*body)).sections)
 
 
-def test_content_controls_fields_and_equations_are_read_and_ruby_is_said_once() -> None:
+def test_content_controls_fields_and_equations_are_read_and_ruby_text_once() -> None:
     """Discriminates: python-docx's paragraph.text, which reads none of them."""
     run = "<w:r><w:t>{}</w:t></w:r>"
     control = f"<w:sdt><w:sdtContent>{run.format('chosen')}</w:sdtContent></w:sdt>"
@@ -88,7 +88,7 @@ def test_content_controls_fields_and_equations_are_read_and_ruby_is_said_once() 
     assert text_of(control + field + ruby) == "chosen today汉"
 
 
-def test_moved_text_is_read_where_it_is_now() -> None:
+def test_moved_text_is_read_at_its_new_position() -> None:
     run = "<w:r><w:t>moved</w:t></w:r>"
     assert text_of(f"<w:moveFrom>{run}</w:moveFrom>", f"<w:moveTo>{run}</w:moveTo>") == "moved"
 
@@ -138,8 +138,8 @@ def test_a_charts_figures_are_a_table() -> None:
     )
 
 
-def test_a_charts_percentages_are_read_as_they_are_shown() -> None:
-    """By the figures' own format or their labels'; a pie's labels show shares of other figures."""
+def test_a_charts_percentages_are_read_as_displayed() -> None:
+    """By the number format of the figures or their labels; a pie's labels show shares of other figures."""
     assert chart_rows("0%") == ["| July | 32% |", "| August | 36.5% |"]
     assert chart_rows("0.0%;-0.0%") == ["| July | 32% |", "| August | 36.5% |"]
     assert chart_rows("General", labels="0%") == ["| July | 32% |", "| August | 36.5% |"]
@@ -164,7 +164,7 @@ def chart_rows(number_format: str, labels: str = "", shares: bool = False) -> li
     return parse_document("a.pptx", saved.getvalue()).sections[0].text.split("\n")[-2:]
 
 
-def test_a_title_over_all_columns_of_a_slides_table_stands_above_it() -> None:
+def test_a_title_across_all_columns_of_a_slides_table_is_put_above_it() -> None:
     slides = pptx.Presentation()
     slide = slides.slides.add_slide(slides.slide_layouts[6])
     frame: Any = slide.shapes.add_table(3, 2, 0, 0, 1_000_000, 1_000_000)
@@ -177,7 +177,7 @@ def test_a_title_over_all_columns_of_a_slides_table_stands_above_it() -> None:
     assert text == "Duty\n\n| Day | Desk |\n| --- | --- |\n| Mon | Ulla |"
 
 
-def test_a_presentation_of_pictures_only_says_that_pictures_are_not_read() -> None:
+def test_a_presentation_with_only_pictures_reports_that_pictures_are_not_read() -> None:
     """Discriminates: the message of any file without text."""
     slides, empty = pptx.Presentation(), pptx.Presentation()
     slide = slides.slides.add_slide(slides.slide_layouts[6])
@@ -196,14 +196,14 @@ def test_a_presentation_of_pictures_only_says_that_pictures_are_not_read() -> No
 # ---- XLSX and CSV ----
 
 
-def test_sheets_and_the_titles_of_their_tables_are_headings_and_hidden_sheets_are_left_out() -> None:
+def test_sheets_and_table_titles_are_headings_and_hidden_sheets_are_omitted() -> None:
     assert [section.heading for section in sections_of("sales.xlsx")] == [
         ("销售 2024", "2024年季度销售表"), ("销售 2024", "联系人表"), ("Stock",), ("Wide",), ("Notes",),
     ]  # fmt: skip
 
 
-def test_a_sheet_is_read_as_it_is_shown() -> None:
-    """Two header rows are one, merged cells are said in each row, formulas are their values."""
+def test_a_sheet_is_read_as_displayed() -> None:
+    """Two header rows are one, merged cells are repeated in each row, formulas are their values."""
     assert under(sections_of("sales.xlsx"), "销售 2024", "2024年季度销售表") == (
         "单位：万元\n\n"
         "| 地区 | 门店 | 销售额 / 上半年 | 销售额 / 下半年 | 同比 | 更新日期 |\n"
@@ -215,7 +215,7 @@ def test_a_sheet_is_read_as_it_is_shown() -> None:
     )
 
 
-def test_leading_zeros_currencies_times_and_bars_survive() -> None:
+def test_leading_zeros_currencies_times_and_pipes_survive() -> None:
     sections = sections_of("sales.xlsx")
     assert "| 韩梅 | 000417 | ¥88 |" in under(sections, "销售 2024", "联系人表")
     assert "| Washer \\| flat | R-15 | 0 | 2024-03-06 09:05 |" in under(sections, "Stock")
@@ -229,14 +229,14 @@ def test_rows_that_do_not_fit_beside_their_header_become_lines_that_name_each_va
     assert notes.endswith("9931.\n\n| Topic | Remark |\n| --- | --- |\n| Returns | Only with a slip. |")
 
 
-def test_a_csv_file_in_gb18030_with_semicolons_is_a_table_per_stretch() -> None:
+def test_a_csv_file_in_gb18030_with_semicolons_is_a_table_per_block() -> None:
     sections = sections_of("sales-gb18030.csv")
     assert [section.heading for section in sections] == [("2024年季度销售表",), ("联系人表",)]
     assert sections[1].text == "| 姓名 | 工号 | 时薪 |\n| --- | --- | --- |\n| 韩梅 | 000417 | ¥88 |"
     assert "| 华南 | 深圳店 | 2,100.00 | 2,400.00 | 20.0% | 2024年7月3日 |" in sections[0].text
 
 
-def test_a_workbook_with_styles_that_no_library_takes_is_read_without_them() -> None:
+def test_a_workbook_with_styles_no_library_accepts_is_read_without_them() -> None:
     styles = members_of(fixture("sales.xlsx"))["xl/styles.xml"]
     spoilt = with_members(
         fixture("sales.xlsx"), {"xl/styles.xml": styles.replace(b"<patternFill", b"<fillet")}
@@ -248,7 +248,7 @@ def test_a_workbook_with_styles_that_no_library_takes_is_read_without_them() -> 
 # ---- PDF ----
 
 
-def test_bookmarks_are_headings_pages_are_kept_and_running_heads_are_left_out() -> None:
+def test_bookmarks_are_headings_pages_are_kept_and_running_heads_are_omitted() -> None:
     """Discriminates: a page's text as one section; the header "Green Field …" and "Page 3" left in."""
     assert [(section.page, section.heading) for section in sections_of("report.pdf")] == [
         (1, ()), (1, ("水库",)), (1, ("水库", "Pumps")), (2, ("Finance",)), (3, ("People",)),
@@ -278,8 +278,8 @@ def test_a_bookmark_is_found_with_or_without_its_number(
     assert place(lines, [title]) == [results]
 
 
-def test_lines_that_count_the_pages_are_left_out_and_other_numbers_stay() -> None:
-    """Discriminates: taking every number for the same, which leaves out the sums at the foot of a table."""
+def test_page_number_lines_are_omitted_and_other_numbers_stay() -> None:
+    """Discriminates: treating all numbers alike, which omits the sums at the foot of a table."""
     body = [[f"line {page**2}a", f"middle {page**3}", "100"] for page in range(8)]
     heads = [["Green Field Ltd.", f"Chapter {page // 3} Pipes {page + 9}"] for page in range(8)]
     pages = [[*head, *lines] for head, lines in zip(heads, body, strict=True)]

@@ -1,4 +1,4 @@
-"""E-mail as it comes: many charsets, parts within parts, and mail made to hurt."""
+"""E-mail in the wild: many charsets, nested parts, and malicious mail."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def mail(subject: str = "Lanterns") -> EmailMessage:
     return message
 
 
-def test_a_mail_made_by_mutt_is_read_with_its_table() -> None:
+def test_a_mail_from_mutt_is_read_with_its_table() -> None:
     parsed = parse_document("a.eml", (DOCUMENTS / "refund-mutt.eml").read_bytes())
     first, table = parsed.sections
     assert first.heading == ("关于退款进度的答复",)
@@ -51,8 +51,8 @@ def test_the_text_is_read_in_every_charset_and_transfer_encoding(charset: str, e
 
 
 @pytest.mark.parametrize("claimed", ["us-ascii", "utf-8", "iso-8859-1", "unknown-8bit", "punycode", "x\0y"])
-def test_a_wrong_charset_costs_no_text(claimed: str) -> None:
-    """Discriminates: believing the header where the bytes do not fit it (but Latin-1 fits all)."""
+def test_a_wrong_charset_loses_no_text(claimed: str) -> None:
+    """Discriminates: trusting the header if the bytes do not fit it (but Latin-1 fits all)."""
     raw = "Subject: 你好，朋友\nContent-Type: text/plain; charset="
     raw += f"{claimed}\n\n我们的退款政策是七天。\n"
     [(heading, text)] = sections(raw.encode("gbk"))
@@ -65,7 +65,7 @@ def test_a_subject_declared_gb2312_has_the_characters_of_its_supersets() -> None
     assert sections(b"Subject: =?gb2312?B?" + word + b"?=\n\nText")[0][0] == "朱镕基"
 
 
-def test_plain_text_comes_before_html_unless_it_is_only_a_notice() -> None:
+def test_plain_text_is_preferred_to_html_unless_it_is_only_a_notice() -> None:
     message = mail()
     message.set_content("The plain words of this message, quite as long as the others.")
     message.add_alternative("<p>The <b>rich</b> words.</p>", subtype="html")
@@ -80,7 +80,7 @@ def test_plain_text_comes_before_html_unless_it_is_only_a_notice() -> None:
     assert "x-hidden" not in text
 
 
-def test_attachments_are_named_small_texts_read_and_passed_on_mail_is_a_section() -> None:
+def test_attachments_are_listed_small_texts_read_and_forwarded_mail_is_a_section() -> None:
     message, inner = mail(), mail("Forwarded")
     inner.set_content("inner words")
     message.set_content("outer words")
@@ -106,7 +106,8 @@ def attach(message: EmailMessage, name: str, content: bytes) -> EmailMessage:
 
 
 def test_attached_files_are_read_by_the_reader_of_their_format() -> None:
-    """Discriminates: names only; a table left as raw text; a section under the heading of the one before."""
+    """Discriminates: only names; a table left as raw text; a section under the heading of the previous
+    one."""
     offer = docx.Document()
     offer.add_paragraph("Delivery is on 30 July.")
     offer.add_heading("Terms", 1)
@@ -129,7 +130,7 @@ def test_attached_files_are_read_by_the_reader_of_their_format() -> None:
 
 
 def test_attached_mail_is_read_one_level_deep() -> None:
-    """Discriminates: mail files read as deep as they go, or not at all."""
+    """Discriminates: reading nested mail files to any depth, or not at all."""
     innermost = attach(mail("Third"), "c.txt", b"third words").as_bytes()
     inner = attach(attach(mail("Second"), "b.txt", b"second words"), "third.eml", innermost).as_bytes()
     results = sections(attach(mail("First"), "second.eml", inner).as_bytes())
@@ -154,16 +155,14 @@ def test_attached_mail_is_read_one_level_deep() -> None:
         ("a.docx", b"x" * 11_000_000),
     ],
 )
-def test_an_attachment_that_cannot_be_read_is_named_so_and_costs_nothing_else(
-    name: str, content: bytes
-) -> None:
+def test_an_unreadable_attachment_is_reported_and_affects_nothing_else(name: str, content: bytes) -> None:
     message = attach(attach(mail(), name, content), "after.txt", b"words")
     results = sections(message.as_bytes())
     assert results[0][1].endswith(f"See the files.\n\nAttachments: {name} (not read), after.txt")
     assert results[1:] == [("Lanterns > after.txt", "words")]
 
 
-def test_of_many_attachments_the_first_twenty_are_read() -> None:
+def test_only_the_first_twenty_attachments_are_read() -> None:
     message = mail()
     for number in range(25):
         attach(message, f"{number}.md", b"# A\n\nx")
@@ -186,19 +185,19 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_bomb_of_parts_is_refused_soon(bomb: str) -> None:
-    """Discriminates: no limit of parts, or of depth."""
+def test_a_bomb_of_parts_is_refused_quickly(bomb: str) -> None:
+    """Discriminates: no limit on parts, or on depth."""
     with at_most(5):
         with pytest.raises(UnreadableDocumentError) as refused:
             sections(BOMBS[bomb])
         assert refused.value.code == "too_complex"
 
 
-def test_a_file_that_is_no_mail_is_refused() -> None:
+def test_a_file_that_is_not_mail_is_refused() -> None:
     with pytest.raises(UnreadableDocumentError):
         sections(b"\n\njust text")
 
 
-def test_a_mail_without_a_date_or_with_a_broken_one_has_none() -> None:
+def test_a_mail_with_a_missing_or_broken_date_has_none() -> None:
     assert parse_document("a.eml", b"Subject: x\n\nbody").date == ""
     assert parse_document("a.eml", b"Subject: x\nDate: soon\n\nbody").date == ""
