@@ -33,6 +33,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 ROW = re.compile(r"^\| ([\w-][\w\-, ]*) \|(.*)\|$", re.M)
 LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
+ANCHOR = re.compile(r"\]\(((?!\w+:)[^)#\s]*)#([^)\s]+)\)")
 HEADERS = {"Name", "名称", "Package", "包", "---"}
 ROUTE = re.compile(r"`(GET|POST|PUT|PATCH|DELETE) (/[\w/{}.]*)")
 CODE_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
@@ -158,6 +159,14 @@ def test_relative_links_lead_to_files(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_anchors_of_links_exist(page: Path) -> None:
+    """Discriminates: a heading that was reworded while a link still has its old anchor."""
+    links = ANCHOR.findall(page.read_text(encoding="utf-8"))
+    targets = [(page.parent / path if path else page, anchor) for path, anchor in links]
+    assert [(path, anchor) for path, anchor in targets if anchor not in _anchors(path)] == []
+
+
 def test_routes_named_in_the_documents_exist(routes: dict[str, Any]) -> None:
     known = {f"{method.upper()} {path}" for path, methods in routes.items() for method in methods}
     named = {
@@ -243,6 +252,13 @@ def _prose(page: Path) -> str:
 def _outline(page: Path) -> list[str]:
     """The depth of every heading, as its number signs."""
     return [line.split(" ")[0] for line in _prose(page).splitlines() if line.startswith("#")]
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors of the headings by GitHub's rule, without the numbers it adds to repeated headings."""
+    headings = re.findall(r"^#+ (.+)$", _prose(page), re.M)
+    shown = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower() for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in shown}
 
 
 def _first_cells(page: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The rule for a test that fails once: run again by itself, printed as FLAKY, and at most three of them."""
+"""The rule for a test that fails once: rerun in isolation, printed as FLAKY, and at most three of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_test_that_passes_by_itself_is_flaky_and_the_run_is_green(tmp_path: Pa
     """Discriminates: a second run in the same process, whose failure counts all the same."""
     run = judge(tmp_path, FAILS_AT_FIRST.format(name="once") + "def test_well(): pass\n", "-n", "2")
     assert "FLAKY test_it.py::test_once\n" in run.stdout
-    assert "test_well" not in run.stdout.partition("once more, by itself")[2]
+    assert "test_well" not in run.stdout.partition("rerunning in isolation")[2]
     assert run.returncode == 0, run.stdout + run.stderr
 
 

@@ -1,6 +1,6 @@
-// node read_stream.mjs http://127.0.0.1:8000 "What is a turn?" prints the answer as it streams.
+// Print an answer as it streams: node read_stream.mjs http://127.0.0.1:8000 "What is a turn?"
 
-// [id, kind, text] of each event that has arrived whole.
+// Yields [id, kind, text] of each event that arrived completely.
 async function* events(body) {
   let rest = "";
   for await (const piece of body.pipeThrough(new TextDecoderStream())) {
@@ -14,16 +14,16 @@ async function* events(body) {
   }
 }
 
-// Whether the same request may succeed later, which a proxy's page does not say.
-function isRetryable(status, words) {
+// Whether the same request may succeed later; for a proxy's page, which does not say, by its status.
+function isRetryable(status, body) {
   try {
-    return JSON.parse(words).error.retryable;
+    return JSON.parse(body).error.retryable;
   } catch {
     return [429, 502, 503, 504].includes(status);
   }
 }
 
-// The pieces of the answer, each once, however often the connection breaks.
+// Yields the answer piece by piece, without repetition, however often the connection breaks.
 export async function* ask(base, question, key = "") {
   const turn_id = crypto.randomUUID();
   const headers = { "Content-Type": "application/json", ...(key && { Authorization: `Bearer ${key}` }) };
@@ -31,12 +31,12 @@ export async function* ask(base, question, key = "") {
   for (let failures = 0, last = ""; failures < 8; failures++) {
     let wait_s = Math.min(2 ** failures / 2, 10);
     try {
-      const response = last // the answer goes on without a reader: continue behind the last event that came
+      const response = last // the answer continues without a reader: resume after the last event received
         ? await fetch(`${base}/turns/${turn_id}/stream`, { headers: { ...headers, "Last-Event-ID": last } })
         : await fetch(`${base}/knowledge_chat_conversation`, request);
       if (!response.ok) {
-        const words = await response.text();
-        if (!isRetryable(response.status, words)) throw new Error(words);
+        const body = await response.text();
+        if (!isRetryable(response.status, body)) throw new Error(body);
         wait_s = Number(response.headers.get("Retry-After") ?? wait_s);
       } else
         for await (const [id, kind, text] of events(response.body)) {
@@ -46,7 +46,7 @@ export async function* ask(base, question, key = "") {
           else if (kind === "DONE") return;
         }
     } catch (error) {
-      if (!(error instanceof TypeError)) throw error; // fetch's word for a connection that was lost
+      if (!(error instanceof TypeError)) throw error; // fetch throws TypeError if the connection is lost
     }
     await new Promise((resolve) => setTimeout(resolve, wait_s * 1000));
   }

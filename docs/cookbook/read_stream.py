@@ -1,4 +1,4 @@
-"""python read_stream.py http://127.0.0.1:8000 "What is a turn?" prints the answer as it streams."""
+"""Print an answer as it streams: python read_stream.py http://127.0.0.1:8000 'What is a turn?'"""
 
 import http.client
 import json
@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 
 def events(response):
-    """(id, kind, text) of each event that has arrived whole."""
+    """Yield (id, kind, text) of each event that arrived completely."""
     event_id, data = "", []
     for line in (raw.decode(errors="replace").rstrip("\n") for raw in response):
         if line.startswith("id: "):
@@ -25,23 +25,23 @@ def events(response):
 
 
 def refusal(error):
-    """Its words, and whether the same request may succeed later, which a proxy's page does not say."""
-    words = ""
+    """Return the error's body, and whether a retry may succeed (for a proxy's page, by its status)."""
+    body = ""
     try:
-        words = error.read().decode(errors="replace")
-        return words, json.loads(words)["error"]["retryable"]
+        body = error.read().decode(errors="replace")
+        return body, json.loads(body)["error"]["retryable"]
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
-        return words, error.code in (429, 502, 503, 504)
+        return body, error.code in (429, 502, 503, 504)
 
 
 def ask(base, question, key=""):
-    """The pieces of the answer, each once, however often the connection breaks."""
+    """Yield the answer piece by piece, without repetition, however often the connection breaks."""
     turn_id, last, failures = str(uuid.uuid4()), "", 0
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     body = json.dumps({"question": question, "turn_id": turn_id}).encode()
     while failures < 8:
         request = Request(f"{base}/knowledge_chat_conversation", body, headers)
-        if last:  # the answer goes on without a reader: continue behind the last event that came
+        if last:  # the answer continues without a reader: resume after the last event received
             request = Request(f"{base}/turns/{turn_id}/stream", headers=headers | {"Last-Event-ID": last})
         wait_s = min(2**failures / 2, 10)
         try:
@@ -55,12 +55,12 @@ def ask(base, question, key=""):
                     elif kind == "DONE":
                         return
         except urllib.error.HTTPError as error:
-            words, retryable = refusal(error)
+            message, retryable = refusal(error)
             if not retryable:
-                raise RuntimeError(words) from None
+                raise RuntimeError(message) from None
             wait_s = float(error.headers.get("Retry-After", wait_s))
         except (OSError, http.client.HTTPException):
-            pass  # the connection was lost, or could not be made
+            pass  # the connection was lost or could not be opened
         failures += 1
         time.sleep(wait_s)
     raise RuntimeError("the server cannot be reached")

@@ -205,16 +205,16 @@ class UrlCitation(Reply):
 class Annotation(Reply):
     """A citation mark in the answer."""
 
-    type: Literal["url_citation"] = Field(description="The only kind.")
+    type: Literal["url_citation"] = Field(description="Always url_citation.")
     url_citation: UrlCitation = Field(description="The source.")
 
 
 class Asked(Reply):
     """Where the turn is stored."""
 
-    session_id: str = Field(description="Its session.")
-    turn_id: str = Field(description="Its id.")
-    parent_turn_id: str | None = Field(description="The turn before it; null for a root.")
+    session_id: str = Field(description="The id of the turn's session.")
+    turn_id: str = Field(description="The turn's id.")
+    parent_turn_id: str | None = Field(description="The id of the turn before this one; null for a root.")
 
 
 class CompletionMessage(Reply):
@@ -225,7 +225,7 @@ class CompletionMessage(Reply):
     refusal: None = Field(None, description="Never set.")
     reasoning_content: str = absent("The model's visible thinking.")
     annotations: list[Annotation] = absent("The citation marks.")
-    citations: list[Citation] = absent("The passages the model was shown.")
+    citations: list[Citation] = absent("The passages shown to the model.")
 
 
 class CompletionChoice(Reply):
@@ -233,7 +233,7 @@ class CompletionChoice(Reply):
 
     index: int = Field(description="Always 0.")
     message: CompletionMessage = Field(description="The answer.")
-    finish_reason: str = Field(description="stop, length or content_filter.")
+    finish_reason: str = Field(description="Why the model stopped: stop, length or content_filter.")
     logprobs: None = Field(None, description="Never set.")
 
 
@@ -260,21 +260,21 @@ class Completion(Reply):
 
     id: str = Field(description="chatcmpl- and the turn's id.")
     object: Literal["chat.completion"] = Field(description="The object's type.")
-    created: int = Field(description="Seconds since 1970.")
-    model: str = Field(description="As requested.")
-    choices: list[CompletionChoice] = Field(description="Always one.")
-    usage: CompletionUsage = Field(description="Tokens.")
-    wenmai: Asked = absent("Where it is stored; absent for a plain answer.")
+    created: int = Field(description="When it began, in seconds since 1970.")
+    model: str = Field(description="The model, as requested.")
+    choices: list[CompletionChoice] = Field(description="The answer; always one.")
+    usage: CompletionUsage = Field(description="Tokens of the model call.")
+    wenmai: Asked = absent("Where the turn is stored; absent for a plain answer.")
 
 
 class CompletionDelta(Reply):
     """What this chunk adds; the last one has the sources."""
 
-    role: Literal["assistant"] = absent("In the first chunk.")
+    role: Literal["assistant"] = absent("Always assistant; in the first chunk.")
     content: str = absent("A piece of the answer.")
     reasoning_content: str = absent("A piece of the thinking.")
     annotations: list[Annotation] = absent("The citation marks.")
-    citations: list[Citation] = absent("The passages the model was shown.")
+    citations: list[Citation] = absent("The passages shown to the model.")
 
 
 class ChunkChoice(Reply):
@@ -282,7 +282,7 @@ class ChunkChoice(Reply):
 
     index: int = Field(description="Always 0.")
     delta: CompletionDelta = Field(description="What this chunk adds.")
-    finish_reason: str | None = Field(description="Set in the last chunk.")
+    finish_reason: str | None = Field(description="Why the model stopped; set in the last chunk.")
 
 
 class CompletionChunk(Reply):
@@ -298,13 +298,13 @@ class CompletionChunk(Reply):
         }
     )
 
-    id: str = Field(description="The same in all chunks.")
+    id: str = Field(description="chatcmpl- and the turn's id; the same in all chunks.")
     object: Literal["chat.completion.chunk"] = Field(description="The object's type.")
-    created: int = Field(description="Seconds since 1970.")
-    model: str = Field(description="As requested.")
-    choices: list[ChunkChoice] = Field(description="One; none in the chunk with the usage.")
-    usage: CompletionUsage | None = absent("With include_usage: null except in the last chunk.")
-    wenmai: Asked = absent("Where it is stored; in the last chunk with a choice.")
+    created: int = Field(description="When it began, in seconds since 1970.")
+    model: str = Field(description="The model, as requested.")
+    choices: list[ChunkChoice] = Field(description="The answer; empty in the chunk with the usage.")
+    usage: CompletionUsage | None = absent("With include_usage: tokens; null except in the last chunk.")
+    wenmai: Asked = absent("Where the turn is stored; in the last chunk with a choice.")
 
 
 class EmbeddingBody(BaseModel):
@@ -354,7 +354,7 @@ class EmbeddingUsage(Reply):
     """How much was embedded."""
 
     prompt_tokens: int = Field(description="Tokens of all texts, estimated.")
-    total_tokens: int = Field(description="The same.")
+    total_tokens: int = Field(description="Equal to prompt_tokens.")
 
 
 class Embedded(Reply):
@@ -378,9 +378,9 @@ class Embeddings(Reply):
     )
 
     object: Literal["list"] = Field(description="The object's type.")
-    data: list[Embedded] = Field(description="One per text.")
-    model: str = Field(description="As requested.")
-    usage: EmbeddingUsage = Field(description="Estimated.")
+    data: list[Embedded] = Field(description="One vector per text.")
+    model: str = Field(description="The model, as requested.")
+    usage: EmbeddingUsage = Field(description="How much was embedded.")
 
 
 class OfferedModel(Reply):
@@ -405,7 +405,7 @@ class OfferedModels(Reply):
     )
 
     object: Literal["list"] = Field(description="The object's type.")
-    data: list[OfferedModel] = Field(description="With the documents: wenmai…; without: plain/….")
+    data: list[OfferedModel] = Field(description="wenmai… answers from the documents, plain/… without them.")
 
 
 # Errors: OpenAI's fields beside those of our own errors.

@@ -52,8 +52,8 @@ class QuestionPart(WireModel):
     text: PlainText = Field("", description="The text, for type text.")
     image_url: ImageUrl | None = Field(None, description="The image, for type image_url.")
     source: ImageSource | None = Field(None, description="The image, for type image.")
-    turn_id: Uuid | None = Field(None, description="For type image: the turn that has it.")
-    number: int = Field(1, ge=1, le=MAX_IMAGES, description="The number of that turn's image, from 1.")
+    turn_id: Uuid | None = Field(None, description="For type image: the turn with the stored image.")
+    number: int = Field(1, ge=1, le=MAX_IMAGES, description="With turn_id: the image's number, from 1.")
 
     @model_validator(mode="after")
     def _is_whole(self) -> QuestionPart:
@@ -107,7 +107,7 @@ class ChatBody(WireModel):
         False, description="true: the model reasons before it answers; false: no thinking is shown."
     )
     model_id: str = Field("default", max_length=200, description="The configured model that answers.")
-    temperature: Temperature | None = Field(None, description="Absent: as in the model's table.")
+    temperature: Temperature | None = Field(None, description="Temperature; absent: as in the model's table.")
     max_tokens: MaxTokens | None = Field(
         None, description="Maximum length of the answer in tokens; absent: as in the model's table."
     )
@@ -117,7 +117,9 @@ class ChatBody(WireModel):
     use_insert_block: bool = Field(
         False, description="true: a model judges each candidate, including those below the threshold."
     )
-    insert_block_llm_id: str | None = Field(None, max_length=200, description="The judge; absent: model_id.")
+    insert_block_llm_id: str | None = Field(
+        None, max_length=200, description="The model that judges the candidates; absent: model_id."
+    )
     filters: FiltersBody | None = Field(None, description="Which documents are searched; absent: all.")
     knowledge: KnowledgeUse = Field(
         "auto",
@@ -181,14 +183,14 @@ class Answer(Reply):
 
     thinking: str = Field(description="The model's visible thinking.")
     answer: str = Field(description="The answer, as far as it was written.")
-    sources: list[Citation] = Field(description="The passages the model was shown.")
-    session_id: str = Field(description="The session it is in.")
+    sources: list[Citation] = Field(description="The passages shown to the model.")
+    session_id: str = Field(description="The id of the turn's session.")
     warnings: list[TurnWarning] | None = absent("Warnings for the reader.")
     rewritten_question: str | None = absent("The rewritten question, used for a second search.")
-    error: TurnError | None = absent("Why the turn failed; other fields hold the text until then.")
+    error: TurnError | None = absent("Why the turn failed; answer and thinking hold the text until then.")
     turn_id: str = Field(description="The turn's id.")
-    parent_turn_id: str | None = Field(description="The turn before it; null for a root.")
-    status: TurnStatus = Field(description="How it ended.")
+    parent_turn_id: str | None = Field(description="The id of the turn before this one; null for a root.")
+    status: TurnStatus = Field(description="How the turn ended.")
     usage: Usage = Field(description="Tokens of the model call.")
     timings_ms: dict[str, float] = Field(description="Milliseconds by stage.")
     finish_reason: str = absent('Why the model stopped; "length": at a limit.')
@@ -197,7 +199,7 @@ class Answer(Reply):
 class SessionData(Reply):
     """Which session the turn is in."""
 
-    session_id: str = Field(description="Its id.")
+    session_id: str = Field(description="The session's id.")
 
 
 def _stages() -> str:
@@ -225,13 +227,13 @@ class StatusData(Reply):
 class TextData(Reply):
     """A piece of text; joined, the pieces are the whole text."""
 
-    text: str = Field(description="The piece.")
+    text: str = Field(description="The text of this piece.")
 
 
 class SourceData(Reply):
     """The citations of the answer."""
 
-    citations: list[Citation] = Field(description="Numbered from 1.")
+    citations: list[Citation] = Field(description="The citations, numbered from 1.")
 
 
 class ErrorData(Reply):

@@ -73,23 +73,23 @@ class Document(Reply):
 
     model_config = example(_DOCUMENT)
 
-    document_id: str = Field(description="Its id.")
-    file_name: str = Field(description="Its name.")
-    content_hash: str = Field(description="SHA-256 of its bytes, in hex.")
-    size_bytes: int = Field(description="Its size.")
+    document_id: str = Field(description="The document's id.")
+    file_name: str = Field(description="The file's name.")
+    content_hash: str = Field(description="SHA-256 of the file, in hex.")
+    size_bytes: int = Field(description="The file's size in bytes.")
     status: DocumentStatus = Field(description="ingesting, ready (searchable), or failed.")
-    chunk_count: int = Field(description="How many chunks it has.")
+    chunk_count: int = Field(description="The number of chunks.")
     external_id: str | None = Field(
         description="The caller's own id; different content with the same id is a new version."
     )
-    tags: list[str] = Field(description="Its tags.")
-    date: str | None = Field(description="A day, a month or a year; null for none.")
-    error: str | None = Field(description="Why it, or its newer version, could not be read.")
-    source: str = Field(description='The followed folder it is in; "" for an upload.')
-    created_at: Moment = Field(description="When it was added.")
+    tags: list[str] = Field(description="The document's tags.")
+    date: str | None = Field(description="The document's date: a day, a month or a year; null for none.")
+    error: str | None = Field(description="Why the document, or its newer version, could not be read.")
+    source: str = Field(description='The followed folder that contains it; "" for an upload.')
+    created_at: Moment = Field(description="When the document was added.")
     modified_at: MaybeMoment = Field(description="When the followed file was last changed.")
-    shared: bool = Field(description="Whether all owners can read it.")
-    sample: bool = Field(description="Whether it is part of Wenmai's sample guide.")
+    shared: bool = Field(description="Whether all owners can read the document.")
+    sample: bool = Field(description="Whether the document is part of Wenmai's sample guide.")
 
 
 class DocumentPage(Reply):
@@ -97,7 +97,7 @@ class DocumentPage(Reply):
 
     model_config = example({"documents": [_DOCUMENT], "next": None})
 
-    documents: list[Document] = Field(description="Newest first.")
+    documents: list[Document] = Field(description="The documents, newest first.")
     next: str | None = Field(description="`cursor` of the next page; null: this is the last one.")
 
 
@@ -109,7 +109,7 @@ class AddedDocument(Reply):
     )
 
     document: Document = Field(description="The document.")
-    job_id: str | None = Field(description="The job; null if there is nothing to ingest.")
+    job_id: str | None = Field(description="The ingestion job; null if there is nothing to ingest.")
     existing: bool = Field(description="true: the same content was already stored.")
 
 
@@ -120,7 +120,7 @@ class ErasedDocument(Reply):
         {"document_id": DOCUMENT_ID, "deleted": True, "source": None, "proof": None, "receipt_id": ""}
     )
 
-    document_id: str = Field(description="Its id.")
+    document_id: str = Field(description="The document's id.")
     deleted: bool = Field(description="Always true.")
     source: str | None = Field(description="The followed folder that will restore it; null for an upload.")
     proof: Proof | None = PROOF
@@ -133,7 +133,7 @@ class RemovedSample(Reply):
     model_config = example({"documents": 20, "chunks": 410, "left": 0})
 
     documents: int = Field(description="How many documents were erased; 0 if there were none.")
-    chunks: int = Field(description="How many chunks they had.")
+    chunks: int = Field(description="How many chunks these documents had.")
     left: int = Field(description="How many traces of them were still stored afterwards.")
 
 
@@ -142,9 +142,9 @@ class DocumentPatch(WireModel):
 
     model_config = example({"tags": ["manual"], "date": "2026-01"})
 
-    tags: list[Tag] | None = Field(None, max_length=MAX_TAGS, description="All its tags from now on.")
+    tags: list[Tag] | None = Field(None, max_length=MAX_TAGS, description="The new tags, replacing the old.")
     date: Annotated[PlainText, AtMost(10)] | None = Field(
-        None, description="YYYY, YYYY-MM or YYYY-MM-DD; null: none."
+        None, description="The new date: YYYY, YYYY-MM or YYYY-MM-DD; null: none."
     )
 
 
@@ -161,24 +161,24 @@ class DocumentUpload(WireModel):
     )
     tags: str = Field(
         "",
-        description="Comma-separated, one field each, or a JSON array; absent: unchanged; empty: none.",
+        description="Tags: comma-separated, one field each, or a JSON array; absent: unchanged; empty: none.",
     )
-    date: str = Field("", description="YYYY, YYYY-MM or YYYY-MM-DD; absent: the document's own.")
+    date: str = Field("", description="Date: YYYY, YYYY-MM or YYYY-MM-DD; absent: the document's own.")
 
 
 class TagCount(Reply):
     """A tag, and how often it is used."""
 
-    tag: str = Field(description="Its name.")
-    documents: int = Field(description="How many documents carry it.")
+    tag: str = Field(description="The tag's name.")
+    documents: int = Field(description="How many documents have this tag.")
 
 
 class TagList(Reply):
-    """The tags that most documents carry."""
+    """The tags that most documents have."""
 
     model_config = example({"tags": [{"tag": "manual", "documents": 3}]})
 
-    tags: list[TagCount] = Field(description="Most frequent first, at most 200.")
+    tags: list[TagCount] = Field(description="The tags, most frequent first, at most 200.")
 
 
 class Chunk(Reply):
@@ -186,19 +186,19 @@ class Chunk(Reply):
 
     model_config = example(CHUNK)
 
-    chunk_id: str = Field(description="Its id.")
-    document_id: str = Field(description="The document it is from.")
+    chunk_id: str = Field(description="The chunk's id.")
+    document_id: str = Field(description="The id of the chunk's document.")
     file_name: str = Field(description="The document's name.")
-    text: str = Field(description="Its text.")
-    position: int = Field(description="Its position in the document, from 0.")
-    heading: str = Field(description="The headings above it, outermost first.")
-    page: int | None = Field(description="The page it begins on, from 1; null if there are no pages.")
-    char_start: int = Field(description="Its start in the document's text, in characters.")
-    char_end: int = Field(description="Its end in the document's text.")
+    text: str = Field(description="The chunk's text.")
+    position: int = Field(description="The chunk's position in the document, from 0.")
+    heading: str = Field(description="The headings above the chunk, outermost first.")
+    page: int | None = Field(description="The chunk's first page, from 1; null if there are no pages.")
+    char_start: int = Field(description="The chunk's start in the document's text, in characters.")
+    char_end: int = Field(description="The chunk's end in the document's text.")
     date: str = Field(description='The document\'s date; "" for none.')
-    version: str = Field(description="The version of the document's content that it is from.")
+    version: str = Field(description="The version of the document's content.")
     tags: list[str] = Field(description="The document's tags.")
-    source: str = Field(description='The followed folder it is from; "" for an upload.')
+    source: str = Field(description='The document\'s followed folder; "" for an upload.')
 
 
 class ChunkPage(Reply):
@@ -206,15 +206,15 @@ class ChunkPage(Reply):
 
     model_config = example({"chunks": [CHUNK], "next": None})
 
-    chunks: list[Chunk] = Field(description="In document order.")
+    chunks: list[Chunk] = Field(description="The chunks, in document order.")
     next: str | None = Field(description="`cursor` of the next page; null: this is the last one.")
 
 
 class Neighbours(Reply):
-    """The chunks around one, in document order."""
+    """The chunks around another one, in document order."""
 
-    before: list[Chunk] = Field(description="Those before it.")
-    after: list[Chunk] = Field(description="Those after it.")
+    before: list[Chunk] = Field(description="The chunks before it.")
+    after: list[Chunk] = Field(description="The chunks after it.")
 
 
 class ChunkInPlace(Chunk):
@@ -223,7 +223,7 @@ class ChunkInPlace(Chunk):
     model_config = example({**CHUNK, "neighbours": {"before": [], "after": []}, "section": []})
 
     neighbours: Neighbours = Field(description="The chunks around it.")
-    section: list[Chunk] = Field(description="The chunks under the same heading, including itself.")
+    section: list[Chunk] = Field(description="The chunks under the same heading, including this one.")
 
 
 class Job(Reply):
@@ -231,10 +231,10 @@ class Job(Reply):
 
     model_config = example(_JOB)
 
-    job_id: str = Field(description="Its id.")
-    document_id: str = Field(description="The document being ingested.")
+    job_id: str = Field(description="The job's id.")
+    document_id: str = Field(description="The id of the document being ingested.")
     file_name: str = Field(description="The document's name.")
-    stage: JobStage = Field(description="done, failed and cancelled are final.")
+    stage: JobStage = Field(description="The job's stage; done, failed and cancelled are final.")
     done: int = Field(description="Chunks embedded and stored so far.")
     total: int = Field(description="Chunks in total.")
     error: str | None = Field(description="What went wrong in the last attempt, in one sentence.")
@@ -242,9 +242,9 @@ class Job(Reply):
     retryable: bool = Field(description="Whether a retry may succeed.")
     attempt: int = Field(description="The number of the attempt, from 1.")
     reused: int = Field(description="Chunks whose stored vectors were reused.")
-    started_at: MaybeMoment = Field(description="When it began.")
-    next_try_at: MaybeMoment = Field(description="When it is retried.")
-    ended_at: MaybeMoment = Field(description="When it ended.")
+    started_at: MaybeMoment = Field(description="When the job began.")
+    next_try_at: MaybeMoment = Field(description="When the job is retried.")
+    ended_at: MaybeMoment = Field(description="When the job ended.")
 
 
 class JobList(Reply):
@@ -252,15 +252,15 @@ class JobList(Reply):
 
     model_config = example({"jobs": [_JOB]})
 
-    jobs: list[Job] = Field(description="Newest first.")
+    jobs: list[Job] = Field(description="The jobs, newest first.")
 
 
 class Source(Reply):
     """A followed folder."""
 
-    source: str = Field(description="Its name in the configuration.")
-    documents: int = Field(description="How many of its documents you may read.")
-    synced_at: MaybeMoment = Field(description="When it was last synced; null: not yet.")
+    source: str = Field(description="The folder's name in the configuration.")
+    documents: int = Field(description="How many of the folder's documents you may read.")
+    synced_at: MaybeMoment = Field(description="When the folder was last synced; null: not yet.")
 
 
 class SourceList(Reply):
@@ -270,4 +270,4 @@ class SourceList(Reply):
         {"sources": [{"source": "notes", "documents": 12, "synced_at": "2026-01-31T03:00:00.000000Z"}]}
     )
 
-    sources: list[Source] = Field(description="Those whose documents you may read.")
+    sources: list[Source] = Field(description="The folders whose documents you may read.")

@@ -11,25 +11,25 @@ from routes.wire.fields import MaybeMoment, Moment, Reply, absent, example
 class Searched(Reply):
     """One place that was searched after an erasure."""
 
-    place: str = Field(description="Its name.")
+    place: str = Field(description="The place's name.")
     looked_at: int = Field(description="How many items were examined there.")
-    hits: int = Field(description="How many of them still contain something.")
+    hits: int = Field(description="How many of these items still contain a trace.")
 
 
 class Remainder(Reply):
     """What is, or may be, still stored somewhere."""
 
-    place: str = Field(description="Where it is.")
-    hits: int = Field(description="How many items contain something; 0 if they only may.")
+    place: str = Field(description="The place where it is stored.")
+    hits: int = Field(description="How many items contain a trace; 0 if they only may.")
     what_to_do: str = Field(description="What to do about it, in one sentence.")
 
 
 class Copy(Reply):
     """A backup, or the store as it was before a re-embedding."""
 
-    name: str = Field(description="The file or folder.")
-    made_at: str = Field(description="When it was made.")
-    holds: str = Field(description="yes, no, or may (made before the erasure, and cannot be searched).")
+    name: str = Field(description="The name of the file or folder.")
+    made_at: str = Field(description="When the copy was made.")
+    holds: str = Field(description="Whether it has traces: yes, no, or may (it is older and unsearchable).")
 
 
 class Proof(Reply):
@@ -37,11 +37,11 @@ class Proof(Reply):
 
     checked_at: Moment = Field(description="When the search was made.")
     mode: Thoroughness = Field(
-        description="full: everything stored was read; references: fields that can name it."
+        description="full: everything stored was read; references: fields that can name the erased item."
     )
     hits: int = Field(description="How many traces are left; 0: none.")
     complete: bool = Field(description="Whether every place was searched to its end.")
-    searched: list[Searched] = Field(description="Every place.")
+    searched: list[Searched] = Field(description="Every place that was searched.")
     left: list[Remainder] = absent("What is left, if anything.")
     backups: list[Copy] = absent("Copies of the store, if there are any.")
     quoted_in: list[str] = absent("For a document: turns whose answers quote it.")
@@ -49,14 +49,14 @@ class Proof(Reply):
 
 
 PROOF = Field(description="The search for traces afterwards; null if none was made.")
-RECEIPT_ID = Field(description='The stored receipt; "" for none.')
+RECEIPT_ID = Field(description='The id of the stored receipt; "" for none.')
 
 
 class Quoting(Reply):
     """Turns that quote an erased document."""
 
-    turn_ids: list[str] = Field(description="Turns that quote it in their answers.")
-    summary_turn_ids: list[str] = Field(description="Turns that quote it in their stored summaries.")
+    turn_ids: list[str] = Field(description="Turns whose answers quote it.")
+    summary_turn_ids: list[str] = Field(description="Turns whose stored summaries quote it.")
 
 
 class Erasure(Reply):
@@ -84,9 +84,9 @@ class Erasure(Reply):
 class StoredOwner(Reply):
     """How much is stored for one owner."""
 
-    owner: str = Field(description="The name: local, key-<fingerprint>, or site-… for a site's visitor.")
+    owner: str = Field(description="The owner: local, key-<fingerprint>, or site-… for a site's visitor.")
     known: bool | None = Field(
-        description="Whether it has a configured key; null for a site's visitor, whose name does not tell."
+        description="Whether the owner has a configured key; null for a site's visitor: not known."
     )
     sessions: int = Field(description="The number of sessions.")
     turns: int = Field(description="The number of turns.")
@@ -115,7 +115,7 @@ class OwnerPage(Reply):
         }
     )
 
-    owners: list[StoredOwner] = Field(description="Most recent question first.")
+    owners: list[StoredOwner] = Field(description="The owners, most recent question first.")
     next: str | None = Field(description="`cursor` of the next page; null: this is the last one.")
 
 

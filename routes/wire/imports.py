@@ -85,8 +85,8 @@ class ImportMessage(WireModel):
 class ImportPersona(PersonaBody):
     """A session's own system prompt."""
 
-    persona_id: Uuid | None = Field(None, description="Its id; absent: a new one is generated.")
-    updated_at: Time | None = Field(None, description="When it was set; absent: now.")
+    persona_id: Uuid | None = Field(None, description="The persona's id; absent: a new one is generated.")
+    updated_at: Time | None = Field(None, description="When the persona was set; absent: now.")
 
 
 def _not_empty(turns: list[ImportTurn] | None) -> list[ImportTurn] | None:
@@ -119,16 +119,16 @@ class ImportBody(WireModel):
     expire_days: int | None = Field(
         None, ge=1, le=MAX_EXPIRE_DAYS, description="The session's own age limit in days; null: the server's."
     )
-    created_at: Time | None = Field(None, description="When it began; absent: with its first turn.")
-    updated_at: Time | None = Field(None, description="When it was last used; absent: with its last turn.")
+    created_at: Time | None = Field(None, description="The time it began; absent: the first turn's.")
+    updated_at: Time | None = Field(None, description="The time of its last use; absent: the last turn's.")
     persona: ImportPersona | None = Field(
         None, description="The session's own system prompt: an object, or its text alone."
     )
     turns: Annotated[list[ImportTurn] | None, AfterValidator(_not_empty)] = Field(
-        None, max_length=MAX_TURNS, description="As turns; at least one for an import."
+        None, max_length=MAX_TURNS, description="The conversation as turns; at least one for an import."
     )
     messages: list[ImportMessage] | None = Field(
-        None, min_length=1, max_length=2 * MAX_TURNS + 1, description="As messages in OpenAI's form."
+        None, min_length=1, max_length=2 * MAX_TURNS + 1, description="The conversation as OpenAI messages."
     )
 
     @field_validator("persona", mode="before")
@@ -242,19 +242,19 @@ class ImportedConversation(Reply):
 
     model_config = example({"session_id": SESSION_ID, "turns": [TURN_ID], "indexing": 1})
 
-    session_id: str = Field(description="Its id.")
-    turns: list[str] = Field(description="The ids of its turns, in the order of the request.")
-    indexing: int = Field(description="How many of them are being embedded in the background.")
+    session_id: str = Field(description="The id of its session.")
+    turns: list[str] = Field(description="The ids of the turns, in the order of the request.")
+    indexing: int = Field(description="How many turns are being embedded in the background.")
 
 
 class PlannedConversation(Reply):
     """One conversation of the export."""
 
-    session_id: str = Field(description="The session it is, or will be, stored as.")
-    title: str = Field(description="Its title.")
-    turns: int = Field(description="How many turns it has.")
-    fresh: int = Field(description="How many of them are not stored yet.")
-    branches: int = Field(description="How many branches it has.")
+    session_id: str = Field(description="The id of the session it is, or will be, stored as.")
+    title: str = Field(description="The conversation's title.")
+    turns: int = Field(description="The number of turns.")
+    fresh: int = Field(description="How many turns are not stored yet.")
+    branches: int = Field(description="The number of branches.")
     persona: bool = Field(description="Whether it has a system prompt, which becomes its persona.")
     attachments: int = Field(description="Files that it mentions but the export does not contain.")
     orphans: int = Field(description="Messages whose parent is missing: each starts a branch.")
@@ -285,5 +285,5 @@ class ForeignImport(Reply):
     )
 
     product: str = Field(description="The product that made the export.")
-    applied: bool = Field(description="Whether it was imported.")
-    conversations: list[PlannedConversation] = Field(description="In the order of the file.")
+    applied: bool = Field(description="Whether the conversations were imported.")
+    conversations: list[PlannedConversation] = Field(description="The conversations, in file order.")

@@ -34,17 +34,17 @@ class Memory(Reply):
 
     model_config = example(_MEMORY)
 
-    memory_id: str = Field(description="Its id.")
+    memory_id: str = Field(description="The memory's id.")
     content: str = Field(description="What is remembered.")
-    type: MemoryType = Field(description="Its kind; an instruction applies to every question.")
-    turn_ids: list[str] = Field(description="The turns it comes from; empty if written by hand.")
-    session_id: str = Field(description='The session it was said in; "" for none.')
-    created_at: Moment = Field(description="When it was stored.")
-    valid_from: Moment = Field(description="From when it holds: when it was said.")
+    type: MemoryType = Field(description="The kind of memory; an instruction applies to every question.")
+    turn_ids: list[str] = Field(description="The turns that it comes from; empty if written by hand.")
+    session_id: str = Field(description='The session in which it was said; "" for none.')
+    created_at: Moment = Field(description="When the memory was stored.")
+    valid_from: Moment = Field(description="Since when it holds: when it was said.")
     valid_until: MaybeMoment = Field(description="Until when it held; null: it still holds.")
     superseded_by: str | None = Field(description="The memory that superseded it.")
     last_used_at: MaybeMoment = Field(description="When it was last recalled or restated.")
-    uses: int = Field(description="How many prompts contained it.")
+    uses: int = Field(description="How many prompts contained the memory.")
 
 
 class MemoryPage(Reply):
@@ -52,7 +52,7 @@ class MemoryPage(Reply):
 
     model_config = example({"memories": [_MEMORY], "next": None, "on": True})
 
-    memories: list[Memory] = Field(description="Newest first.")
+    memories: list[Memory] = Field(description="The memories, newest first.")
     next: int | None = Field(description="`before` of the next page; null: this is the last one.")
     on: bool = Field(description="Whether memory is switched on.")
 
@@ -62,7 +62,7 @@ class MemoryList(Reply):
 
     model_config = example({"memories": [_MEMORY]})
 
-    memories: list[Memory] = Field(description="The memories.")
+    memories: list[Memory] = Field(description="The memories, in order.")
 
 
 class MemoryWithHistory(Memory):
@@ -90,7 +90,7 @@ class MemoryBody(WireModel):
     model_config = example({"content": "The user's desk is 302", "type": "fact"})
 
     content: Content = Field(description="What to remember; 1 to 500 characters.")
-    type: MemoryType | None = Field(None, strict=False, description="Absent: derived from its words.")
+    type: MemoryType | None = Field(None, strict=False, description="Kind; absent: derived from the content.")
 
 
 class MemoryChanges(WireModel):
@@ -98,8 +98,8 @@ class MemoryChanges(WireModel):
 
     model_config = example({"content": "The user's desk is 303"})
 
-    content: Content | None = Field(None, description="Its new words.")
-    type: MemoryType | None = Field(None, strict=False, description="Its new kind.")
+    content: Content | None = Field(None, description="The new content.")
+    type: MemoryType | None = Field(None, strict=False, description="The new kind.")
 
 
 class SwitchBody(WireModel):
@@ -111,11 +111,11 @@ class SwitchBody(WireModel):
 
 
 class Switch(Reply):
-    """Whether memory is on."""
+    """Whether memory is switched on."""
 
     model_config = example({"on": True})
 
-    on: bool = Field(description="Whether memory is on.")
+    on: bool = Field(description="Whether memory is switched on.")
 
 
 class ErasedMemories(Reply):
@@ -146,8 +146,8 @@ class ImportedMemories(Reply):
 
     model_config = example({"imported": 9, "known": 1, "broken": 0, "refused": {"secret": 1}})
 
-    imported: int = Field(description="How many were added.")
-    known: int = Field(description="How many were already remembered, or occurred twice.")
+    imported: int = Field(description="How many memories were added.")
+    known: int = Field(description="How many were already remembered or occurred twice.")
     broken: int = Field(description="How many were invalid.")
     refused: dict[str, int] = Field(description="How many were refused, by reason.")
 
@@ -158,6 +158,6 @@ class ImportedMemory(WireModel):
     model_config = ConfigDict(extra="ignore", json_schema_extra={"examples": [{"content": "I keep bees"}]})
 
     content: Content = Field(description="What to remember.")
-    type: MemoryType | None = Field(None, strict=False, description="Absent: derived from its words.")
-    valid_from: str | None = Field(None, description="From when it holds; absent: from now.")
+    type: MemoryType | None = Field(None, strict=False, description="Kind; absent: derived from the content.")
+    valid_from: str | None = Field(None, description="Since when it holds; absent: from now on.")
     valid_until: str | None = Field(None, description="Until when it held; absent: it still holds.")

@@ -89,30 +89,30 @@ class CleanupSchedule(Reply):
 
     cron: str = Field(description="The schedule, as a cron expression.")
     timezone: str = Field(description="The time zone of the schedule.")
-    next_run: str | None = Field(description="When it runs next; null: never again.")
-    last_run: str | None = Field(description="When its last run ended; null: it has not run yet.")
-    last_result: Cleanup | None = Field(description="What it did.")
-    last_error: str | None = Field(description="The kind of error it ended with, or why it was refused.")
+    next_run: str | None = Field(description="When the clean-up runs next; null: never again.")
+    last_run: str | None = Field(description="When the last run ended; null: there was none.")
+    last_result: Cleanup | None = Field(description="The result of the last run.")
+    last_error: str | None = Field(description="The error that ended the last run, or why it was refused.")
     last_slot: str | None = Field(description="The newest scheduled time that was carried out.")
     skipped: str | None = Field(description="Why a later run was skipped.")
-    running: bool = Field(description="Whether it is running.")
-    holder: str | None = Field(description="The worker running it.")
+    running: bool = Field(description="Whether a clean-up is running.")
+    holder: str | None = Field(description="The worker that is running it.")
 
 
 class Receipt(Reply):
     """An operation on everybody's data; never contains texts or ids."""
 
-    receipt_id: str = Field(description="Its id.")
+    receipt_id: str = Field(description="The receipt's id.")
     kind: ReceiptKind = Field(description="What was done.")
     reason: str = Field(description="Who asked: schedule, request or command.")
-    counts: dict[str, int] = Field(description="How much was done, by kind.")
+    counts: dict[str, int] = Field(description="How many items were affected, by kind.")
     bytes_before: int | None = Field(description="Size on disk before; null: not reported by the engine.")
     bytes_after: int | None = Field(description="Size on disk after.")
     subject: str = Field(description="SHA-256 of the erased item's id.")
     details: dict[str, str] = Field(description="Further details, such as the cutoff.")
-    error: str = Field(description='Why it ended early; "" if it was completed.')
-    began_at: Moment = Field(description="When it began.")
-    ended_at: Moment = Field(description="When it ended.")
+    error: str = Field(description='Why the operation ended early; "" if it was completed.')
+    began_at: Moment = Field(description="When the operation began.")
+    ended_at: Moment = Field(description="When the operation ended.")
 
 
 class ReceiptPage(Reply):
@@ -120,7 +120,7 @@ class ReceiptPage(Reply):
 
     model_config = example({"receipts": [], "next": None})
 
-    receipts: list[Receipt] = Field(description="Newest first.")
+    receipts: list[Receipt] = Field(description="The receipts, newest first.")
     next: int | None = Field(description="`before` of the next page; null: this is the last one.")
 
 
@@ -141,13 +141,13 @@ class Backup(Reply):
         }
     )
 
-    file: str = Field(description="Its name, below BACKUP_DIR.")
-    size_bytes: int = Field(description="Its size.")
-    sha256: str = Field(description="SHA-256 of the file, in hex.")
-    created: str = Field(description="The moment it captures.")
-    engine: str = Field(description="embedded or server.")
-    points: dict[str, int] = Field(description="Its contents, by kind.")
-    seconds: float = Field(description="How long it took.")
+    file: str = Field(description="The archive's file name in BACKUP_DIR.")
+    size_bytes: int = Field(description="The archive's size in bytes.")
+    sha256: str = Field(description="SHA-256 of the archive, in hex.")
+    created: str = Field(description="The moment that the archive captures.")
+    engine: str = Field(description="The store's engine: embedded or server.")
+    points: dict[str, int] = Field(description="The number of points in the archive, by kind.")
+    seconds: float = Field(description="How many seconds the backup took.")
     removed: list[str] = Field(description="Older archives that were deleted.")
     fuller: list[str] = Field([], description="Deleted archives that contained more than this one.")
 
@@ -155,10 +155,10 @@ class Backup(Reply):
 class Archive(Reply):
     """An archive in BACKUP_DIR."""
 
-    file: str = Field(description="Its name.")
-    size_bytes: int = Field(description="Its size.")
-    created: str = Field(description="The moment it captures.")
-    points: dict[str, int] = Field(description="Its contents, by kind.")
+    file: str = Field(description="The archive's file name.")
+    size_bytes: int = Field(description="The archive's size in bytes.")
+    created: str = Field(description="The moment that the archive captures.")
+    points: dict[str, int] = Field(description="The number of points in the archive, by kind.")
     problem: str = Field(description='Why it cannot be used; "" if its contents and manifest are sound.')
 
 
@@ -167,7 +167,7 @@ class ArchiveList(Reply):
 
     model_config = example({"backups": []})
 
-    backups: list[Archive] = Field(description="Newest first.")
+    backups: list[Archive] = Field(description="The archives, newest first.")
 
 
 class Repair(Reply):
@@ -245,8 +245,8 @@ class CollectionImport(Reply):
     )
 
     dry_run: bool = Field(description="true: nothing was changed.")
-    source: str = Field(description="The old collection.")
-    sessions: int = Field(description="How many sessions it has.")
+    source: str = Field(description="The name of the old collection.")
+    sessions: int = Field(description="The number of sessions in it.")
     turns: int = Field(description="Turns that can be copied.")
     existing: int = Field(alias="there", description="Turns among them that are already stored.")
     unreadable: int = Field(description="Points without a session or a question.")
@@ -263,16 +263,16 @@ class ReembedBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, **example({"embedding": "bundled"}))
 
-    embedding: str = Field(min_length=1, max_length=500, description="In the syntax of EMBEDDING.")
+    embedding: str = Field(min_length=1, max_length=500, description="The embedding, as EMBEDDING names it.")
 
 
 class StoredCollection(Reply):
     """One collection of the store."""
 
-    name: str = Field(description="Its name.")
-    points: int = Field(description="How many points it has.")
+    name: str = Field(description="The collection's name.")
+    points: int = Field(description="The number of points.")
     embedding: str = Field(description='The embedding of its vectors; "" if it has none.')
-    fits: bool = Field(description="Whether it already has the requested embedding.")
+    fits: bool = Field(description="Whether the collection already has the requested embedding.")
 
 
 class ReembedPlan(Reply):
@@ -287,7 +287,7 @@ class ReembedPlan(Reply):
         }
     )
 
-    collections: list[StoredCollection] = Field(description="Collection by collection.")
+    collections: list[StoredCollection] = Field(description="Every collection.")
     seconds: float = Field(description="The estimated duration; 0 if there is nothing to do.")
     needed: bool = Field(description="Whether there is anything to do.")
     points: int = Field(description="The total number of points.")
@@ -299,17 +299,17 @@ class ReembedState(Reply):
     model_config = example(_REEMBEDDING)
 
     status: Literal["idle", "running", "prepared", "failed", "cancelled"] = Field(
-        description="prepared: the next start configured with this embedding uses it."
+        description="The state; prepared: the next start configured with this embedding uses the new vectors."
     )
-    embedding: str = Field(description="The embedding.")
+    embedding: str = Field(description="The new embedding.")
     dimension: int = Field(description="The dimension of its vectors.")
     round: int = Field(description="Round 1 embeds everything, later rounds what was written meanwhile.")
     done: int = Field(description="Points compared in this round.")
     total: int = Field(description="Points in total.")
     embedded: int = Field(description="Points embedded in this round.")
-    began_us: int = Field(description="When it began, in UTC microseconds; 0: not yet.")
-    ended_us: int = Field(description="When it ended; 0: not yet.")
-    error: str = Field(description='Why it failed; "" if it did not.')
+    began_us: int = Field(description="When the re-embedding began, in UTC microseconds; 0: not yet.")
+    ended_us: int = Field(description="When the re-embedding ended; 0: not yet.")
+    error: str = Field(description='Why the re-embedding failed; "" if it did not.')
 
 
 class SyncBody(BaseModel):
@@ -335,13 +335,13 @@ class KindCount(Reply):
     """A kind of file that cannot be ingested."""
 
     ending: str = Field(description='The file extension; "" for none.')
-    count: int = Field(description="How many there are.")
+    count: int = Field(description="The number of such files.")
 
 
 class SyncReport(Reply):
     """One sync of one source."""
 
-    source: str = Field(description="Its name.")
+    source: str = Field(description="The source's name.")
     added: int = Field(description="Documents added.")
     changed: int = Field(description="Documents ingested again.")
     removed: int = Field(description="Documents removed.")
@@ -354,9 +354,9 @@ class SyncReport(Reply):
     not_reached: int = Field(description="Files left to the next run.")
     problem: str = Field(description='Why the folder could not be synced; "" if it could.')
     stopped: str = Field(description='Why files were left; "" if none were.')
-    cancelled: bool = Field(description="true: a shutdown ended it.")
-    began_at: Moment = Field(description="When it began.")
-    ended_at: Moment = Field(description="When it ended.")
+    cancelled: bool = Field(description="true: a shutdown ended the sync.")
+    began_at: Moment = Field(description="When the sync began.")
+    ended_at: Moment = Field(description="When the sync ended.")
 
 
 class SyncProgress(Reply):
@@ -365,24 +365,24 @@ class SyncProgress(Reply):
     source: str = Field(description="The source being synced.")
     step: Literal["looking", "reading", "removing"] = Field(description="The current step.")
     done: int = Field(description="Files ingested, or documents removed, so far.")
-    total: int = Field(description="How many there are in total.")
+    total: int = Field(description="Files to ingest, or documents to remove, in total.")
 
 
 class SourceState(Reply):
     """A configured source."""
 
-    source: str = Field(description="Its name.")
-    folder: str = Field(description="The folder.")
-    owner: str = Field(description="The owner of its documents.")
-    tags: list[str] = Field(description="The tags of its documents.")
-    last: SyncReport | None = Field(description="Its last run; null: none yet.")
+    source: str = Field(description="The source's name.")
+    folder: str = Field(description="The path of the folder.")
+    owner: str = Field(description="The owner of the source's documents.")
+    tags: list[str] = Field(description="The tags of the source's documents.")
+    last: SyncReport | None = Field(description="The source's last sync; null: none yet.")
 
 
 class UnconfiguredSource(Reply):
     """A source that is no longer configured."""
 
-    source: str = Field(description="Its name.")
-    documents: int = Field(description="How many of its documents are still stored.")
+    source: str = Field(description="The source's name.")
+    documents: int = Field(description="How many of the source's documents are still stored.")
     message: str = Field(description="What is left, and how to remove it, in one sentence.")
 
 
@@ -411,5 +411,5 @@ class RemovedSource(Reply):
 
     model_config = example({"source": "notes", "removed": 12})
 
-    source: str = Field(description="Its name.")
-    removed: int = Field(description="How many documents it had.")
+    source: str = Field(description="The source's name.")
+    removed: int = Field(description="How many documents were removed.")

@@ -64,11 +64,11 @@ class SearchBody(WireModel):
     )
     last_answer: Annotated[PlainText, AtMost(100_000)] = Field("", description="The answer to the last one.")
     date: AskedDate = ""
-    session_id: Uuid | None = Field(None, description="Instead: take earlier questions from this session.")
+    session_id: Uuid | None = Field(None, description="Take the earlier questions from this session instead.")
     parent_turn_id: Uuid | None = Field(
         None, description="The parent turn; absent: the session's latest completed one; null: a new root."
     )
-    model_id: str = Field("default", max_length=200, description="Whose window the passages must fit.")
+    model_id: str = Field("default", max_length=200, description="The passages must fit this model's window.")
     document_id: Uuid | None = Field(None, description="Explain why this document was not found.")
     filters: FiltersBody | None = Field(None, description="Which documents to search; absent: all.")
 
@@ -76,22 +76,22 @@ class SearchBody(WireModel):
 class Place(Reply):
     """A rank in one list."""
 
-    rank: int | None = Field(description="From 1; null: not in the list.")
-    score: float | None = Field(description="The list's own score.")
+    rank: int | None = Field(description="The rank, from 1; null: not in the list.")
+    score: float | None = Field(description="The score in this list.")
 
 
 class Reranked(Reply):
     """The reranker's result."""
 
-    rank: int = Field(description="From 1.")
+    rank: int = Field(description="The rank, from 1.")
     probability: float = Field(description="Probability that it answers the question, 0 to 1.")
 
 
 class Room(Reply):
-    """Its place in the prompt."""
+    """A candidate's place in the prompt."""
 
-    index: int | None = Field(description="Its citation number in the prompt, from 1; null: no room.")
-    tokens: int = Field(description="Its size in tokens.")
+    index: int | None = Field(description="The citation number in the prompt, from 1; null: no room.")
+    tokens: int = Field(description="The candidate's length in tokens.")
 
 
 class Candidate(Chunk):
@@ -99,24 +99,24 @@ class Candidate(Chunk):
 
     model_config = example(_CANDIDATE)
 
-    dense: Place = Field(description="In the search by meaning.")
-    sparse: Place = Field(description="In the search by words.")
-    fused: Place = Field(description="After fusing both.")
-    reranked: Reranked | None = Field(description="After reranking.")
-    budget: Room | None = Field(description="In the prompt.")
+    dense: Place = Field(description="Rank and score in the search by meaning.")
+    sparse: Place = Field(description="Rank and score in the search by words.")
+    fused: Place = Field(description="Rank and score after fusing both.")
+    reranked: Reranked | None = Field(description="Rank and probability after reranking.")
+    budget: Room | None = Field(description="Its place in the prompt.")
     probability: float = Field(description="Probability that it answers the question, 0 to 1.")
-    key_passage: str = Field(description="The part of it that answers, verbatim.")
-    kept: bool = Field(description="Whether it would be shown to the model.")
-    dropped_by: str | None = Field(description="The stage that dropped it; null: none.")
+    key_passage: str = Field(description="The part of the chunk that answers, verbatim.")
+    kept: bool = Field(description="Whether the candidate would be shown to the model.")
+    dropped_by: str | None = Field(description="The stage that dropped the candidate; null: none.")
 
 
 class PlaceAmongAll(Reply):
     """A chunk's rank in one list over the whole store."""
 
-    rank: int | None = Field(description="From 1; null: beyond the first thousand.")
-    score: float = Field(description="The list's own score.")
+    rank: int | None = Field(description="The rank, from 1; null: beyond the first thousand.")
+    score: float = Field(description="The score in this list.")
     last_score: float | None = Field(description="The score of the last chunk that got further.")
-    kept: bool = Field(description="Whether it got further.")
+    kept: bool = Field(description="Whether the chunk got further.")
 
 
 class ChunkPlaces(Chunk):
@@ -134,26 +134,26 @@ class ChunkPlaces(Chunk):
         }
     )
 
-    dense: PlaceAmongAll | None = Field(description="In the search by meaning.")
-    sparse: PlaceAmongAll | None = Field(description="In the search by words.")
-    fused: Place | None = Field(description="After fusing both.")
-    reranked: Reranked | None = Field(description="After reranking.")
-    budget: Room | None = Field(description="In the prompt.")
-    stage: str = Field(description="How far it got.")
-    alone_probability: float | None = Field(description="Probability that it answers, judged alone.")
-    key_passage: str = Field(description="The most relevant part of it, verbatim.")
+    dense: PlaceAmongAll | None = Field(description="Rank and score in the search by meaning.")
+    sparse: PlaceAmongAll | None = Field(description="Rank and score in the search by words.")
+    fused: Place | None = Field(description="Rank and score after fusing both.")
+    reranked: Reranked | None = Field(description="Rank and probability after reranking.")
+    budget: Room | None = Field(description="Its place in the prompt.")
+    stage: str = Field(description="How far the chunk got.")
+    alone_probability: float | None = Field(description="Probability that the chunk answers, judged alone.")
+    key_passage: str = Field(description="The most relevant part of the chunk, verbatim.")
 
 
 class DocumentPlaces(Reply):
     """How far a document got, and what stopped it."""
 
-    document_id: str = Field(description="The document.")
-    file_name: str = Field(description="Its name.")
-    status: DocumentStatus = Field(description="Its status; only ready documents are searched.")
-    error: str | None = Field(description="Why it could not be read.")
-    stage: str = Field(description="How far its best chunk got; shown: into the prompt.")
+    document_id: str = Field(description="The document's id.")
+    file_name: str = Field(description="The document's name.")
+    status: DocumentStatus = Field(description="The document's status; only ready documents are searched.")
+    error: str | None = Field(description="Why the document could not be read.")
+    stage: str = Field(description="How far the document's best chunk got; shown: into the prompt.")
     message: str = Field(description="What to try, in one sentence.")
-    chunks: list[ChunkPlaces] = Field(description="Its best chunks, best first.")
+    chunks: list[ChunkPlaces] = Field(description="The document's best chunks, best first.")
 
 
 class SearchResult(Reply):
@@ -177,9 +177,9 @@ class SearchResult(Reply):
         }
     )
 
-    candidates: list[Candidate] = Field(description="Best first.")
-    reranker: str = Field(description="The reranker that judged.")
-    fell_back: bool = Field(description="true: another one is configured but did not answer.")
+    candidates: list[Candidate] = Field(description="The candidates, best first.")
+    reranker: str = Field(description="The reranker that scored the candidates.")
+    fell_back: bool = Field(description="true: another reranker is configured but did not answer.")
     sample_left_out: bool = Field(
         description="true: Wenmai's own guide was not searched, because you have documents of your own."
     )
@@ -187,7 +187,7 @@ class SearchResult(Reply):
 
 
 class KnownQuestion(WireModel):
-    """A question, and text from the passages that answer it; none: no document answers it."""
+    """A question, and text from the passages that answer it; without any, no document answers it."""
 
     question: str = Field(min_length=1, max_length=8_000, description="The question, as people ask it.")
     passage: list[Annotated[PlainText, AtMost(2_000)]] = Field(
@@ -202,7 +202,7 @@ class CalibrationBody(WireModel):
         {"questions": [{"question": "How many days of leave?", "passage": ["25 days"]}]}, {"ratings": True}
     )
 
-    questions: list[KnownQuestion] = Field([], max_length=1_000, description="With their known answers.")
+    questions: list[KnownQuestion] = Field([], max_length=1_000, description="Questions and their answers.")
     ratings: bool = Field(
         False, validate_default=True, description="Instead of questions: use the answers that readers rated."
     )
@@ -222,7 +222,7 @@ class Calibration(Reply):
 
     slope: float = Field(description="The factor of the logit.")
     shift: float = Field(description="The offset added to it.")
-    questions: int = Field(description="How many questions, or rated answers, it was fitted to.")
+    questions: int = Field(description="How many questions, or rated answers, the calibration was fitted to.")
     made_at: MaybeMoment = Field(description="When it was made; null: the store is not calibrated.")
 
 
@@ -237,8 +237,8 @@ class Verdicts(Reply):
 class Change(Reply):
     """The verdicts under the calibration in force and under the new one."""
 
-    before: Verdicts = Field(description="With the calibration in force.")
-    after: Verdicts = Field(description="With the new one.")
+    before: Verdicts = Field(description="Verdicts under the calibration in force.")
+    after: Verdicts = Field(description="Verdicts under the new one.")
 
 
 class CalibrationReport(Reply):
@@ -249,6 +249,6 @@ class CalibrationReport(Reply):
     )
 
     calibration: Calibration = Field(description="The new calibration.")
-    dry_run: bool = Field(description="true: it was not stored.")
+    dry_run: bool = Field(description="true: the new calibration was not stored.")
     answered: Change = Field(description="Questions whose best passage answers them.")
     unanswered: Change = Field(description="Questions whose best passage does not.")

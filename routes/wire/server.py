@@ -26,7 +26,7 @@ class Readiness(Reply):
         description="degraded: questions can be asked, but that may end soon, or stored data was lost and "
         "the store is read-only."
     )
-    problems: dict[str, str] = Field(description="Why it is not ready, by part.")
+    problems: dict[str, str] = Field(description="Why the server is not ready, by part.")
     warnings: dict[str, str] = Field(description="What may soon become a problem, or was lost, by part.")
     durability: Literal["power", "process", "server"] = Field(
         description="What an acknowledged change survives: a power cut, the end of the process, or what the "
@@ -38,9 +38,9 @@ class Model(Reply):
     """A configured model."""
 
     id: str = Field(description="The value for `model_id`.")
-    label: str = Field(description="Its display name.")
+    label: str = Field(description="The model's display name.")
     provider: str = Field(description="The provider, such as openai or gguf.")
-    generative: bool = Field(description="false: it only quotes documents.")
+    generative: bool = Field(description="false: the model only quotes documents.")
     vision: bool = Field(False, description="Whether questions may contain images.")
 
 
@@ -54,7 +54,7 @@ class ModelList(Reply):
         }
     )
 
-    models: list[Model] = Field(description="In the order of the configuration.")
+    models: list[Model] = Field(description="The models, in the order of the configuration.")
     default: str = Field(description="The model that answers if none is named.")
 
 
@@ -66,15 +66,15 @@ class ModelTable(WireModel):
          "api_key_env": "DEEPSEEK_API_KEY"}
     )  # fmt: skip
 
-    provider: Literal["openai", "anthropic"] = Field(description="The API it speaks.")
-    model: PlainText = Field(min_length=1, max_length=200, description="Its name at the provider.")
+    provider: Literal["openai", "anthropic"] = Field(description="The API that the model's server speaks.")
+    model: PlainText = Field(min_length=1, max_length=200, description="The model's name at the provider.")
     base_url: PlainText | None = Field(
-        None, max_length=500, description="Its server's URL; absent: the provider's."
+        None, max_length=500, description="The URL of the model's server; absent: the provider's."
     )
     api_key_env: PlainText | None = Field(
-        None, max_length=100, description="The environment variable that holds its key."
+        None, max_length=100, description="The environment variable that holds the API key."
     )
-    context_window: int | None = Field(None, description="In tokens; absent: as reported by its server.")
+    context_window: int | None = Field(None, description="Tokens; absent: as reported by the model's server.")
     max_tokens: MaxTokens = Field(2_048, description="The longest answer, in tokens.")
     temperature: Temperature = Field(0.2, description="Sampling temperature.")
     layout: Literal["auto", "one_system", "many_system", "system_field", "flat"] | None = Field(
@@ -85,7 +85,7 @@ class ModelTable(WireModel):
     )
     options: dict[str, Any] = Field({}, description="Further parameters of every request.")
     thinking_on: dict[str, Any] | None = Field(None, description="Parameters when thinking is requested.")
-    thinking_off: dict[str, Any] | None = Field(None, description="Parameters when it is not.")
+    thinking_off: dict[str, Any] | None = Field(None, description="Parameters when thinking is not wanted.")
 
 
 class StoredModels(Reply):
@@ -93,14 +93,14 @@ class StoredModels(Reply):
 
     model_config = example({"models": {"fast": {"provider": "openai", "model": "deepseek-chat"}}})
 
-    models: dict[str, dict[str, Any]] = Field(description="Their tables by id, as sent.")
+    models: dict[str, dict[str, Any]] = Field(description="The models' tables by id, as sent.")
 
 
 class AvailableModel(Reply):
     """A model that a server offers."""
 
     name: str = Field(description="The value for `model`.")
-    window: int = Field(description="Its context window in tokens; 0: not reported by its server.")
+    window: int = Field(description="The context window in tokens; 0: not reported by the server.")
 
 
 class AvailableModels(Reply):
@@ -108,18 +108,18 @@ class AvailableModels(Reply):
 
     model_config = example({"models": [{"name": "deepseek-chat", "window": 0}], "message": ""})
 
-    models: list[AvailableModel] = Field(description="In the server's order.")
+    models: list[AvailableModel] = Field(description="The models, in the server's order.")
     message: str = Field(description="Why the server returned no list; empty if it did.")
 
 
 class ModelAnswer(Reply):
     """How one model answered a short question."""
 
-    name: str = Field(description="`model` and its id, `embedding` or `reranker`.")
-    ok: bool = Field(description="Whether it answered.")
-    time_ms: float = Field(description="Milliseconds until it answered or failed.")
-    cause: str = Field(description="Why it did not answer, for programs; empty if it did.")
-    message: str = Field(description="The same for people, with the setting to check.")
+    name: str = Field(description="`model` and the model's id, `embedding` or `reranker`.")
+    ok: bool = Field(description="Whether the model answered.")
+    time_ms: float = Field(description="Milliseconds until the model answered or failed.")
+    cause: str = Field(description="Why the model did not answer, for programs; empty if it did.")
+    message: str = Field(description="The same in a sentence for a person, with the setting to check.")
 
 
 class ModelCheck(Reply):
@@ -155,8 +155,8 @@ class Prompts(Reply):
 class TopN(Reply):
     """How many passages a question may request."""
 
-    default: int = Field(description="The default.")
-    max: int = Field(description="The maximum.")
+    default: int = Field(description="The number if a question requests none.")
+    max: int = Field(description="The largest number that a question may request.")
 
 
 class PublicSettings(Reply):
@@ -202,7 +202,7 @@ class Widget(Reply):
     html: str = Field(
         description="HTML for a page. Its key only allows asking; every visitor has a separate history."
     )
-    origins: list[str] = Field(description="The sites it works on.")
+    origins: list[str] = Field(description="The sites on which it works.")
 
 
 class Statistics(Reply):
@@ -230,8 +230,8 @@ class Statistics(Reply):
 class LibraryModule(Reply):
     """A folder of the library."""
 
-    name: str = Field(description="Its name.")
-    batches: int = Field(description="How many batches it has.")
+    name: str = Field(description="The module's name.")
+    batches: int = Field(description="The number of batches.")
 
 
 class LibraryModules(Reply):
@@ -241,7 +241,7 @@ class LibraryModules(Reply):
         {"modules": [{"name": "客服", "batches": 2}], "problems": ["客服/旧.csv: no item in it."]}
     )
 
-    modules: list[LibraryModule] = Field(description="Sorted by name.")
+    modules: list[LibraryModule] = Field(description="The modules, sorted by name.")
     problems: list[str] = Field(description="One line per file left out, with the reason.")
 
 
@@ -250,8 +250,8 @@ class LibraryBatchName(Reply):
 
     model_config = example({"batch_name": "售前", "items": 12})
 
-    batch_name: str = Field(description="Its name: the file's without its extension.")
-    items: int = Field(description="How many items it has.")
+    batch_name: str = Field(description="The batch's name: the file name without extension.")
+    items: int = Field(description="The number of items.")
 
 
 class LibraryBatches(Reply):
@@ -259,15 +259,15 @@ class LibraryBatches(Reply):
 
     model_config = example({"module": "客服", "batches": [{"batch_name": "售前", "items": 12}]})
 
-    module: str = Field(description="The module.")
-    batches: list[LibraryBatchName] = Field(description="Sorted by name.")
+    module: str = Field(description="The module's name.")
+    batches: list[LibraryBatchName] = Field(description="The batches, sorted by name.")
 
 
 class LibraryItem(Reply):
     """A persona, a prompt template, or any other text."""
 
-    title: str = Field(description="Its title.")
-    content: str = Field(description="Its text.")
+    title: str = Field(description="The item's title.")
+    content: str = Field(description="The item's text.")
     variables: list[str] = Field(description="The names in braces; an item with any is a prompt template.")
 
 
@@ -283,17 +283,17 @@ class LibraryItems(Reply):
         }
     )
 
-    module: str = Field(description="The module.")
-    batch_name: str = Field(description="The batch.")
-    items: list[LibraryItem] = Field(description="In the order of the file.")
+    module: str = Field(description="The module's name.")
+    batch_name: str = Field(description="The batch's name.")
+    items: list[LibraryItem] = Field(description="The items, in the order of the file.")
     next: int | None = Field(description="`after` of the next page; null: this is the last one.")
 
 
 class PromptTemplate(LibraryItem):
     """An item with variables, and its location."""
 
-    module: str = Field(description="Its module.")
-    batch_name: str = Field(description="Its batch.")
+    module: str = Field(description="The item's module.")
+    batch_name: str = Field(description="The item's batch.")
 
 
 class PromptTemplates(Reply):
@@ -313,4 +313,4 @@ class PromptTemplates(Reply):
         }
     )
 
-    templates: list[PromptTemplate] = Field(description="Titles that begin with the words come first.")
+    templates: list[PromptTemplate] = Field(description="Templates whose titles begin with `q` come first.")

@@ -45,14 +45,14 @@ _SESSION = {
 class Persona(Reply):
     """A session's own system prompt."""
 
-    persona_id: str = Field(description="Its id.")
-    name: str = Field(description='Its name; "" for none.')
-    text: str = Field(description="The prompt.")
+    persona_id: str = Field(description="The persona's id.")
+    name: str = Field(description='The persona\'s name; "" for none.')
+    text: str = Field(description="The persona's text.")
     document_id: str | None = Field(description="The document that the text is from.")
     chunk_id: str | None = Field(description="The passage that the text is from.")
     batch_name: str | None = Field(None, description="The batch of the library that the text is from.")
-    item: str | None = Field(None, description="The title of the item there.")
-    updated_at: Moment = Field(description="When it was set.")
+    item: str | None = Field(None, description="The title of the item in that batch.")
+    updated_at: Moment = Field(description="When the persona was set.")
 
 
 class SessionChoices(Reply):
@@ -71,8 +71,8 @@ class TurnMatch(Reply):
 
     model_config = example({"turn_id": TURN_ID, "text": "…父子链把每一轮与它的上一轮相连"})
 
-    turn_id: str = Field(description="Its id.")
-    text: str = Field(description="The words around it, in one line.")
+    turn_id: str = Field(description="The turn's id.")
+    text: str = Field(description="The words around the match, in one line.")
 
 
 class Session(SessionChoices):
@@ -80,19 +80,19 @@ class Session(SessionChoices):
 
     model_config = example({**_SESSION, "turn_count": 2, "state": "idle"})
 
-    session_id: str = Field(description="Its id.")
-    title: str = Field(description="Its title, initially the first question.")
-    created_at: Moment = Field(description="When it began.")
-    updated_at: Moment = Field(description="When its last turn began.")
+    session_id: str = Field(description="The session's id.")
+    title: str = Field(description="The title, initially the first question.")
+    created_at: Moment = Field(description="When the session began.")
+    updated_at: Moment = Field(description="When the last turn began.")
     hold: bool = Field(description="true: exempt from expiry.")
-    expire_days: int | None = Field(description="Its own age limit in days; null: the server's.")
-    persona: Persona | None = Field(description="Its own system prompt.")
-    turn_count: int = absent("How many turns it has; absent in replies to changes.")
+    expire_days: int | None = Field(description="The session's own age limit in days; null: the server's.")
+    persona: Persona | None = Field(description="The session's own system prompt.")
+    turn_count: int = absent("The number of turns; absent in replies to changes.")
     state: Literal["idle", "pending"] = absent(
         "pending: one of its turns is running, and a question without parent_turn_id is refused (409 "
         "session_busy); absent in replies to changes."
     )
-    match: TurnMatch = absent("With `q`: the newest turn that contains all its words.")
+    match: TurnMatch = absent("With `q`: the newest turn that contains all words of `q`.")
 
 
 class SessionPage(Reply):
@@ -100,7 +100,7 @@ class SessionPage(Reply):
 
     model_config = example({"sessions": [{**_SESSION, "turn_count": 2, "state": "idle"}], "next": None})
 
-    sessions: list[Session] = Field(description="Newest first.")
+    sessions: list[Session] = Field(description="The sessions, newest first.")
     next: int | None = Field(description="`before` of the next page; null: this is the last one.")
     choices: SessionChoices = absent(
         "The last choices, with which the page starts a new session; only on the first page without `q`."
@@ -112,8 +112,8 @@ class ErasedSession(Reply):
 
     model_config = example({"session_id": SESSION_ID, "turns_erased": 2, "proof": None, "receipt_id": ""})
 
-    session_id: str = Field(description="Its id.")
-    turns_erased: int = Field(description="How many turns it had.")
+    session_id: str = Field(description="The session's id.")
+    turns_erased: int = Field(description="How many turns were erased.")
     proof: Proof | None = PROOF
     receipt_id: str = RECEIPT_ID
 
@@ -123,7 +123,7 @@ class SessionBody(WireModel):
 
     model_config = example({"title": "Notes"})
 
-    title: Title = Field("", description="Its title; empty: taken from the first question.")
+    title: Title = Field("", description="The title; empty: taken from the first question.")
 
 
 class SessionChanges(WireModel):
@@ -131,7 +131,7 @@ class SessionChanges(WireModel):
 
     model_config = example({"title": "Notes", "hold": True}, {"model_id": "default", "thinking": True})
 
-    title: Title | None = Field(None, min_length=1, description="Its new title.")
+    title: Title | None = Field(None, min_length=1, description="The new title.")
     hold: bool | None = Field(None, description="true: exempt from expiry.")
     expire_days: int | None = Field(
         None, ge=1, le=MAX_EXPIRE_DAYS, description="The session's own age limit in days; null: the server's."
@@ -139,9 +139,9 @@ class SessionChanges(WireModel):
     model_id: Name | None = Field(None, description="The model that answers; null: the default.")
     temperature: Temperature | None = Field(None, description="null: as in the model's table.")
     max_tokens: MaxTokens | None = Field(None, description="null: as in the model's table.")
-    thinking: bool | None = Field(None, description="null: false.")
-    tools: list[Named] | None = Field(None, max_length=MAX_NAMES, description="null: none.")
-    knowledge: KnowledgeUse | None = Field(None, description="null: auto.")
+    thinking: bool | None = Field(None, description="Whether the model reasons first; null: false.")
+    tools: list[Named] | None = Field(None, max_length=MAX_NAMES, description="Callable tools; null: none.")
+    knowledge: KnowledgeUse | None = Field(None, description="Whether to search the documents; null: auto.")
 
 
 class PersonaBody(WireModel):
@@ -150,11 +150,11 @@ class PersonaBody(WireModel):
     model_config = example({"text": "Answer in one sentence.", "name": "terse"})
 
     text: str = Field(description="The session's own system prompt; 1 to 16,000 characters.")
-    name: Name = Field("", description="Its name.")
-    document_id: Name | None = Field(None, description="The document the text is from.")
-    chunk_id: Name | None = Field(None, description="The passage the text is from.")
+    name: Name = Field("", description="The persona's name.")
+    document_id: Name | None = Field(None, description="The document that the text is from.")
+    chunk_id: Name | None = Field(None, description="The passage that the text is from.")
     batch_name: Name | None = Field(None, description="The batch of the library that the text is from.")
-    item: Name | None = Field(None, description="The title of the item there.")
+    item: Name | None = Field(None, description="The title of the item in that batch.")
 
     def to_draft(self) -> PersonaDraft:
         fields = self.model_dump(include={"text", "document_id", "chunk_id", "batch_name", "item"})
@@ -184,10 +184,10 @@ class ShareBody(WireModel):
 class Share(Reply):
     """A link."""
 
-    share_id: str = Field(description="Its id, for revoking it.")
-    leaf: str = Field(description="The last turn that it shows.")
-    created_at: Moment = Field(description="When it was created.")
-    expires_at: Moment = Field(description="When it expires.")
+    share_id: str = Field(description="The link's id, for revoking it.")
+    leaf: str = Field(description="The last turn that the link shows.")
+    created_at: Moment = Field(description="When the link was created.")
+    expires_at: Moment = Field(description="When the link expires.")
     passages: bool = Field(description="Whether cited passages can be read.")
 
 
@@ -196,7 +196,7 @@ class CreatedShare(Share):
 
     model_config = example({**_SHARE, "url": "http://127.0.0.1:8000/shared/…"})
 
-    url: str = Field(description="Its address, which is shown only once.")
+    url: str = Field(description="The link's address, which is shown only once.")
 
 
 class ShareList(Reply):
@@ -204,7 +204,7 @@ class ShareList(Reply):
 
     model_config = example({"shares": [_SHARE]})
 
-    shares: list[Share] = Field(description="Oldest first.")
+    shares: list[Share] = Field(description="The links, oldest first.")
 
 
 class RevokedShare(Reply):
@@ -212,5 +212,5 @@ class RevokedShare(Reply):
 
     model_config = example({"share_id": SHARE_ID, "revoked": True})
 
-    share_id: str = Field(description="Its id.")
+    share_id: str = Field(description="The link's id.")
     revoked: bool = Field(description="Always true.")

@@ -51,30 +51,30 @@ Verbatim = Annotated[str, AfterValidator(_whole), AtMost(MAX_TEXT_CHARS)]
 """A document's text, or a name: stored unchanged but for lone surrogates."""
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Time = Annotated[PlainText, AtMost(64), Field(description="RFC 3339, with a time zone.")]
+Time = Annotated[PlainText, AtMost(64), Field(description="A time: RFC 3339, with a time zone.")]
 
 
 class ImportCitation(WireModel):
     """A source of an answer."""
 
-    index: Count = Field(description="Its number in the answer, from 1.")
-    document_id: Verbatim = Field("", description="The document it is from.")
-    file_name: Verbatim = Field(description="The document's name.")
-    chunk_id: Verbatim = Field("", description="The chunk.")
-    score: Finite = Field(0.0, description="Probability that it answers the question, 0 to 1.")
-    page: int | None = Field(None, description="The page it begins on, from 1.")
-    heading: Verbatim = Field("", description="The headings above it.")
-    char_start: Count = Field(0, description="Its start in the document's text, in characters.")
-    char_end: Count = Field(0, description="Its end in the document's text.")
+    index: Count = Field(description="The citation's number in the answer, from 1.")
+    document_id: Verbatim = Field("", description="The id of the cited document.")
+    file_name: Verbatim = Field(description="The cited document's name.")
+    chunk_id: Verbatim = Field("", description="The id of the cited chunk.")
+    score: Finite = Field(0.0, description="Probability that the chunk answers the question, 0 to 1.")
+    page: int | None = Field(None, description="The page on which the chunk begins, from 1.")
+    heading: Verbatim = Field("", description="The headings above the chunk.")
+    char_start: Count = Field(0, description="The chunk's start in the document's text, in characters.")
+    char_end: Count = Field(0, description="The chunk's end in the document's text.")
     key_passage: Verbatim = Field("", description="The part of `text` that answers, verbatim.")
-    text: Verbatim = Field("", description="The whole chunk, as of then.")
-    reason: Verbatim = Field("", description="Why it was chosen, if a model judged it.")
-    cited: bool = Field(False, description="Whether the answer refers to it.")
+    text: Verbatim = Field("", description="The whole chunk, as it was when the question was answered.")
+    reason: Verbatim = Field("", description="Why the chunk was chosen, if a model judged it.")
+    cited: bool = Field(False, description="Whether the answer cites it.")
     passage_start: Count | None = Field(
         None, description="The start of the key passage in `text`, in characters."
     )
-    passage_end: Count | None = Field(None, description="Its end in `text`.")
-    version: Verbatim = Field("", description="The version of the document's content that it is from.")
+    passage_end: Count | None = Field(None, description="The end of the key passage in `text`.")
+    version: Verbatim = Field("", description="The version of the document's content.")
     date: Verbatim = Field("", description="The document's date; empty for none.")
 
 
@@ -90,8 +90,8 @@ class ImportFilters(WireModel):
     sources: list[Verbatim] = Field(
         default_factory=list, max_length=1_000, description="Documents of one of these folders."
     )
-    since: Verbatim = Field("", description="Dated on or after.")
-    until: Verbatim = Field("", description="Dated on or before.")
+    since: Verbatim = Field("", description="Documents dated on or after this date.")
+    until: Verbatim = Field("", description="Documents dated on or before this date.")
 
     def to_filter(self) -> KnowledgeFilter:
         lists = (tuple(self.tags), tuple(self.document_ids), tuple(self.sources))
@@ -110,12 +110,12 @@ class ImportSummary(WireModel):
     """A turn's summary of earlier turns; the ids are of turns in this import."""
 
     text: Text = Field(description="The summary.")
-    start: Uuid = Field(description="The first turn it covers.")
-    covers: list[Uuid] = Field(max_length=MAX_TURNS, description="The turns it was made from, oldest first.")
-    previous: Uuid | None = Field(None, description="The turn whose summary it continues.")
-    model_id: Name = Field("", description="The model that wrote it.")
-    created_at: Time = Field(description="When it was written.")
-    tokens: Count = Field(0, description="Its length in tokens.")
+    start: Uuid = Field(description="The first turn that the summary covers.")
+    covers: list[Uuid] = Field(max_length=MAX_TURNS, description="The summarised turns, oldest first.")
+    previous: Uuid | None = Field(None, description="The turn whose summary this one continues.")
+    model_id: Name = Field("", description="The model that wrote the summary.")
+    created_at: Time = Field(description="When the summary was written.")
+    tokens: Count = Field(0, description="The summary's length in tokens.")
 
     def to_summary(self, at: int) -> Summary:
         """Raises BadRequestError naming the turn by its position."""
@@ -138,9 +138,9 @@ class ImportRequest(WireModel):
         10, ge=1, le=MAX_TOP_N, description="The maximum number of passages shown to the model."
     )
     use_insert_block: bool = Field(False, description="Whether a model judged the candidates one by one.")
-    insert_block_llm_id: Name | None = Field(None, description="Which model judged.")
+    insert_block_llm_id: Name | None = Field(None, description="The model that judged.")
     knowledge: KnowledgeUse = Field("auto", description="Whether the documents were to be searched.")
-    date: IsoDate = Field("", description="When it was asked, as stated in its request.")
+    date: IsoDate = Field("", description="The date of the question, as stated in the request.")
     memory: bool = Field(True, description="Whether memories were to be used.")
     tools: list[Name] = Field([], max_length=MAX_NAMES, description="The tools that the model could call.")
     temperature: Temperature | None = Field(None, description="null: as in the model's table.")
@@ -193,22 +193,22 @@ class ImportFunction(WireModel):
     """A function that a model called."""
 
     name: Name = Field(description="The tool's name.")
-    arguments: Text = Field("{}", description="JSON text.")
+    arguments: Text = Field("{}", description="The arguments as JSON text.")
 
 
 class ImportToolUse(WireModel):
     """A tool call, in the form of OpenAI's API, and its outcome."""
 
-    id: Name = Field(description="Its id, unique in the turn.")
+    id: Name = Field(description="The call's id, unique in the turn.")
     type: Literal["function"] = Field("function", description="Always function.")
     function: ImportFunction = Field(description="The function called.")
     state: Literal["done", "failed", "refused", "interrupted", "waiting", "running"] = Field(
-        "done", description="Its outcome; a call that was under way becomes interrupted."
+        "done", description="The outcome; a call that was under way becomes interrupted."
     )
     result: Text = Field("", description="The result as sent to the model.")
-    ms: Finite = Field(0.0, description="Its duration in milliseconds.")
-    step: Count = Field(0, description="Calls of the same step were made together.")
-    at: Count = Field(0, description="The length of the answer then, in characters.")
+    ms: Finite = Field(0.0, description="The call's duration in milliseconds.")
+    step: Count = Field(0, description="The call's step; calls of one step were made together.")
+    at: Count = Field(0, description="The length of the answer when the call was made, in characters.")
     read_only: bool = Field(False, description="Whether the tool declares that it changes nothing.")
 
     def to_use(self) -> ToolUse:
@@ -232,18 +232,18 @@ class ImportTurn(WireModel):
     turn_id: Uuid | None = Field(None, description="The turn's id; absent: a new one is generated.")
     timestamp: Time | None = Field(None, description="When it was asked: RFC 3339, with a time zone.")
     parent_turn_id: Uuid | None = Field(
-        None, description="Absent: the previous turn in the list; null: a root; else a turn_id in this list."
+        None, description="The parent turn in this list; absent: the previous turn; null: none, a root."
     )
     status: Literal["completed", "cancelled", "interrupted", "failed"] = Field(
-        "completed", description="How it ended."
+        "completed", description="How the turn ended."
     )
     thinking: Text = Field("", description="The model's visible thinking.")
     sources: list[ImportCitation] = Field(
-        default_factory=list, max_length=1_000, description="The passages the model was shown."
+        default_factory=list, max_length=1_000, description="The passages shown to the model."
     )
     model_id: Name = Field("imported", description="The model that answered.")
     command: Literal["", "help", "clear", "persona"] = Field(
-        "", description="The slash command it was; empty for a question."
+        "", description="The slash command, if the turn was one; empty for a question."
     )
     token_count: Count = Field(0, description="Tokens of the answer.")
     usage: ImportUsage = Field(default_factory=ImportUsage, description="Tokens of the model call.")
@@ -251,9 +251,9 @@ class ImportTurn(WireModel):
         default_factory=dict, max_length=100, description="Milliseconds by stage."
     )
     finish_reason: Name = Field("", description="Why the model stopped.")
-    summary: ImportSummary | None = Field(None, description="The summary stored with it.")
+    summary: ImportSummary | None = Field(None, description="The summary stored with the turn.")
     filters: ImportFilters = Field(default_factory=ImportFilters, description="The question's filters.")
-    request: ImportRequest | None = Field(None, description="How it was to be answered.")
+    request: ImportRequest | None = Field(None, description="How the question was to be answered.")
     feedback: FeedbackBody | None = Field(None, description="The reader's feedback.")
     warnings: list[ImportWarning] = Field(
         default_factory=list, max_length=MAX_WARNINGS, description="Warnings for the reader."

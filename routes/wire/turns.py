@@ -23,7 +23,7 @@ class Usage(Reply):
 
     prompt_tokens: int = Field(description="Tokens of the request.")
     completion_tokens: int = Field(description="Tokens of the answer, including its thinking.")
-    estimated: bool = Field(description="true: estimated here, as the provider did not report it.")
+    estimated: bool = Field(description="true: estimated, because the provider did not report the numbers.")
 
 
 class Citation(Reply):
@@ -51,22 +51,22 @@ class Citation(Reply):
         }
     )
 
-    index: int = Field(description="Its number in the answer, from 1: [1].")
-    document_id: str = Field(description="The document it is from.")
-    file_name: str = Field(description="The document's name.")
-    chunk_id: str = Field(description="The chunk.")
-    score: float = Field(description="Probability that it answers the question, 0 to 1.")
-    page: int | None = Field(description="The page it begins on, from 1; null if there are no pages.")
-    heading: str = Field(description="The headings above it, outermost first.")
-    char_start: int = Field(description="Its start in the document's text, in characters.")
-    char_end: int = Field(description="Its end in the document's text.")
+    index: int = Field(description="The citation's number in the answer, from 1: [1].")
+    document_id: str = Field(description="The id of the cited document.")
+    file_name: str = Field(description="The cited document's name.")
+    chunk_id: str = Field(description="The id of the cited chunk.")
+    score: float = Field(description="Probability that the chunk answers the question, 0 to 1.")
+    page: int | None = Field(description="The chunk's first page, from 1; null if there are no pages.")
+    heading: str = Field(description="The headings above the chunk, outermost first.")
+    char_start: int = Field(description="The chunk's start in the document's text, in characters.")
+    char_end: int = Field(description="The chunk's end in the document's text.")
     key_passage: str = Field(description="The part of `text` that answers, verbatim.")
-    text: str = Field(description="The whole chunk, as of then.")
-    reason: str = Field(description="Why it was chosen, if a model judged it (use_insert_block).")
+    text: str = Field(description="The whole chunk, as it was when the question was answered.")
+    reason: str = Field(description="Why the chunk was chosen, if a model judged it (use_insert_block).")
     cited: bool = Field(False, description="true if the answer cites it; absent otherwise.")
     passage_start: int | None = Field(description="The start of the key passage in `text`, in characters.")
-    passage_end: int | None = Field(description="Its end in `text`.")
-    version: str = Field(description="The version of the document's content that it is from.")
+    passage_end: int | None = Field(description="The end of the key passage in `text`.")
+    version: str = Field(description="The version of the document's content.")
     date: str = Field(description='The document\'s date, a day, a month or a year; "" for none.')
     removed: bool = Field(False, description="true if the document has been erased since; absent otherwise.")
     outdated: bool = Field(False, description="true if the document has newer content; absent otherwise.")
@@ -86,8 +86,8 @@ class Summary(Reply):
     """A summary of an earlier part of the branch."""
 
     text: str = Field(description="The summary.")
-    start: str = Field(description="The first turn it covers.")
-    covers: int = Field(description="How many turns it was made from.")
+    start: str = Field(description="The first turn that the summary covers.")
+    covers: int = Field(description="How many turns were summarised.")
 
 
 class Limits(Reply):
@@ -96,8 +96,8 @@ class Limits(Reply):
     tags: list[str] = absent("Documents with one of these tags.")
     document_ids: list[str] = absent("Only these documents.")
     sources: list[str] = absent("Documents of one of these followed folders.")
-    since: str = absent("Dated on or after.")
-    until: str = absent("Dated on or before.")
+    since: str = absent("Documents dated on or after this date.")
+    until: str = absent("Documents dated on or before this date.")
 
 
 class AskedWith(Reply):
@@ -106,12 +106,12 @@ class AskedWith(Reply):
     thinking: bool = Field(description="Whether visible thinking was requested.")
     rerank_top_n: int = Field(description="The maximum number of passages shown to the model.")
     use_insert_block: bool = Field(description="Whether a model judged the candidates one by one.")
-    insert_block_llm_id: str | None = Field(description="Which model judged.")
+    insert_block_llm_id: str | None = Field(description="The model that judged.")
     knowledge: KnowledgeUse = Field(description="Whether the documents were to be searched.")
-    date: str = Field(description='When it was asked, as its request says; "" for the day of the answer.')
+    date: str = Field(description='The date stated in the request; "" for the day of the answer.')
     memory: bool = Field(True, description="Whether memories were to be used.")
     tools: list[str] = Field([], description="The tools that the model could call.")
-    temperature: float | None = Field(None, description="null: as in the model's table.")
+    temperature: float | None = Field(None, description="Temperature; null: as in the model's table.")
     max_tokens: int | None = Field(None, description="The longest answer; null: as in the model's table.")
 
 
@@ -119,7 +119,7 @@ class CalledFunction(Reply):
     """A function that a model called."""
 
     name: str = Field(description="The tool's name, as the model knows it.")
-    arguments: str = Field(description="JSON text, as the model wrote it.")
+    arguments: str = Field(description="The arguments as JSON text, as the model wrote them.")
 
 
 class ToolUse(Reply):
@@ -138,13 +138,13 @@ class ToolUse(Reply):
         }
     )
 
-    id: str = Field(description="Its id, unique in the turn.")
+    id: str = Field(description="The call's id, unique in the turn.")
     type: Literal["function"] = Field(description="Always function.")
     function: CalledFunction = Field(description="The function called.")
-    state: ToolState = Field(description="Its outcome; interrupted: it began, but its end is unknown.")
+    state: ToolState = Field(description="The outcome; interrupted: the call began, but its end is unknown.")
     result: str = Field(description="The result as sent to the model.")
-    ms: float = Field(description="Its duration in milliseconds, including the wait for approval.")
-    step: int = Field(description="Calls of the same step were made together; from 0.")
+    ms: float = Field(description="The call's duration in milliseconds, including the wait for approval.")
+    step: int = Field(description="The call's step, from 0; calls of one step were made together.")
     read_only: bool = Field(description="Whether the tool declares that it changes nothing.")
 
 
@@ -153,7 +153,7 @@ class ToolDecision(WireModel):
 
     model_config = example({"approve": True})
 
-    approve: bool = Field(description="true: the call is made; false: it is not, and the model is told so.")
+    approve: bool = Field(description="true: the call is made; false: it is not, and the model learns that.")
 
 
 class DecidedCall(Reply):
@@ -161,25 +161,25 @@ class DecidedCall(Reply):
 
     model_config = example({"turn_id": TURN_ID, "call_id": "call_1", "approved": True})
 
-    turn_id: str = Field(description="The turn.")
-    call_id: str = Field(description="The call.")
-    approved: bool = Field(description="What was decided.")
+    turn_id: str = Field(description="The turn's id.")
+    call_id: str = Field(description="The call's id.")
+    approved: bool = Field(description="Whether the call was approved.")
 
 
 class Feedback(Reply):
     """A reader's feedback on an answer."""
 
-    rating: Literal["up", "down"] | None = Field(description="null: only a comment.")
-    comment: str = Field(description='Free text; "" for none.')
+    rating: Literal["up", "down"] | None = Field(description="The rating; null: only a comment.")
+    comment: str = Field(description='The comment, as free text; "" for none.')
 
 
 class QuestionImage(Reply):
     """A stored image: GET /turns/{turn_id}/images/{number}, numbered from 1."""
 
-    media_type: str = Field(description="image/png or image/jpeg.")
-    width: int = Field(description="Its width in pixels.")
-    height: int = Field(description="Its height in pixels.")
-    size_bytes: int = Field(description="The size of its file.")
+    media_type: str = Field(description="The image's type: image/png or image/jpeg.")
+    width: int = Field(description="The width in pixels.")
+    height: int = Field(description="The height in pixels.")
+    size_bytes: int = Field(description="The size in bytes.")
 
 
 class Turn(Reply):
@@ -205,24 +205,24 @@ class Turn(Reply):
     )
 
     turn_id: str = Field(description="The turn's id, also the retry key of its question.")
-    session_id: str = Field(description="The session it is in.")
-    parent_turn_id: str | None = Field(description="The turn before it on its branch; null for a root.")
+    session_id: str = Field(description="The id of the turn's session.")
+    parent_turn_id: str | None = Field(description="The id of the turn before this one; null for a root.")
     question: str = Field(description="The question.")
     answer: str = Field(description="The answer, as far as it was written.")
     thinking: str = Field(description="The model's visible thinking.")
-    sources: list[Citation] = Field(description="The passages the model was shown.")
+    sources: list[Citation] = Field(description="The passages shown to the model.")
     status: TurnStatus = Field(description="running while it is being answered, then how it ended.")
-    timestamp: Moment = Field(description="When it was asked.")
-    seq: int = Field(description="Its position in the session, from 0, in the order asked.")
+    timestamp: Moment = Field(description="When the question was asked.")
+    seq: int = Field(description="The turn's position in the session, from 0, in the order asked.")
     model_id: str = Field(description="The configured model that answered.")
     token_count: int = Field(description="Tokens of the answer.")
     usage: Usage = Field(description="Tokens of the model call.")
     timings_ms: dict[str, float] = Field(description="Milliseconds by stage.")
     finish_reason: str = absent('Why the model stopped; "length": at a limit.')
-    command: str = absent("The slash command it was.")
+    command: str = absent("The slash command, if the turn was one.")
     summary: Summary | None = absent("The summary stored with this turn.")
     filters: Limits | None = absent("The question's filters.")
-    request: AskedWith | None = absent("How it was to be answered, if known.")
+    request: AskedWith | None = absent("How the question was to be answered, if known.")
     feedback: Feedback | None = absent("The reader's feedback.")
     warnings: list[TurnWarning] | None = absent("Warnings for the reader.")
     rewritten_question: str | None = absent("The rewritten question, used for a second search.")
@@ -236,20 +236,20 @@ class Branch(Reply):
 
     model_config = example({"turns": []})
 
-    turns: list[Turn] = Field(description="In the order of the conversation.")
+    turns: list[Turn] = Field(description="The turns, in the order of the conversation.")
 
 
 class TreeNode(Reply):
     """A turn in the tree; of its texts, only the question."""
 
     turn_id: str = Field(description="The turn's id.")
-    parent_turn_id: str | None = Field(description="The turn before it; null for a root.")
-    status: TurnStatus = Field(description="Its status.")
-    created_at: Moment = Field(description="When it was asked.")
-    seq: int = Field(description="Its position in the session, from 0.")
-    command: str = Field(description='The slash command it was; "" for a question.')
-    has_summary: bool = Field(description="Whether a summary is stored with it.")
-    question: str = Field(description="The beginning of its question, on one line.")
+    parent_turn_id: str | None = Field(description="The id of the turn before this one; null for a root.")
+    status: TurnStatus = Field(description="The turn's status.")
+    created_at: Moment = Field(description="When the question was asked.")
+    seq: int = Field(description="The turn's position in the session, from 0.")
+    command: str = Field(description='The slash command, if the turn was one; "" for a question.')
+    has_summary: bool = Field(description="Whether a summary is stored with the turn.")
+    question: str = Field(description="The beginning of the question, on one line.")
 
 
 class Tree(Reply):
@@ -272,7 +272,7 @@ class Tree(Reply):
         }
     )
 
-    turns: list[TreeNode] = Field(description="In time order.")
+    turns: list[TreeNode] = Field(description="The turns, in the order of time.")
 
 
 class FeedbackBody(WireModel):
@@ -280,7 +280,7 @@ class FeedbackBody(WireModel):
 
     model_config = example({"rating": "up", "comment": "clear"})
 
-    rating: Literal["up", "down"] | None = Field(description="null: no rating.")
+    rating: Literal["up", "down"] | None = Field(description="The rating; null: none.")
     comment: Annotated[PlainText, AtMost(2_000)] = Field("", description="A comment, as free text.")
 
     def to_feedback(self) -> StoredFeedback:
@@ -293,7 +293,7 @@ class RatedTurn(Reply):
     model_config = example({"turn_id": TURN_ID, "feedback": {"rating": "up", "comment": "clear"}})
 
     turn_id: str = Field(description="The turn's id.")
-    feedback: Feedback | None = Field(description="null: it was removed.")
+    feedback: Feedback | None = Field(description="The turn's feedback; null: it was removed.")
 
 
 class StoppedTurn(Reply):
@@ -302,7 +302,7 @@ class StoppedTurn(Reply):
     model_config = example({"turn_id": TURN_ID, "stopped": True})
 
     turn_id: str = Field(description="The turn's id.")
-    stopped: bool = Field(description="false if it had already ended.")
+    stopped: bool = Field(description="false if the turn had already ended.")
 
 
 class ErasedTurn(Reply):
@@ -319,18 +319,18 @@ class ErasedTurn(Reply):
 class PromptPart(Reply):
     """One message that was sent, or one that did not fit."""
 
-    part: str = Field(description="Its kind: persona, system, memory, summary, relevant_history, …")
-    role: str = Field(description="system, user, assistant or tool.")
-    tokens: int = Field(description="Its length in tokens.")
-    kept: bool = Field(description="Whether it was sent.")
-    reason: str = Field(description="Why it was sent or left out.")
-    turn_id: str | None = Field(description="The turn that it repeats, or that has the summary.")
+    part: str = Field(description="The kind of part: persona, system, memory, summary, relevant_history, …")
+    role: str = Field(description="The message's role: system, user, assistant or tool.")
+    tokens: int = Field(description="The part's length in tokens.")
+    kept: bool = Field(description="Whether the part was sent.")
+    reason: str = Field(description="Why the part was sent or left out.")
+    turn_id: str | None = Field(description="The turn that the part repeats, or whose summary it is.")
     chunk_id: str | None = Field(description="The passage that was left out.")
-    memory_ids: list[str] | None = absent("The memories in it, in the order of its lines.")
+    memory_ids: list[str] | None = absent("The memories in the part, in the order of its lines.")
     call_ids: list[str] | None = absent("The tool calls that it requests, or the one that it answers.")
-    images: int = absent("How many of the question's images it contains; `tokens` includes them.")
-    text: str | None = Field(description="null if it was left out, or has been erased since.")
-    removed: bool = Field(description="true: it was sent, and has been erased since.")
+    images: int = absent("How many of the question's images the part contains; `tokens` includes them.")
+    text: str | None = Field(description="The text; null if it was left out, or has been erased since.")
+    removed: bool = Field(description="true: the part was sent, and has been erased since.")
 
 
 class PromptRequest(Reply):
@@ -347,13 +347,13 @@ class Prompt(Reply):
     model_config = example({"turn_id": TURN_ID, "model_id": "default", "parts": None})
 
     turn_id: str = Field(description="The turn's id.")
-    model_id: str = Field(description="The model it was sent to.")
+    model_id: str = Field(description="The model that received the prompt.")
     layout: str = absent("How the parts were arranged for this provider.")
     window: int = absent("The model's window, in tokens.")
     answer_tokens: int = absent("Tokens reserved for the answer.")
     prompt_tokens: int = absent("Tokens of the prompt, as counted before sending.")
     filters: Limits | None = absent("The question's filters.")
-    parts: list[PromptPart] | None = Field(description="null if no record is stored (PROMPT_KEEP_DAYS).")
+    parts: list[PromptPart] | None = Field(description="The parts; null: not recorded (PROMPT_KEEP_DAYS).")
     request: PromptRequest | None = absent("The request as one text.")
     response: dict[str, Any] | None = absent(
         "What the provider reported about its answer: id, usage, …; with KEEP_RAW_RESPONSE its unchanged "

@@ -1,4 +1,4 @@
-// node fetch.mjs http://127.0.0.1:8000/v1 "How many days of leave?" prints the answer as it comes.
+// Print an answer as it streams: node fetch.mjs http://127.0.0.1:8000/v1 "How many days of leave?"
 
 const [base, question] = process.argv.slice(2);
 const response = await fetch(`${base}/chat/completions`, {

@@ -1,4 +1,4 @@
-"""python langchain_chat.py http://127.0.0.1:8000/v1 "How much leave?" asks through LangChain, twice."""
+"""Ask twice through LangChain: python langchain_chat.py http://127.0.0.1:8000/v1 'How much leave?'"""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""python llama_index_like.py http://127.0.0.1:8000/v1 "How much leave?" asks through LlamaIndex, twice."""
+"""Ask twice through LlamaIndex: python llama_index_like.py http://127.0.0.1:8000/v1 'How much leave?'"""
 
 import os
 import sys

@@ -1,5 +1,6 @@
-"""python openai_stream.py http://127.0.0.1:8000/v1 "How many days of leave?" prints the answer as it comes,
-and asks a follow-up: the history goes along, and finds its conversation by itself."""
+"""Stream an answer, then ask a follow-up: python openai_stream.py http://127.0.0.1:8000/v1 'How much leave?'
+
+The history sent with the follow-up is matched to the stored conversation automatically."""
 
 import asyncio
 import os
@@ -9,7 +10,7 @@ from openai import AsyncOpenAI
 
 
 async def say(client, messages):
-    """The answer, printed meanwhile."""
+    """Return the answer; print it as it streams."""
     stream = await client.chat.completions.create(model="wenmai", messages=messages, stream=True)
     pieces = []
     async for chunk in stream:

@@ -1,4 +1,4 @@
-"""python openai_whole.py http://127.0.0.1:8000/v1 "How much leave?" prints the answer and its sources."""
+"""Print an answer and its sources: python openai_whole.py http://127.0.0.1:8000/v1 'How much leave?'"""
 
 import os
 import sys

@@ -24,7 +24,7 @@ def passes(arguments: Sequence[str], folder: Path) -> bool:
     if failed is None:
         return False
     if len(failed) > MAX_RERUNS:
-        print(f"{len(failed)} tests failed: too many to try each once more.", flush=True)
+        print(f"{len(failed)} tests failed: too many to rerun.", flush=True)
         return False
     broken = [test for test in failed if not _passes_alone(test, folder)]
     flaky = [test for test in failed if test not in broken]
@@ -33,7 +33,7 @@ def passes(arguments: Sequence[str], folder: Path) -> bool:
     for test in flaky:
         print(f"FLAKY {test}")
     if len(flaky) > MAX_FLAKY:
-        print(f"{len(flaky)} flaky tests; {MAX_FLAKY} are allowed.")
+        print(f"{len(flaky)} flaky tests; at most {MAX_FLAKY} are allowed.")
     sys.stdout.flush()
     return not broken and len(flaky) <= MAX_FLAKY
 
@@ -51,7 +51,7 @@ def _failed(arguments: Sequence[str], folder: Path) -> list[str] | None:
 
 
 def _passes_alone(test: str, folder: Path) -> bool:
-    print(f"once more, by itself: {test}", flush=True)
+    print(f"rerunning in isolation: {test}", flush=True)
     return subprocess.run(_pytest(test), cwd=folder, check=False).returncode == 0
 
 
