@@ -44,8 +44,8 @@ from tests.services.conversation.stores import uid
 from tests.services.operations.backup.stores import back_up, settings_of
 from tests.support.models.hashing_embedding import DIMENSION
 from tests.support.stores.turn_model import (
-    Sheet,
     TurnModel,
+    TurnRecord,
     chained,
     embedded_in_background,
     open_services,
@@ -79,7 +79,7 @@ class TurnMachine(RuleBasedStateMachine):
         self.model = TurnModel()
         self.now_us = NOW
         self.named = 0
-        self.erased: list[Sheet] = []
+        self.erased: list[TurnRecord] = []
         self.faults: list[dict[str, Any]] = []
         self.folder = Path(tempfile.mkdtemp(prefix="turns-")) if self.embedded else None
         self.left = [self.folder] if self.folder else []
@@ -108,19 +108,21 @@ class TurnMachine(RuleBasedStateMachine):
         await self.services.compare(self.model, PLACES, LIMITS.max_recent_turns)
         assert self.faults == []
 
-    async def _write(self, sheet: Sheet, question: list[float] | None = None) -> None:
-        await self.manager.add_conversation_turn(sheet.as_turn(), TurnVectors(question=question))
-        self.model.write(sheet)
+    async def _write(self, record: TurnRecord, question: list[float] | None = None) -> None:
+        await self.manager.add_conversation_turn(record.as_turn(), TurnVectors(question=question))
+        self.model.write(record)
 
-    def _sheet(self, at: int) -> Sheet:
+    def _record(self, at: int) -> TurnRecord:
         """One of the turns that are there."""
-        return self.model.sheets[sorted(self.model.sheets)[at % len(self.model.sheets)]]
+        return self.model.records[sorted(self.model.records)[at % len(self.model.records)]]
 
-    def _new(self, at: int, question: str, command: str = "") -> Sheet:
+    def _new(self, at: int, question: str, command: str = "") -> TurnRecord:
         self.named += 1
         new_id = uid(1_000_000 - 7 * self.named)  # ids are not in the order of time
         running = TurnStatus.RUNNING
-        return Sheet(new_id, *PLACES[at % len(PLACES)], question, "", running, None, self.now_us, 0, command)
+        return TurnRecord(
+            new_id, *PLACES[at % len(PLACES)], question, "", running, None, self.now_us, 0, command
+        )
 
     @initialize(growth=st.lists(st.tuples(pick, where, texts), max_size=8))
     def some_turns(self, growth: list[tuple[int, str | None, str]]) -> None:
@@ -137,129 +139,129 @@ class TurnMachine(RuleBasedStateMachine):
     def begin(self, at: int, parent: str | None, question: str, command: str) -> None:
         self._run("begin", self._begin(at, question, parent, command))
 
-    async def _begin(self, at: int, question: str, parent: str | None, command: str) -> Sheet:
+    async def _begin(self, at: int, question: str, parent: str | None, command: str) -> TurnRecord:
         """After the latest (UNSET), below any turn, or as a new root."""
-        sheet = self._new(at, question, command)
-        if parent == BELOW and self.model.sheets:
-            above = self._sheet(at)
-            sheet = replace(sheet, session_id=above.session_id, owner=above.owner)
+        record = self._new(at, question, command)
+        if parent == BELOW and self.model.records:
+            above = self._record(at)
+            record = replace(record, session_id=above.session_id, owner=above.owner)
             parent = above.turn_id
         fields = None if parent == BELOW else parent
-        branch = await self.manager.find_branch(sheet.session_id, sheet.owner, fields)
-        latest = self.model.latest_completed(sheet.session_id, sheet.owner)
+        branch = await self.manager.find_branch(record.session_id, record.owner, fields)
+        latest = self.model.latest_completed(record.session_id, record.owner)
         grown = self.model.branch(latest if fields == UNSET else fields)
         assert [node.turn_id for node in branch.nodes] == grown
-        assert branch.next_seq >= len(self.model.session(sheet.session_id, sheet.owner))
-        sheet = replace(sheet, parent=branch.parent_turn_id, seq=branch.next_seq)
-        await self._write(sheet)
-        return sheet
+        assert branch.next_seq >= len(self.model.session(record.session_id, record.owner))
+        record = replace(record, parent=branch.parent_turn_id, seq=branch.next_seq)
+        await self._write(record)
+        return record
 
-    @precondition(lambda self: self.model.sheets)
+    @precondition(lambda self: self.model.records)
     @rule(at=pick, answer=texts, status=st.sampled_from(ENDINGS), erased_at_once=rarely)
     def finish(self, at: int, answer: str, status: TurnStatus, erased_at_once: bool) -> None:
-        sheet = self._sheet(at)
-        if sheet.status is TurnStatus.COMPLETED:
-            answer, status = sheet.answer, sheet.status  # the same write once more, as after a lost reply
-        ended = replace(sheet, answer=answer, status=status)
+        record = self._record(at)
+        if record.status is TurnStatus.COMPLETED:
+            answer, status = record.answer, record.status  # the same write once more, as after a lost reply
+        ended = replace(record, answer=answer, status=status)
         self._run("finish", self._finish(ended, erased_at_once))
 
-    async def _finish(self, ended: Sheet, erased_at_once: bool) -> None:
+    async def _finish(self, ended: TurnRecord, erased_at_once: bool) -> None:
         await self._write(ended, [1.0] + [0.0] * (DIMENSION - 1))
         if erased_at_once and self.embedded:  # while its text is being embedded
             await self._erase(ended)
 
-    @precondition(lambda self: self.model.sheets)
+    @precondition(lambda self: self.model.records)
     @rule(ats=st.lists(pick, min_size=2, max_size=6), answer=texts)
     def change_at_once(self, ats: list[int], answer: str) -> None:
         """Writes, readers and an erasure in the same moment: no reader may leave an old tree behind."""
-        self._run("at once", self._change_at_once(list({self._sheet(at) for at in ats}), answer))
+        self._run("at once", self._change_at_once(list({self._record(at) for at in ats}), answer))
 
-    async def _change_at_once(self, sheets: list[Sheet], answer: str) -> None:
-        sheets.sort(key=lambda sheet: sheet.order)
-        deleted, *rest = sheets
-        ended = [replace(sheet, answer=answer, status=TurnStatus.COMPLETED) for sheet in rest]
+    async def _change_at_once(self, records: list[TurnRecord], answer: str) -> None:
+        records.sort(key=lambda record: record.order)
+        deleted, *rest = records
+        ended = [replace(record, answer=answer, status=TurnStatus.COMPLETED) for record in rest]
         read = [self.manager.find_branch(*place) for place in PLACES * 2]
-        written = [self._write(sheet) for sheet in ended]
+        written = [self._write(record) for record in ended]
         await asyncio.gather(read[0], self._erase(deleted), *read[1:3], *written, *read[3:])
 
-    @precondition(lambda self: self.model.sheets)
+    @precondition(lambda self: self.model.records)
     @rule(at=pick)
     def retry(self, at: int) -> None:
         """As begin_turn does: a completed turn is replayed, any other begins again under its id."""
-        sheet = self._sheet(at)
-        if sheet.status is not TurnStatus.COMPLETED:
-            self._run("retry", self._retry(sheet))
+        record = self._record(at)
+        if record.status is not TurnStatus.COMPLETED:
+            self._run("retry", self._retry(record))
 
-    async def _retry(self, sheet: Sheet) -> None:
-        place = (sheet.session_id, sheet.owner)
+    async def _retry(self, record: TurnRecord) -> None:
+        place = (record.session_id, record.owner)
         try:
-            parent = (await self.manager.find_branch(*place, sheet.parent)).parent_turn_id
+            parent = (await self.manager.find_branch(*place, record.parent)).parent_turn_id
         except InvalidParentError:
-            assert sheet.parent not in [each.turn_id for each in self.model.session(*place)]
+            assert record.parent not in [each.turn_id for each in self.model.session(*place)]
             parent = None
-        await self._write(replace(sheet, parent=parent, answer="", status=TurnStatus.RUNNING))
+        await self._write(replace(record, parent=parent, answer="", status=TurnStatus.RUNNING))
 
-    @precondition(lambda self: self.model.sheets)
+    @precondition(lambda self: self.model.records)
     @rule(at=pick)
     def erase(self, at: int) -> None:
-        self._run("erase", self._erase(self._sheet(at)))
+        self._run("erase", self._erase(self._record(at)))
 
-    async def _erase(self, sheet: Sheet) -> None:
-        await self.manager.turns.delete([sheet.turn_id])
-        self.model.erase(sheet.turn_id)
-        self.erased.append(sheet)
+    async def _erase(self, record: TurnRecord) -> None:
+        await self.manager.turns.delete([record.turn_id])
+        self.model.erase(record.turn_id)
+        self.erased.append(record)
 
     @precondition(lambda self: self.erased)
     @rule(at=pick)
     def come_back(self, at: int) -> None:
         """A caller retries a turn that was erased meanwhile: its children are its children again."""
-        sheet = self.erased[at % len(self.erased)]
-        if sheet.turn_id not in self.model.sheets:
-            self._run("come back", self._write(sheet))
+        record = self.erased[at % len(self.erased)]
+        if record.turn_id not in self.model.records:
+            self._run("come back", self._write(record))
 
     @rule(at=pick, ages_us=st.lists(st.integers(0, 3 * DAY_US), min_size=1, max_size=4), text=texts)
-    def bring_in(self, at: int, ages_us: list[int], text: str) -> None:
+    def import_turns(self, at: int, ages_us: list[int], text: str) -> None:
         """As an import does: a chain of completed turns of other times."""
         news = [self._new(at, f"{text} {age_us}") for age_us in ages_us]
         chain = chained(news, [self.now_us - age_us for age_us in ages_us])
-        self.model.sheets |= {sheet.turn_id: sheet for sheet in chain}
-        self._run("bring in", self.services.bring_in(chain))
+        self.model.records |= {record.turn_id: record for record in chain}
+        self._run("import", self.services.import_turns(chain))
 
     @rule(days=st.sampled_from([1, 2, 10]), dry_run=rarely, exactly=st.none() | pick)
     def expire(self, days: int, dry_run: bool, exactly: int | None) -> None:
         """Some time, or in the very moment when a turn reaches that age."""
-        if exactly is not None and self.model.sheets:
-            self.now_us = max(self.now_us, self._sheet(exactly).created_us + days * DAY_US)
+        if exactly is not None and self.model.records:
+            self.now_us = max(self.now_us, self._record(exactly).created_us + days * DAY_US)
         self._run("expire", self._expire(days, dry_run))
 
     async def _expire(self, days: int, dry_run: bool) -> None:
-        before = len(self.model.sheets)
-        reference = TurnModel(dict(self.model.sheets)) if dry_run else self.model
+        before = len(self.model.records)
+        reference = TurnModel(dict(self.model.records)) if dry_run else self.model
         report = await self.manager.delete_old_conversations(days, dry_run=dry_run)
         deleted = reference.expire(self.now_us - days * DAY_US)
         assert (report.matched, report.deleted) == (deleted, 0 if dry_run else deleted)
-        assert (report.total_before, report.total_after) == (before, len(self.model.sheets))
+        assert (report.total_before, report.total_after) == (before, len(self.model.records))
 
-    @precondition(lambda self: self.model.sheets)
+    @precondition(lambda self: self.model.records)
     @rule(at=pick, to=pick)
     def damage_a_parent(self, at: int, to: int) -> None:
         """A cycle, a turn of another session, or none at all: what a damaged store may hold (P11)."""
-        parent = uid(to) if to % 4 == 0 else self._sheet(to).turn_id
-        turn_id = self._sheet(at).turn_id
+        parent = uid(to) if to % 4 == 0 else self._record(to).turn_id
+        turn_id = self._record(at).turn_id
         self.model.change(turn_id, parent=parent)
         self._run("damage", self.manager.turns.set_payload({"parent_turn_id": parent}, [turn_id]))
 
-    @precondition(lambda self: self.model.sheets)
+    @precondition(lambda self: self.model.records)
     @rule(at=pick, question=texts)
     def recall(self, at: int, question: str) -> None:
-        self._run("recall", self._recall(self._sheet(at), question))
+        self._run("recall", self._recall(self._record(at), question))
 
-    async def _recall(self, leaf: Sheet, question: str) -> None:
+    async def _recall(self, leaf: TurnRecord, question: str) -> None:
         """Only completed ancestors, none of them recent, each as it was written."""
         results, recent = await self.services.recalled(leaf, question or "?")
-        ancestors = {self.model.sheets[each] for each in self.model.branch(leaf.turn_id)}
+        ancestors = {self.model.records[each] for each in self.model.branch(leaf.turn_id)}
         assert results <= ancestors - recent
-        assert all(sheet.status is TurnStatus.COMPLETED and not sheet.command for sheet in results)
+        assert all(record.status is TurnStatus.COMPLETED and not record.command for record in results)
 
     @precondition(lambda self: self.embedded)
     @rule(now=rarely, killed=st.booleans(), reopened=st.booleans())
@@ -300,8 +302,8 @@ class TurnMachine(RuleBasedStateMachine):
     @rule(now=rarely, at=pick, acknowledged=st.integers(1, 20))
     def kill_between_writes(self, now: bool, at: int, acknowledged: int) -> None:
         if now:
-            sheets = [self._new(at, f"{n} 问" * 500) for n in range(40)]
-            self._run("kill writes", self.services.killed_between_writes(sheets, acknowledged))
+            records = [self._new(at, f"{n} 问" * 500) for n in range(40)]
+            self._run("kill writes", self.services.killed_between_writes(records, acknowledged))
 
     def teardown(self) -> None:
         self.runner.run(self.services.close())

@@ -22,7 +22,7 @@ ANSWERED = replace(RUNNING, status=TurnStatus.COMPLETED, answer="The lamp.")
 VECTORS = TurnVectors(question=[1.0, 0.0, 0.0, 0.0])
 
 
-class Away:
+class DeadStore:
     """The store process is dead, and cannot be started again, within the body."""
 
     def __init__(self, store: EdgeClient, folder: Path) -> None:
@@ -45,7 +45,7 @@ async def test_it_is_written_whole_when_the_store_is_back(tmp_path: Path) -> Non
         turns = turn_store(store)
         unstored = UnstoredTurns(turns)
         await turns.put(RUNNING, TurnVectors())
-        with Away(store, tmp_path / "store"):
+        with DeadStore(store, tmp_path / "store"):
             with pytest.raises(StoreUnavailableError):
                 await turns.put(ANSWERED, VECTORS)
             unstored.keep(ANSWERED, VECTORS)

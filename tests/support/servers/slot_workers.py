@@ -18,12 +18,12 @@ PACE = Pace()
 
 
 @dataclass
-class Away:
-    """A lease in a store that is unreachable while `away`; with `late`, writes are done but not
+class UnreachableLease:
+    """A lease in a store that is unreachable while `unreachable`; with `late`, writes are done but not
     acknowledged."""
 
     inner: Lease
-    away: bool = False
+    unreachable: bool = False
     late: bool = False
 
     async def read(self) -> LeaseRecord | None:
@@ -41,7 +41,7 @@ class Away:
         await self.inner.note(slot, why)
 
     async def _ask(self, ask: Callable[[], object]) -> LeaseRecord | None:
-        if self.away:
+        if self.unreachable:
             raise StoreUnavailableError("The store does not answer.")
         return await ask()  # type: ignore[misc, no-any-return]
 
@@ -73,7 +73,7 @@ class Workers:
         await asyncio.sleep(0.02)  # now it is running
         return runner, running
 
-    async def go_on(self, runner: SlotRunner, seconds: float) -> None:
+    async def advance(self, runner: SlotRunner, seconds: float) -> None:
         """Act like the schedule: look repeatedly, and run when a run is due."""
         while seconds > 0:
             step = min(seconds, self.pace.look_s)

@@ -40,7 +40,7 @@ texts = st.one_of(
 
 
 @dataclass(frozen=True)
-class Sheet:
+class TurnRecord:
     """A turn as a caller knows it. `parent` may name a turn that no longer exists, or itself."""
 
     turn_id: str
@@ -55,7 +55,7 @@ class Sheet:
     command: str = ""
 
     @classmethod
-    def of(cls, turn: Turn) -> Sheet:
+    def of(cls, turn: Turn) -> TurnRecord:
         return cls(
             turn.turn_id,
             turn.session_id,
@@ -88,12 +88,12 @@ class Sheet:
         return (self.created_us, self.seq, self.turn_id)
 
 
-def chained(sheets: Sequence[Sheet], times_us: Sequence[int]) -> list[Sheet]:
-    """Return completed sheets at these times, each the parent of the next."""
-    parents = [None, *(sheet.turn_id for sheet in sheets)]
+def chained(records: Sequence[TurnRecord], times_us: Sequence[int]) -> list[TurnRecord]:
+    """Return completed records at these times, each the parent of the next."""
+    parents = [None, *(record.turn_id for record in records)]
     return [
-        replace(sheet, parent=parent, created_us=time_us, status=TurnStatus.COMPLETED, seq=number)
-        for number, (sheet, parent, time_us) in enumerate(zip(sheets, parents, times_us, strict=False))
+        replace(record, parent=parent, created_us=time_us, status=TurnStatus.COMPLETED, seq=number)
+        for number, (record, parent, time_us) in enumerate(zip(records, parents, times_us, strict=False))
     ]
 
 
@@ -101,24 +101,24 @@ def chained(sheets: Sequence[Sheet], times_us: Sequence[int]) -> list[Sheet]:
 class TurnModel:
     """Every acknowledged turn that has not been erased and has not expired."""
 
-    sheets: dict[str, Sheet] = field(default_factory=dict)
+    records: dict[str, TurnRecord] = field(default_factory=dict)
 
-    def write(self, sheet: Sheet) -> None:
-        self.sheets[sheet.turn_id] = sheet
+    def write(self, record: TurnRecord) -> None:
+        self.records[record.turn_id] = record
 
-    def change(self, turn_id: str, **fields: object) -> Sheet:
-        self.sheets[turn_id] = changed = replace(self.sheets[turn_id], **fields)  # type: ignore[arg-type]
+    def change(self, turn_id: str, **fields: object) -> TurnRecord:
+        self.records[turn_id] = changed = replace(self.records[turn_id], **fields)  # type: ignore[arg-type]
         return changed
 
     def erase(self, turn_id: str) -> None:
-        del self.sheets[turn_id]
+        del self.records[turn_id]
 
     def expire(self, cutoff_us: int) -> int:
         """Remove turns that are older than the cutoff and not running; returns their number."""
         old = [
-            sheet.turn_id
-            for sheet in self.sheets.values()
-            if sheet.created_us < cutoff_us and sheet.status is not TurnStatus.RUNNING
+            record.turn_id
+            for record in self.records.values()
+            if record.created_us < cutoff_us and record.status is not TurnStatus.RUNNING
         ]
         for turn_id in old:
             self.erase(turn_id)
@@ -126,15 +126,15 @@ class TurnModel:
 
     def interrupt_running(self) -> int:
         """Mark running turns as interrupted; returns their number."""
-        running = [turn_id for turn_id, sheet in self.sheets.items() if sheet.status is TurnStatus.RUNNING]
+        running = [turn_id for turn_id, record in self.records.items() if record.status is TurnStatus.RUNNING]
         for turn_id in running:
             self.change(turn_id, status=TurnStatus.INTERRUPTED)
         return len(running)
 
-    def session(self, session_id: str, owner: str) -> list[Sheet]:
+    def session(self, session_id: str, owner: str) -> list[TurnRecord]:
         """The session's turns in time order."""
-        own = [s for s in self.sheets.values() if (s.session_id, s.owner) == (session_id, owner)]
-        return sorted(own, key=lambda sheet: sheet.order)
+        own = [s for s in self.records.values() if (s.session_id, s.owner) == (session_id, owner)]
+        return sorted(own, key=lambda record: record.order)
 
     def latest_completed(self, session_id: str, owner: str) -> str | None:
         """The parent of the next turn: the last completed one, ignoring commands, but none after /clear."""
@@ -146,19 +146,19 @@ class TurnModel:
         """The branch from the root down; it stops at a parent that is missing, in another session, or already
         on it."""
         path: list[str] = []
-        while leaf in self.sheets and leaf not in path:
-            sheet = self.sheets[leaf]
-            if path and self.sheets[path[-1]].session_id != sheet.session_id:
+        while leaf in self.records and leaf not in path:
+            record = self.records[leaf]
+            if path and self.records[path[-1]].session_id != record.session_id:
                 break
             path.append(leaf)
-            leaf = sheet.parent
+            leaf = record.parent
         return path[::-1]
 
     def recent(self, leaf: str | None, limit: int) -> list[str]:
         silent = (TurnStatus.RUNNING,)
-        sheets = [s for s in map(self.sheets.__getitem__, self.branch(leaf)) if not s.command]
-        spoken = [s for s in sheets if s.answer or s.status is not TurnStatus.FAILED]
-        return [sheet.turn_id for sheet in spoken if sheet.status not in silent][-limit:]
+        records = [s for s in map(self.records.__getitem__, self.branch(leaf)) if not s.command]
+        spoken = [s for s in records if s.answer or s.status is not TurnStatus.FAILED]
+        return [record.turn_id for record in spoken if record.status not in silent][-limit:]
 
 
 @dataclass(frozen=True)
@@ -184,44 +184,44 @@ class Services:
             else:
                 return
 
-    async def bring_in(self, sheets: Sequence[Sheet]) -> None:
-        turns = [sheet.as_turn() for sheet in sheets]
+    async def import_turns(self, records: Sequence[TurnRecord]) -> None:
+        turns = [record.as_turn() for record in records]
         await self.manager.turns.put_many([(turn, TurnVectors()) for turn in turns])
         self.manager.index_later(turns)
 
-    async def killed_between_writes(self, sheets: Sequence[Sheet], acknowledged: int) -> None:
+    async def killed_between_writes(self, records: Sequence[TurnRecord], acknowledged: int) -> None:
         """Kill the store during concurrent writes: acknowledged ones are stored, all others completely or not
         at all."""
         turns = self.manager.turns
-        writes = [asyncio.create_task(turns.put(sheet.as_turn(), TurnVectors())) for sheet in sheets]
+        writes = [asyncio.create_task(turns.put(record.as_turn(), TurnVectors())) for record in records]
         await writes[acknowledged]
         await self.kill()
         outcomes = await asyncio.gather(*writes, return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} <= {type(None), StoreUnavailableError}
-        for sheet, outcome in zip(sheets, outcomes, strict=True):
-            stored = await turns.get(sheet.turn_id)
+        for record, outcome in zip(records, outcomes, strict=True):
+            stored = await turns.get(record.turn_id)
             assert stored is not None or outcome is not None
-            assert stored is None or Sheet.of(stored) == sheet
-        await turns.delete([sheet.turn_id for sheet in sheets])
+            assert stored is None or TurnRecord.of(stored) == record
+        await turns.delete([record.turn_id for record in records])
 
-    async def recalled(self, leaf: Sheet, question: str) -> tuple[set[Sheet], set[Sheet]]:
+    async def recalled(self, leaf: TurnRecord, question: str) -> tuple[set[TurnRecord], set[TurnRecord]]:
         """Return the turns recalled for a question below `leaf`, and the recent ones there."""
         branch = await self.manager.find_branch(leaf.session_id, leaf.owner, leaf.turn_id)
         recent = await self.manager.get_recent_history(branch)
         query = await self.queries.build(question, [])
         hits = await self.manager.retrieve_relevant_history(query, branch, recent, leaf.owner)
-        return {Sheet.of(turn) for turn in hits}, {Sheet.of(turn) for turn in recent}
+        return {TurnRecord.of(turn) for turn in hits}, {TurnRecord.of(turn) for turn in recent}
 
     async def compare(self, model: TurnModel, places: Sequence[tuple[str, str]], recent_turns: int) -> None:
         """Assert that everything readable, with and without the cached trees, matches the model."""
         fresh = TurnStore(self.store, TURNS)
-        assert await fresh.count() == len(model.sheets)
-        read = {turn.turn_id: Sheet.of(turn) for turn in await fresh.get_many([*model.sheets, MISSING])}
-        assert read == model.sheets
+        assert await fresh.count() == len(model.records)
+        read = {turn.turn_id: TurnRecord.of(turn) for turn in await fresh.get_many([*model.records, MISSING])}
+        assert read == model.records
         for session_id, owner in places:
             nodes = (await fresh.tree(session_id, owner)).nodes
             expected = model.session(session_id, owner)
-            assert sorted(node.order for node in nodes.values()) == [sheet.order for sheet in expected]
+            assert sorted(node.order for node in nodes.values()) == [record.order for record in expected]
             for leaf in nodes:
                 walked = [node.turn_id for node in walk_branch(nodes, leaf)]
                 grown = await self.manager.find_branch(session_id, owner, leaf)

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from core.errors import ConflictError, StoreUnavailableError
-from tests.support.servers.slot_workers import DAILY, PACE, Away, Workers
+from tests.support.servers.slot_workers import DAILY, PACE, UnreachableLease, Workers
 from tests.support.stores.schedule import REPORT, SECOND_US
 
 
@@ -25,18 +25,18 @@ async def test_a_new_store_has_nothing_to_make_up_for() -> None:
     """Discriminates: a record that begins with slot 0."""
     workers = Workers()
     runner = workers.start()
-    await workers.go_on(runner, 600)
+    await workers.advance(runner, 600)
     assert workers.job.slots == []
     workers.to_slot()
     await runner.run()
-    await workers.go_on(runner, 86_000)
+    await workers.advance(runner, 86_000)
     assert workers.job.slots == [DAILY.newest(workers.clocks.wall_us)]
 
 
 async def test_what_was_missed_while_the_server_was_down_is_made_up_by_one_run(workers: Workers) -> None:
     workers.clocks.pass_s(10 * 86_400)
     for _ in range(3):  # as many starts as there are
-        await workers.go_on(workers.start(), 600)
+        await workers.advance(workers.start(), 600)
     assert workers.job.slots == [DAILY.newest(workers.clocks.wall_us)]
 
 
@@ -44,7 +44,7 @@ async def test_a_machine_that_slept_over_several_slots_runs_once_when_it_wakes(w
     runner = workers.start()
     await runner.look()
     workers.clocks.pass_s(3 * 86_400, asleep=True)
-    await workers.go_on(runner, 600)
+    await workers.advance(runner, 600)
     assert workers.job.slots == [DAILY.newest(workers.clocks.wall_us)]
 
 
@@ -68,9 +68,9 @@ async def test_a_slot_that_a_dead_worker_began_is_begun_again_within_two_leases(
     assert dead is not None
     other = workers.start()
     await other.look()
-    await workers.go_on(other, PACE.lease_s - 1)
+    await workers.advance(other, PACE.lease_s - 1)
     assert workers.job.slots == []
-    await workers.go_on(other, PACE.lease_s + 1)
+    await workers.advance(other, PACE.lease_s + 1)
     assert workers.job.ended == [dead.slot]
 
 
@@ -82,7 +82,7 @@ async def test_a_worker_that_has_long_been_up_leaves_a_running_slot_to_its_holde
     workers.to_slot()
     held = await workers.start()._claim()
     assert held is not None
-    await workers.go_on(other, PACE.lease_s / 2)
+    await workers.advance(other, PACE.lease_s / 2)
     assert workers.job.slots == []
 
 
@@ -177,7 +177,7 @@ async def test_a_slot_that_kills_its_workers_is_given_up(workers: Workers) -> No
         assert await runner._claim() is not None  # it dies of it
     last = workers.start()
     with capture_logs() as logs:
-        await workers.go_on(last, PACE.lease_s + 600)
+        await workers.advance(last, PACE.lease_s + 600)
     assert workers.job.slots == []
     assert [entry["event"] for entry in logs] == ["cleanup_given_up"]
     assert last.record is not None
@@ -185,27 +185,27 @@ async def test_a_slot_that_kills_its_workers_is_given_up(workers: Workers) -> No
 
 
 async def test_a_store_that_is_away_when_the_slot_comes_is_asked_again(workers: Workers) -> None:
-    away = Away(workers.lease, away=True)
-    workers.lease = away
+    lease = UnreachableLease(workers.lease, unreachable=True)
+    workers.lease = lease
     runner = workers.start()
     workers.to_slot()
     with capture_logs() as logs:
         assert await runner.run() is None
     assert [entry["event"] for entry in logs] == ["cleanup_postponed"]
-    await workers.go_on(runner, 3_600)
-    away.away = False
-    await workers.go_on(runner, 600)
+    await workers.advance(runner, 3_600)
+    lease.unreachable = False
+    await workers.advance(runner, 600)
     assert len(workers.job.ended) == 1
 
 
 async def test_a_result_whose_answer_was_lost_is_not_taken_for_another_workers(workers: Workers) -> None:
     """Discriminates: a new token for each try."""
     workers.job.seconds = 0.05
-    workers.lease = lease = Away(workers.lease)
+    workers.lease = lease = UnreachableLease(workers.lease)
     runner, running = await workers.begin(lease_s=0.6)
-    lease.away = lease.late = True
+    lease.unreachable = lease.late = True
     await asyncio.sleep(0.15)
-    lease.away = lease.late = False
+    lease.unreachable = lease.late = False
     with capture_logs() as logs:
         assert await running is not None
     assert logs == []
@@ -216,11 +216,11 @@ async def test_a_result_whose_answer_was_lost_is_not_taken_for_another_workers(w
 async def test_a_result_that_cannot_be_stored_at_once_is_stored_later(workers: Workers) -> None:
     """Discriminates: one try; then the slot would be run again."""
     workers.job.seconds = 0.05
-    workers.lease = lease = Away(workers.lease)
+    workers.lease = lease = UnreachableLease(workers.lease)
     _, running = await workers.begin(lease_s=0.6)
-    lease.away = True
+    lease.unreachable = True
     await asyncio.sleep(0.15)  # one sign of life is missed, and the lease still holds
-    lease.away = False
+    lease.unreachable = False
     await running
     stored = await lease.read()
     assert stored is not None
