@@ -77,7 +77,7 @@ async def write_later_schema(settings: Settings) -> None:
 
 
 @pytest.mark.full("runs the commands of the page, each a process of its own")
-async def test_the_way_back_from_an_upgrade(tmp_path: Path) -> None:
+async def test_an_upgrade_is_reverted_as_described(tmp_path: Path) -> None:
     """Discriminates: an older version that opens a later store; a restore that asks for more."""
     settings, data = make_settings(tmp_path), {"DATA_DIR": str(tmp_path)}
     async with open_app(settings) as app:

@@ -74,7 +74,7 @@ def events(log: list[str]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow("starts a server")
-def test_a_life_of_the_server_as_its_operator_sees_it(tmp_path: Path) -> None:
+def test_the_servers_life_cycle_as_its_operator_sees_it(tmp_path: Path) -> None:
     """Discriminates: a curl command that is refused, a key in the log, a Ctrl-C without a message or that
     keeps waiting."""
     stub = StubLLM(words=tuple("abcdefgh" * 100), pause_s=0.1)

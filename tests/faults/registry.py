@@ -19,8 +19,8 @@ def faults() -> list[Fault]:
     names = [module.name for module in below if not module.ispkg]
     trials = [name for name in names if not name.rpartition(".")[2].startswith(_PASSED_OVER)]
     modules = [importlib.import_module(name) for name in trials]
-    found = [fault for module in modules for fault in getattr(module, "FAULTS", ())]
-    return sorted(found, key=_order)
+    results = [fault for module in modules for fault in getattr(module, "FAULTS", ())]
+    return sorted(results, key=_order)
 
 
 def _order(fault: Fault) -> tuple[str, int, str]:

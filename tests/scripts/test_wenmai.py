@@ -28,9 +28,9 @@ SCRIPTS = {
 
 
 def made(name: str) -> click.Command:
-    found = wenmai.wenmai.get_command(click.Context(wenmai.wenmai), name)
-    assert found is not None
-    return found
+    command = wenmai.wenmai.get_command(click.Context(wenmai.wenmai), name)
+    assert command is not None
+    return command
 
 
 @pytest.mark.parametrize("name", wenmai.COMMANDS)

@@ -134,7 +134,7 @@ def test_our_own_models_read_the_passages_without_the_joiners(layout: Layout) ->
 
 @pytest.mark.parametrize("question", ["What does it say?", "资料里怎么说？"])
 @pytest.mark.parametrize("layout", WIRE)
-def test_the_model_is_told_what_the_fence_means(layout: Layout, question: str) -> None:
+def test_the_model_receives_the_meaning_of_the_fence(layout: Layout, question: str) -> None:
     """Discriminates: a fence whose code no sentence names, or a sentence that does not call the content
     data."""
     prompt, _ = everywhere("x")

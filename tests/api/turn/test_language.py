@@ -98,7 +98,7 @@ async def test_the_servers_own_sentences_are_in_the_readers_characters(app: App)
     assert (await app.ask("年假有几天？")).answer.startswith(("资料中的相关内容：", "最接近的内容："))
 
 
-def test_our_sentences_in_traditional_characters_are_those_of_opencc() -> None:
+def test_our_sentences_in_traditional_characters_match_opencc() -> None:
     """Except texts that do not occur in a turn."""
     convert = opencc.OpenCC("s2tw").convert
     sentences = [chinese for key, (chinese, _) in messages._TEXTS.items() if not key.startswith("why_")]
@@ -113,5 +113,5 @@ def test_our_sentences_in_traditional_characters_are_those_of_opencc() -> None:
     [("高鐵怎麼走", True), ("皇后在裡面嗎", True), ("高铁怎么走", False), ("著名作家是谁", False),
      ("乾隆年间", False), ("台灣的签证怎么办理", False), ("how?", False), ("年假", False)],
 )  # fmt: skip
-def test_the_script_of_a_question_is_that_of_most_characters(question: str, is_traditional: bool) -> None:
+def test_most_characters_decide_the_script_of_a_question(question: str, is_traditional: bool) -> None:
     assert (in_script_of("请", question) == "請") is is_traditional

@@ -84,7 +84,7 @@ async def test_the_date_in_the_configured_zone_is_sent_unless_switched_off(tmp_p
     assert begun not in off
 
 
-async def test_a_session_with_the_clients_own_id_continues_in_what_is_sent(tmp_path: Path) -> None:
+async def test_the_history_of_a_session_with_the_clients_own_id_is_sent(tmp_path: Path) -> None:
     """Discriminates: a new session for each question under the same id."""
     own = {"session_id": str(uuid.uuid4()), "knowledge": "never"}
     with running_stub(StubLLM()) as stub:

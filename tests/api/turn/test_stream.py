@@ -86,7 +86,7 @@ async def test_a_number_beyond_the_end_gives_nothing() -> None:
     assert await read(stream, 1_000) == []
 
 
-async def test_two_readers_see_the_same_and_one_that_leaves_takes_nothing_along() -> None:
+async def test_two_readers_see_the_same_even_when_one_leaves() -> None:
     """Discriminates: readers that wait for the same future, which the first to leave cancels for all."""
     stream = TurnStream("t", 30, Abandoned())
     stays, leaves = asyncio.create_task(read(stream)), asyncio.create_task(read(stream))
@@ -259,7 +259,7 @@ async def replayed(stored: Turn, after: int = 0) -> list[tuple[int, Event]]:
     return [each async for batch in stream.follow(after) for each in batch]
 
 
-def test_warnings_and_the_rewritten_question_are_kept_and_no_other_progress() -> None:
+def test_only_warnings_and_the_rewritten_question_are_kept_of_the_progress() -> None:
     notes = notes_of(StatusEvent("retrieving", "m"), StatusEvent("rewriting", "m"), REWRITTEN, DROPPED)
     assert notes.warnings == (TurnWarning("context_dropped", "too much", {"recent": 2}, 5),)
     assert notes.rewritten(("a", "b")) == RewrittenQuestion("What does it cost?", ("a", "b"), 4)

@@ -171,7 +171,7 @@ async def test_a_proxys_error_page_is_explained_in_words_too(page: Page, bare_ur
     assert "暂时不可用" in await page.inner_text(".error-card .cause")
 
 
-async def test_a_question_too_long_for_a_small_model_is_cards_so_and_kept(page: Page, bare_url: str) -> None:
+async def test_a_question_too_long_for_a_small_model_is_explained_and_kept(page: Page, bare_url: str) -> None:
     """The box accepts it, the window of 8,192 tokens does not. Discriminates: the text lost."""
     question = "字" * 7_900
     await opened(page, bare_url)

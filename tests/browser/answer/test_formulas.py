@@ -47,9 +47,9 @@ async def shown(page: Page, server_url: str, answer: str) -> None:
 
 async def drawn(page: Page, count: int) -> list[str]:
     """Return the formulas as they were written, once that many are rendered."""
-    found = page.locator(".prose .formula:has(math)")
-    await expect(found).to_have_count(count)
-    return [str(each) for each in await found.evaluate_all("all => all.map((one) => one.dataset.written)")]
+    formulas = page.locator(".prose .formula:has(math)")
+    await expect(formulas).to_have_count(count)
+    return [str(each) for each in await formulas.evaluate_all("all => all.map((one) => one.dataset.written)")]
 
 
 async def test_all_four_forms_are_rendered_and_copied_as_written(page: Page, server_url: str) -> None:
@@ -135,9 +135,9 @@ async def test_a_formula_is_not_markup_while_it_arrives(page: Page, server_url: 
     display = "\\[\n(x)*y*\n- b &= 2\n= c\n\\]\n完"
     for text in ("式 \\((x)*y_z*w\\) 完", "$$\nE*m*c\n- 1\n= 2\n$$\n\n完", display, "$$\n(x)**2**\n$$"):
         assert await page.evaluate(STRAY_ELEMENTS, text) == []
-    found = await page.evaluate(STRAY_ELEMENTS, "echo $$ 和 `f\\(x`，**粗**")
-    assert found[-2:] == ["<code>f\\(x</code>", "<strong>粗</strong>"]
-    assert len(found) == 5
+    elements = await page.evaluate(STRAY_ELEMENTS, "echo $$ 和 `f\\(x`，**粗**")
+    assert elements[-2:] == ["<code>f\\(x</code>", "<strong>粗</strong>"]
+    assert len(elements) == 5
     for text in ("式 \\(x^2 + y", "\\[\nx^2\n", "$$\nx^2"):
         count, read = await page.evaluate(DRAWN_TOO_SOON, text)
         assert count == 0

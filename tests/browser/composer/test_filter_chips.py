@@ -60,9 +60,7 @@ async def test_a_document_that_the_reader_deletes_is_no_longer_a_filter(page: Pa
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_what_was_deleted_elsewhere_goes_when_the_list_is_read_again(
-    page: Page, server: Served
-) -> None:
+async def test_filters_on_deleted_documents_go_when_the_list_is_reread(page: Page, server: Served) -> None:
     """Of two filters one stays. Discriminates: all chips removed, or none; a chip back after a reload."""
     remaining = stored_filters(server)
     deleted = server.add("二.md", TEXT + "二")

@@ -122,7 +122,7 @@ async def test_a_conversation_is_exported_as_a_file_with_its_title(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_an_export_that_fails_says_why(page: Page, server_url: str) -> None:
+async def test_a_failed_export_says_why(page: Page, server_url: str) -> None:
     chat = import_session(server_url, "带不走的")
     await page.goto(server_url)
     await page.route("**/export?*", refuse)

@@ -170,7 +170,7 @@ async def test_a_mistyped_key_is_asked_for_again_and_the_drafts_stay(declined: P
     await expect(page.locator(BOX)).to_have_value("begun without a key")
 
 
-async def test_where_no_key_is_needed_there_is_none_to_change(page: Page, bare_url: str) -> None:
+async def test_without_keys_there_is_no_key_to_change(page: Page, bare_url: str) -> None:
     await page.goto(bare_url)
     await page.wait_for_selector("#sessions > *")
     await expect(page.locator("#other-key")).to_be_hidden()

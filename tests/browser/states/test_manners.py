@@ -91,7 +91,7 @@ async def test_examples_and_times_are_in_the_chosen_language(page: Page, server_
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
-async def test_keys_lead_to_the_question_the_search_a_new_conversation_and_the_list_of_keys(
+async def test_shortcuts_reach_the_question_the_search_a_new_conversation_and_their_list(
     page: Page, server_url: str
 ) -> None:
     chat = import_session(server_url, "带键盘的")

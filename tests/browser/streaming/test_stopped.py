@@ -76,7 +76,7 @@ async def test_the_next_question_follows_a_stopped_answer_and_a_reload_shows_the
     assert await page.is_visible("#branches") is False
 
 
-async def test_the_next_question_follows_an_answer_that_broke_off(page: Page, live: Live) -> None:
+async def test_the_next_question_continues_from_an_answer_that_broke_off(page: Page, live: Live) -> None:
     """Discriminates: a turn that failed after its first words left out: the page shows it above the next
     question, the model does not see it, and a reload loses it."""
     await page.goto(live.url)

@@ -89,7 +89,7 @@ def test_it_is_ready_within_five_seconds_and_loads_no_torch(tmp_path: Path) -> N
 
 
 @pytest.mark.slow("starts a server, kills it, and starts another")
-def test_both_turns_are_there_after_kill_nine_and_restart(tmp_path: Path) -> None:
+def test_both_turns_survive_kill_nine_and_restart(tmp_path: Path) -> None:
     quick = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
     first = start_server(tmp_path, **quick)
     one = ask(first.url, "First question?")

@@ -60,7 +60,7 @@ async def turn_of(app: App, turn_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow("waits for the process that reads documents to start")
-async def test_an_answer_cites_only_what_the_question_is_limited_to(filled: Filled) -> None:
+async def test_an_answer_cites_only_what_the_filters_allow(filled: Filled) -> None:
     """Discriminates: filtering only the citations; `filters` dropped between the route and the store; a range
     of one day refused."""
     app, ids = filled.app, filled.ids

@@ -45,7 +45,7 @@ async def why(app: App, question: str, document_id: str, **body: Any) -> dict[st
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_a_document_says_how_far_it_came(tmp_path: Path) -> None:
+async def test_a_document_reports_the_last_stage_it_reached(tmp_path: Path) -> None:
     """Discriminates: taking a document's first chunk for its best."""
     async with filled(tmp_path, retrieval={"rerank_score_threshold": 0.0}) as (app, ids):
         shown = await why(app, "deleted files", ids["bins.md"])

@@ -49,9 +49,9 @@ async def test_a_new_name_replaces_the_old_one(tmp_path: Path) -> None:
 async def test_commands_remember_list_and_forget(tmp_path: Path) -> None:
     async with open_app(settings_of(tmp_path, "commands_of_memory")) as app:
         app.client.headers["Accept-Language"] = "en"
-        said = await app.ask("/remember I am allergic to peanuts")
-        session = said.session_id
-        assert said.answer == "I will remember: I am allergic to peanuts"
+        reply = await app.ask("/remember I am allergic to peanuts")
+        session = reply.session_id
+        assert reply.answer == "I will remember: I am allergic to peanuts"
         again = await app.ask("/remember I am allergic to peanuts", session_id=session)
         assert again.answer.startswith("I remember that already")
         await app.ask("/remember My name is Alex", session_id=session)
@@ -78,12 +78,12 @@ async def test_commands_remember_list_and_forget(tmp_path: Path) -> None:
 
 async def test_plain_words_do_what_the_commands_do(tmp_path: Path) -> None:
     async with open_app(settings_of(tmp_path, "plain_words")) as app:
-        said = await app.ask("请记住：我对花生过敏。")
-        assert said.answer == "已记住：我对花生过敏"
-        assert (await app.ask("忘掉：花生", session_id=said.session_id)).answer.startswith("已忘掉 1 条")
+        reply = await app.ask("请记住：我对花生过敏。")
+        assert reply.answer == "已记住：我对花生过敏"
+        assert (await app.ask("忘掉：花生", session_id=reply.session_id)).answer.startswith("已忘掉 1 条")
         assert await contents(app) == []
         assert "plain_words" not in RECORDED
-        stored = (await app.client.get(f"/turns/{said.finished['turn_id']}")).json()
+        stored = (await app.client.get(f"/turns/{reply.finished['turn_id']}")).json()
         assert (stored["command"], stored["question"]) == ("remember", "请记住：我对花生过敏。")
 
 
@@ -97,8 +97,8 @@ async def test_a_request_beside_a_question_is_remembered_and_the_question_answer
 
 async def test_secrets_are_refused_counted_and_nowhere_in_the_memories(tmp_path: Path) -> None:
     async with open_app(settings_of(tmp_path, "secrets")) as app:
-        said = await app.ask("记住：我的密码是hunter2")
-        assert "不会被记住" in said.answer
+        reply = await app.ask("记住：我的密码是hunter2")
+        assert "不会被记住" in reply.answer
         await app.ask("请记住我的密码是hunter2。还有什么要注意？")
         await idle(app)
         assert await contents(app) == []

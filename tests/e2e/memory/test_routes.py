@@ -58,17 +58,17 @@ async def test_a_memory_is_written_read_changed_and_deleted(tmp_path: Path) -> N
         assert (await app.client.delete(path)).json()["erased"] == 1
         assert (await app.client.get(path)).status_code == 404
         await write(app, "I like tea")
-        told = (await app.ask("What tea do I like?")).finished["turn_id"]
+        turn_id = (await app.ask("What tea do I like?")).finished["turn_id"]
         await app.client.put("/memories/switch", json={"on": False})
-        gone = (await app.client.delete("/memories", params={"confirm": "all"})).json()
-        assert (gone["erased"], gone["left"]) == (2, 0)
-        assert (gone["proof"]["hits"], gone["proof"]["complete"]) == (0, True)
+        erasure = (await app.client.delete("/memories", params={"confirm": "all"})).json()
+        assert (erasure["erased"], erasure["left"]) == (2, 0)
+        assert (erasure["proof"]["hits"], erasure["proof"]["complete"]) == (0, True)
         assert {"memories", "conversations.prompt.parts.memory_ids"} <= {
-            place["place"] for place in gone["proof"]["searched"]
+            place["place"] for place in erasure["proof"]["searched"]
         }
-        assert (await app.client.get(f"/turns/{told}/memories")).json()["memories"] == []
+        assert (await app.client.get(f"/turns/{turn_id}/memories")).json()["memories"] == []
         receipts = (await app.client.get("/admin/receipts", params={"kind": "erasure"})).json()["receipts"]
-        assert receipts[0]["receipt_id"] == gone["receipt_id"]
+        assert receipts[0]["receipt_id"] == erasure["receipt_id"]
         assert receipts[0]["counts"] == {"memories": 2, "manifests": 1, "hits": 0}
         assert await listed(app) == []
         assert (await app.client.get("/memories")).json()["on"] is False
@@ -245,13 +245,13 @@ async def test_the_switch_stops_recall_and_learning_but_keeps_what_is_stored(tmp
 async def test_erasing_content_erases_its_memories_with_proof(tmp_path: Path, what: str) -> None:
     """(f) Discriminates: a memory that stays, or a proof that does not look for it."""
     async with open_app(settings_of(tmp_path, f"erased_{what}")) as app:
-        said = await app.ask("我叫张三", knowledge="always")
-        commanded = await app.ask("/remember 我养蜜蜂", session_id=said.session_id)
+        stated = await app.ask("我叫张三", knowledge="always")
+        commanded = await app.ask("/remember 我养蜜蜂", session_id=stated.session_id)
         await idle(app)
         assert sorted(await contents(app)) == ["我养蜜蜂", "用户的名字是张三"]
         paths = {
-            "turns": [f"/turns/{each.finished['turn_id']}" for each in (said, commanded)],
-            "sessions": [f"/sessions/{said.session_id}"],
+            "turns": [f"/turns/{each.finished['turn_id']}" for each in (stated, commanded)],
+            "sessions": [f"/sessions/{stated.session_id}"],
             "owner": ["/admin/owners/local?confirm=local"],
         }
         for path in paths[what]:
@@ -268,10 +268,10 @@ async def test_erasing_content_erases_its_memories_with_proof(tmp_path: Path, wh
 async def test_a_memory_outlives_its_expired_turn_only_if_allowed(tmp_path: Path, outlives: bool) -> None:
     settings = settings_of(tmp_path, "expired", conversation={"memory_outlives_turns": outlives})
     async with open_app(settings) as app:
-        said = await app.ask("我叫张三", knowledge="always")
+        stated = await app.ask("我叫张三", knowledge="always")
         await idle(app)
         old = {"created_us": 1_000_000_000_000_000}
-        await app.container.store.set_payload("conversations", old, points=[said.finished["turn_id"]])
+        await app.container.store.set_payload("conversations", old, points=[stated.finished["turn_id"]])
         report = await app.container.conversations.delete_old_conversations(30)
         assert report.deleted == 1
         assert await contents(app) == (["用户的名字是张三"] if outlives else [])

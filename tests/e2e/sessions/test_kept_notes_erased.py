@@ -53,7 +53,7 @@ async def test_it_is_erased_by_reference_too_and_after_its_turn_was_lost(tmp_pat
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-async def test_the_same_words_of_another_conversation_are_no_trace(tmp_path: Path) -> None:
+async def test_the_same_words_in_another_conversation_are_not_a_trace(tmp_path: Path) -> None:
     """Discriminates: a proof that calls them a trace, which no erasure could remove."""
     async with open_app(settings(tmp_path, rewrite=SECRET)) as app:
         other, streamed = await talk(app), await talk(app, SECRET)

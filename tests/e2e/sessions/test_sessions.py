@@ -170,7 +170,7 @@ async def test_the_tree_describes_each_turn(app: App) -> None:
     assert commanded["summary"] == {"text": "So far.", "start": one, "covers": 1}
 
 
-async def test_the_turns_are_those_of_the_newest_branch_unless_a_leaf_is_named(app: App) -> None:
+async def test_the_newest_branch_is_listed_unless_a_leaf_is_named(app: App) -> None:
     ids = [uid() for _ in range(3)]
     turns = [qa("root", turn_id=ids[0]), qa("old", turn_id=ids[1]), qa("new", parent_turn_id=ids[0])]
     session_id = (await import_session(app, turns=turns))["session_id"]

@@ -67,7 +67,7 @@ def lighthouses(turns: int, words: int) -> list[dict[str, Any]]:
             {"role": "tool", "tool_call_id": call["id"], "content": f"{call['id']} found nothing. " * words}
             for call in calls
         ]
-        said = {"role": "assistant", "content": f"Nothing was found the {number}th time."}
+        answer = {"role": "assistant", "content": f"Nothing was found the {number}th time."}
         asked = {"role": "user", "content": f"Look for the {number}th lighthouse."}
-        messages += [asked, {"role": "assistant", "content": None, "tool_calls": calls}, *results, said]
+        messages += [asked, {"role": "assistant", "content": None, "tool_calls": calls}, *results, answer]
     return messages

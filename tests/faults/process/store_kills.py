@@ -21,7 +21,7 @@ from tests.faults.world.server_world import World, open_world
 from tests.faults.world.warm_start import open_warm
 
 SETTLED_S = 15.0
-_BACK_S, _AGAIN_S = 60.0, 0.05
+_BACK_S, _REPEAT_S = 60.0, 0.05
 _LONG_AND_SHORT = (("a", 200), ("b", 5), ("c", 5))
 _EARLY_SUMMARIES = {"COMPRESS_AFTER_TOKENS": "200", "MAX_RECENT_TURNS": "1"}
 Check = Callable[[Client], Awaitable[str]]
@@ -65,7 +65,7 @@ class StoreKills:
         task, again = asyncio.ensure_future(work), self._random.random() < 0.5
         await asyncio.sleep(self._random.uniform(0, most_s))
         self._world.kill_store()
-        while again and not (await asyncio.wait([task], timeout=_AGAIN_S))[0]:
+        while again and not (await asyncio.wait([task], timeout=_REPEAT_S))[0]:
             self._world.kill_store()
         return await task
 

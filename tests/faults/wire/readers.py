@@ -23,7 +23,7 @@ from tests.faults.wire.world import WireWorld, new_tag, question, wire_world
 from tests.support.wire.sse import Streamed, frames
 
 CLOSED_IN_S = 1.0
-AT_A_TIME = 16
+MAX_PARALLEL = 16
 GRACE_S = 3.0
 FLOODS = 3
 LONG_ANSWERS = {
@@ -93,12 +93,12 @@ def leaving(moments: tuple[Moment, ...], ways: tuple[bool, ...]) -> Check:
 
     async def check(world: WireWorld, trials: int, rng: random.Random) -> Outcome:
         outcome = Outcome()
-        seats = asyncio.Semaphore(AT_A_TIME)
+        slots = asyncio.Semaphore(MAX_PARALLEL)
         cases = list(itertools.islice(itertools.cycle(itertools.product(moments, ways)), trials))
         rng.shuffle(cases)
 
         async def one(moment: Moment, rst: bool) -> None:
-            async with seats:
+            async with slots:
                 try:
                     left = await _leave(world, moment, rst=rst)
                 except (AssertionError, TimeoutError, OSError) as error:
@@ -138,8 +138,8 @@ async def _check_left(world: WireWorld, outcome: Outcome, left: Left) -> None:
 async def check_coming_back(world: WireWorld, trials: int, rng: random.Random) -> Outcome:
     """F14 with a grace period: the whole turn for a reader that returns, an end for one that does not."""
     outcome = Outcome()
-    for start in range(0, trials, AT_A_TIME):
-        some = range(start, min(start + AT_A_TIME, trials))
+    for start in range(0, trials, MAX_PARALLEL):
+        some = range(start, min(start + MAX_PARALLEL, trials))
         await asyncio.gather(*[_come_back(world, outcome, rng, number) for number in some])
     await asyncio.gather(*[_stay_away(world, outcome, rst=rst) for rst in (True, False)])
     return outcome

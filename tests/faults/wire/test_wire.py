@@ -87,6 +87,6 @@ def test_a_reader_that_leaves_closes_the_models_connection(world: WireWorld, nam
 
 @pytest.mark.alone
 @pytest.mark.parametrize("name", GRACE)
-def test_readers_that_come_back_stay_away_or_stop_reading(patient_world: WireWorld, name: str) -> None:
+def test_readers_that_return_stay_away_or_stop_reading(patient_world: WireWorld, name: str) -> None:
     check, short = READERS[name]
     expect_all(patient_world, check(patient_world, short, seeded()))

@@ -131,7 +131,7 @@ async def test_synced_folders_are_counted_and_not_named(tmp_path: Path) -> None:
 # ---- who may read it ------------------------------------------------------------------------------
 
 
-async def test_where_keys_are_set_it_needs_an_admins(tmp_path: Path) -> None:
+async def test_with_keys_it_needs_an_admins_key(tmp_path: Path) -> None:
     """Discriminates: a route that any key may read, or no key."""
     async with open_app(make_settings(tmp_path, server=KEYS)) as app:
         for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": "wrong"}):
@@ -145,7 +145,7 @@ async def test_where_keys_are_set_it_needs_an_admins(tmp_path: Path) -> None:
     assert figures("errors_total", code="unauthorized") == 3
 
 
-async def test_without_keys_only_this_machines_names_reach_it(app: App) -> None:
+async def test_without_keys_it_is_only_reachable_by_local_names(app: App) -> None:
     await scrape(app)
     assert (await app.client.get("/metrics", headers={"host": "evil.example"})).status_code == 400
     assert (await scrape(app))("errors_total", code="invalid_host") == 1

@@ -84,7 +84,7 @@ async def test_the_same_requests_with_other_words_create_no_new_series(app: App)
     assert Figures(await scrape(app)).values.keys() == before
 
 
-async def test_label_values_are_short_words_of_ours(app: App) -> None:
+async def test_label_values_are_short_words_from_a_fixed_set(app: App) -> None:
     await send(app, "Quokka")
     values = Figures(await scrape(app)).label_values
     assert [value for value in values if not WORD.fullmatch(value)] == []

@@ -53,9 +53,9 @@ async def test_who_asked_last_is_listed_first_with_what_is_stored_of_them(app: A
     """Discriminates: shared documents listed as one owner's, an owner without a turn left out."""
     upload = Upload(owner=SHARED_OWNER, file_name="all.md", content=b"# All\nThis is for everybody.")
     await app.container.knowledge.wait((await app.container.knowledge.add(upload)).job_id or "", ["shared"])
-    gone = owner_of("a key that was removed")
-    mine = Upload(owner=gone, file_name="mine.md", content=b"# Mine\nThis is mine.")
-    await app.container.knowledge.wait((await app.container.knowledge.add(mine)).job_id or "", [gone])
+    removed = owner_of("a key that was removed")
+    mine = Upload(owner=removed, file_name="mine.md", content=b"# Mine\nThis is mine.")
+    await app.container.knowledge.wait((await app.container.knowledge.add(mine)).job_id or "", [removed])
     await ask(app, ALICE)
     await ask(app, ALICE)
     await app.client.post("/memories", json={"content": "I keep bees."}, headers=BOB)
@@ -69,7 +69,7 @@ async def test_who_asked_last_is_listed_first_with_what_is_stored_of_them(app: A
     alice = everybody[1]
     assert (alice["owner"], alice["sessions"], alice["turns"]) == (owner_of("alice"), 2, 2)
     assert everybody[2] == {
-        "owner": gone, "known": False, "sessions": 0, "turns": 0, "documents": 1, "memories": 0,
+        "owner": removed, "known": False, "sessions": 0, "turns": 0, "documents": 1, "memories": 0,
         "last_turn_at": None,
     }  # fmt: skip
     assert len(everybody) == 3
@@ -77,7 +77,7 @@ async def test_who_asked_last_is_listed_first_with_what_is_stored_of_them(app: A
         assert (await app.client.get("/admin/owners", headers=headers)).status_code == status
 
 
-async def test_pages_of_owners_have_each_of_them_once(app: App) -> None:
+async def test_pages_of_owners_contain_each_owner_once(app: App) -> None:
     await ask(app, ALICE)
     await ask(app, BOB)
     for key in ("one", "two"):

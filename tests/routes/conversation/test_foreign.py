@@ -145,7 +145,7 @@ async def test_an_archive_that_is_too_large_once_unpacked_is_refused(app: App) -
         assert (await app.client.get("/sessions")).json()["sessions"] == [], why
 
 
-async def test_of_a_gigabyte_no_more_is_read_than_the_limit(tmp_path: Path) -> None:
+async def test_a_gigabyte_body_is_read_only_up_to_the_limit(tmp_path: Path) -> None:
     """Discriminates: a body that is read completely before its size is checked."""
     read = 0
 

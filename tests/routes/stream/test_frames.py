@@ -79,7 +79,7 @@ def test_text_that_was_never_cut_at_its_newlines_forges_nothing_either(text: str
 
 
 @given(st.lists(TEXT, max_size=5))
-def test_texts_laid_out_for_the_wire_are_the_texts(texts: list[str]) -> None:
+def test_framing_for_the_wire_preserves_the_texts(texts: list[str]) -> None:
     pieces = [piece for text in texts for piece in line_safe(ThinkEvent(text))]
     words = [piece.text for piece in pieces if isinstance(piece, ThinkEvent)]
     assert "".join(words) == "".join(scrub(text) for text in texts)

@@ -76,7 +76,7 @@ async def test_silence_is_filled_with_comments_and_activity_is_not() -> None:
     assert client.sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
 
 
-async def test_the_head_is_that_of_an_event_stream() -> None:
+async def test_the_response_has_the_headers_of_an_event_stream() -> None:
     client = Client()
     await EventStreamResponse(Body().chunks(), 15, 30)(SCOPE, client.receive, client.send)
     assert dict(client.sent[0]["headers"]) == {

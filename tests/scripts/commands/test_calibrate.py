@@ -45,8 +45,8 @@ async def test_nothing_changes_before_apply_and_an_undo_restores_everything(
             await client.get(f"/jobs/{added['job_id']}/stream")  # to its end
 
         async def best() -> float:
-            found = await client.post("/search", json={"question": "When does the red room open?"})
-            return float(found.json()["candidates"][0]["probability"])
+            hits = await client.post("/search", json={"question": "When does the red room open?"})
+            return float(hits.json()["candidates"][0]["probability"])
 
         before, file = await best(), str(questions(tmp_path))
         assert await calibrate(url, file) == 0

@@ -359,7 +359,7 @@ def test_synced_folders_are_checked(tmp_path: Path) -> None:
     assert levels == [Level.OK, Level.WARN, Level.FAIL]
 
 
-def test_a_synced_folder_that_nobody_can_read_is_warned_of(tmp_path: Path) -> None:
+def test_a_synced_folder_that_nobody_can_read_causes_a_warning(tmp_path: Path) -> None:
     """Discriminates: "ok" for an owner written by hand, or of a key that has changed."""
     (tmp_path / "a.md").write_text("text")
     owners = ("anna", owner_of("k-old"), owner_of("k-one"), None)

@@ -38,7 +38,7 @@ def test_a_vector_that_was_truncated_on_writing_is_recomputed(tmp_path: Path) ->
     assert [each.suffix for each in tmp_path.iterdir()] == [".npy"]
 
 
-def test_two_models_and_two_sides_never_share_a_vector(tmp_path: Path) -> None:
+def test_models_never_share_a_vector_nor_do_queries_and_passages(tmp_path: Path) -> None:
     for name in ("a", "b"):
         embedding = CachedEmbedding(HashingEmbedding(), tmp_path, name)
         embedding.get_query_embedding("one")

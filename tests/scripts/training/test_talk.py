@@ -27,7 +27,7 @@ def drawn(number: int) -> Examples:
     )
 
 
-def test_talk_and_its_kinds_are_learnt() -> None:
+def test_small_talk_and_its_kinds_are_learnt() -> None:
     """Discriminates: a sign, a mean or a scale lost on the way to weights of the raw features."""
     examples = drawn(40)
     rows = np.hstack([examples.vectors, examples.features])
@@ -52,7 +52,7 @@ def test_metrics_use_texts_that_were_not_learnt_from() -> None:
     assert held["own_questions_taken"] < 0.1
 
 
-def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
+def test_a_written_model_can_be_read_back(tmp_path: Path) -> None:
     """Discriminates: a kind whose integers lose what separates it from the others."""
     examples = drawn(20)
     write(tmp_path / "talk-x.json", "x", fit_talk(examples), fit_kinds(examples), {})

@@ -55,7 +55,7 @@ def test_an_unknown_embeddings_coefficients_use_no_absolute_cosine() -> None:
     assert not used["any"] & set(ABSOLUTE_FEATURES)
 
 
-def test_what_is_written_is_what_is_read_again(tmp_path: Path) -> None:
+def test_a_written_model_is_read_back_unchanged(tmp_path: Path) -> None:
     model = Linear(0.25, (Feature("near", 1.5, 0.1, 0.2),))
     coefficients = Coefficients("owner/model", model, model, Together(0.1, 0.2, 0.3, 0.4))
     rows = [judged([1, 0]), judged([0, 0], "mtrag absent", "absent"), judged([0, 1], "drcd")]
